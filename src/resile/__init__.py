@@ -1,0 +1,3 @@
+"""Resile: a workflow engine whose subject is failure."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,85 @@
+"""What the core asks of the world: orders to perform once the event that caused them is durable, and notes.
+
+A `Note` is one canonical event of the run's public log (`resile events ls`); it is written in the same
+transaction as the event that caused it. The other actions are performed after that transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class Note(Struct, frozen=True, array_like=True, gc=False):
+    """One canonical event. `seq` numbers them within a run, `because` is the seq of what caused it."""
+
+    seq: int
+    at: float
+    type: str
+    scope: str = ""
+    step: str = ""
+    job: int = 0
+    attempt: int = 0
+    status: str = ""
+    because: int = 0
+    data: dict[str, Any] = {}
+
+
+class StartAttempt(Struct, frozen=True, gc=False):
+    """Run this attempt of this job as soon as a slot is free; `gpus` are the device numbers granted to it."""
+
+    job: int
+    attempt: int
+    because: int
+    gpus: tuple[int, ...] = ()
+
+
+class KillAttempt(Struct, frozen=True, gc=False):
+    """End this attempt: SIGTERM, grace, SIGKILL; one that has not started never starts."""
+
+    job: int
+    attempt: int
+    because: int
+
+
+class FindAttempt(Struct, frozen=True, gc=False):
+    """After a resume: is this attempt running, ended, never started, or lost?"""
+
+    job: int
+    attempt: int
+    because: int
+
+
+class AnswerCondition(Struct, frozen=True, gc=False):
+    """Evaluate the `when` of this job's step."""
+
+    job: int
+    because: int
+
+
+class AnswerArcs(Struct, frozen=True, gc=False):
+    """Evaluate the conditions on this job's arcs."""
+
+    job: int
+    because: int
+
+
+class SetTimer(Struct, frozen=True, gc=False):
+    """Send `TimerFired` for this job at `due`."""
+
+    job: int
+    attempt: int
+    due: float
+    because: int
+
+
+class StopEngine(Struct, frozen=True, gc=False):
+    """Nothing is left to do: the run ended, or only parked failures remain."""
+
+    status: Literal["completed", "failed", "canceled", "parked"]
+    because: int
+
+
+Order = StartAttempt | KillAttempt | FindAttempt | AnswerCondition | AnswerArcs | SetTimer | StopEngine
+Action = Note | StartAttempt | KillAttempt | FindAttempt | AnswerCondition | AnswerArcs | SetTimer | StopEngine

@@ -1,0 +1,142 @@
+"""Facts that come into the core. The log of a run is the list of these; folding it gives the state.
+
+Every clock reading, exit code and answer of the outside world arrives in one of these events, past tense,
+so the same log folds to the same state on any machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from resile.model.failure import Outcome
+
+
+class Capacity(Struct, frozen=True, omit_defaults=True):
+    """What the engine that drives a run may use; `ahead` attempts are reserved beyond `parallel`."""
+
+    parallel: int
+    ahead: int = 0
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+
+class Options(Struct, frozen=True, omit_defaults=True):
+    """What the caller asked for on the command line, kept for every later resume."""
+
+    loops_max: int | None = None
+    retry_max: int | None = None
+    failure_routing: bool = True
+
+
+class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
+    """A run was created and an engine took it up."""
+
+    at: float
+    capacity: Capacity
+    inputs: dict[str, Any] = {}
+    options: Options = Options()
+
+
+class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
+    """Another engine took the run up again."""
+
+    at: float
+    capacity: Capacity
+    engine: str = ""
+
+
+class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=True):
+    """A reserved attempt really runs now."""
+
+    at: float
+    job: int
+    attempt: int
+    pid: int = 0
+
+
+class AttemptEnded(Struct, frozen=True, tag="attempt_ended", omit_defaults=True):
+    """An attempt came to an outcome; `canceled` when it ended because it was told to."""
+
+    at: float
+    job: int
+    attempt: int
+    outcome: Outcome
+    canceled: bool = False
+
+
+class AttemptAdopted(Struct, frozen=True, tag="attempt_adopted", omit_defaults=True):
+    """A resumed engine found this attempt still running."""
+
+    at: float
+    job: int
+    attempt: int
+    pid: int = 0
+
+
+class AttemptWithdrawn(Struct, frozen=True, tag="attempt_withdrawn", omit_defaults=True):
+    """A reserved attempt never started, or we interrupted it ourselves; it costs no budget."""
+
+    at: float
+    job: int
+    attempt: int
+    started: bool = False
+
+
+class ConditionAnswered(Struct, frozen=True, tag="condition_answered", omit_defaults=True):
+    """A step's `when` was evaluated; `problem` says why a broken expression counts as false."""
+
+    at: float
+    job: int
+    value: bool
+    problem: str = ""
+
+
+class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True):
+    """The conditions on a step's arcs were evaluated, one answer for each arc."""
+
+    at: float
+    job: int
+    values: tuple[bool, ...]
+    problem: str = ""
+
+
+class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
+    """A wait is over: the job may be tried again."""
+
+    at: float
+    job: int
+    attempt: int
+
+
+class CancelRequested(Struct, frozen=True, tag="cancel_requested", omit_defaults=True):
+    """Somebody wants the run to stop; `end` still runs."""
+
+    at: float
+    by: str = ""
+    reason: str = ""
+
+
+class EpochStarted(Struct, frozen=True, tag="epoch_started", omit_defaults=True):
+    """The run goes again with the next epoch; `failed_only` keeps what completed."""
+
+    at: float
+    failed_only: bool = False
+    by: str = ""
+
+
+Event = (
+    RunStarted
+    | RunResumed
+    | AttemptStarted
+    | AttemptEnded
+    | AttemptAdopted
+    | AttemptWithdrawn
+    | ConditionAnswered
+    | ArcsAnswered
+    | TimerFired
+    | CancelRequested
+    | EpochStarted
+)

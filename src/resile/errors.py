@@ -1,0 +1,52 @@
+"""What every surface says when something is wrong: a code, where, and what to do about it.
+
+A `Diagnostic` is a finding in a file; a `ResileError` ends a verb. Both carry the same four things, so the
+command line, the API and the agents' tools print the same message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding in a workflow file; `line` and `column` count from 1, 0 where none applies."""
+
+    severity: str
+    code: str
+    message: str
+    file: str
+    line: int = 0
+    column: int = 0
+    hint: str = ""
+
+    @property
+    def where(self) -> str:
+        """`file:line:column`, as compilers print it."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    def render(self) -> str:
+        """The finding as plain text, with its hint on a second line."""
+        text = f"{self.where}: {self.severity}: {self.message} [{self.code}]"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class ResileError(Exception):
+    """A verb could not do what was asked; nothing was run or written because of it."""
+
+    def __init__(
+        self, code: str, message: str, *, where: str = "", hint: str = "", diagnostics: Sequence[Diagnostic] = ()
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.where = where
+        self.hint = hint
+        self.diagnostics = tuple(diagnostics)
+
+    def document(self) -> dict[str, object]:
+        """The JSON document that stands on stdout when a command ends with exit code 2."""
+        error = {"code": self.code, "message": self.message, "where": self.where, "hint": self.hint}
+        return {"error": error, "diagnostics": [msgspec.to_builtins(d) for d in self.diagnostics]}

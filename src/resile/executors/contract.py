@@ -1,0 +1,121 @@
+"""What the runtime asks of an executor, and what it hears back.
+
+    engine --start/kill/acknowledge--> executor --Started/Ended/Withdrawn/Lost--> engine
+
+Reports are fenced by (job, attempt). An executor keeps a report until it is acknowledged, so that an engine
+that dies between hearing and recording it loses nothing. Local attempts outlive the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from resile.model.failure import LogRange
+
+
+class Launch(Struct, frozen=True, gc=False):
+    """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
+
+    `env` is added to the environment that the executor was opened with. `argv` is executed as it stands;
+    where `argv[0]` can't be found and `fallback` is given, `fallback` is executed instead.
+    """
+
+    job: int
+    attempt: int
+    argv: tuple[bytes, ...]
+    env: tuple[tuple[bytes, bytes], ...] = ()
+    cwd: bytes = b""
+    timeout_seconds: float = 0.0
+    grace_seconds: float = 10.0
+    fallback: tuple[bytes, ...] = ()
+
+
+class Started(Struct, frozen=True, gc=False):
+    """An attempt runs."""
+
+    job: int
+    attempt: int
+    at: float
+    pid: int
+
+
+class Ended(Struct, frozen=True, gc=False):
+    """An attempt is over. `wait_status` is what wait4 gave; `spawn_error` an errno where nothing could be started.
+
+    `cut` says who ended it: "" (itself), "timeout", "killed" (by `kill`).
+    """
+
+    job: int
+    attempt: int
+    started_at: float
+    at: float
+    wait_status: int
+    cpu_seconds: float
+    rss_bytes_max: int
+    log: LogRange
+    cut: str = ""
+    spawn_error: int = 0
+    oom_kills: int = 0
+
+
+class Withdrawn(Struct, frozen=True, gc=False):
+    """An attempt that was still queued never starts (after `kill`, `drain`, or a find that knows nothing of it)."""
+
+    job: int
+    attempt: int
+    at: float
+
+
+class Lost(Struct, frozen=True, gc=False):
+    """An attempt had started and nobody can say how it ended."""
+
+    job: int
+    attempt: int
+    at: float
+    why: str
+
+
+class Adopted(Struct, frozen=True, gc=False):
+    """The answer to `find` for an attempt that still runs (or is still queued in a living launcher)."""
+
+    job: int
+    attempt: int
+    at: float
+    pid: int
+
+
+Report = Started | Ended | Withdrawn | Lost | Adopted
+
+
+class Executor(Protocol):
+    """Starts, watches, kills and re-adopts attempts of one run."""
+
+    def fileno(self) -> int:
+        """Readable when reports wait."""
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        """Queue attempts; each starts when one of the executor's slots is free, in order."""
+
+    def kill(self, job: int, attempt: int) -> None:
+        """SIGTERM, grace, SIGKILL to everything the attempt started; a queued one is withdrawn."""
+
+    def find(self, attempts: Sequence[tuple[int, int]]) -> None:
+        """After a resume: report what became of each of these (Adopted, Ended, Withdrawn or Lost)."""
+
+    def drain(self) -> None:
+        """Start nothing more: withdraw everything queued; running attempts go on."""
+
+    def reports(self) -> list[Report]:
+        """Whatever has been heard since the last call; never blocks."""
+
+    def queued(self) -> int:
+        """How many attempts are waiting for a slot, as far as is known here."""
+
+    def acknowledge(self) -> None:
+        """Everything returned by `reports` so far is on disk."""
+
+    def close(self) -> None:
+        """Let go; attempts still running keep running."""

@@ -1,0 +1,1 @@
+"""The frozen intermediate model that every front end produces and that the core alone interprets."""

@@ -1,0 +1,63 @@
+"""Fan-outs: where items come from, what runs for each, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from resile.model.rules import Backoff
+
+if TYPE_CHECKING:
+    from resile.model.workflow import Step
+
+
+class Source(Struct, frozen=True, omit_defaults=True):
+    """Where items come from, and which of them are taken, in which order."""
+
+    values: tuple[Any, ...] | None = None
+    path: str = ""
+    command: str = ""
+    step: str = ""
+    json_path: str = ""
+    filter: str = ""
+    sort_by: str = ""
+    distinct: str = ""
+    offset: int = 0
+    items_max: int = 0
+
+
+class Breaker(Struct, frozen=True, omit_defaults=True):
+    """The circuit breaker of one fan-out."""
+
+    failure_threshold: int = 5
+    success_threshold: int = 2
+    timeout_seconds: float = 30.0
+    half_open_requests: int = 3
+
+
+class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
+    """What a failed item means for itself and for the whole fan-out."""
+
+    on_item_failure: Literal["dlq", "retry", "skip", "stop", "custom"] = "dlq"
+    handler: str = ""
+    continue_on_failure: bool = True
+    failures_max: int = 0
+    failure_threshold: float = 1.0
+    threshold_items_min: int = 10
+    collection: Literal["aggregate", "immediate", "batched"] = "aggregate"
+    batch_size: int = 10
+    attempts_max: int = 1
+    backoff: Backoff | None = None
+    breaker: Breaker | None = None
+
+
+class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
+    """One scope for each item."""
+
+    source: Source
+    steps: tuple[Step, ...]
+    policy: ErrorPolicy = ErrorPolicy()
+    max_parallel: int | None = None
+    item_timeout_seconds: float | None = None
+    isolation: Literal["none", "worktree"] = "none"

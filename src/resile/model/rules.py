@@ -1,0 +1,80 @@
+"""The ladder as data: match -> limit -> wait -> repair -> then.
+
+Every seed's way of answering a failure compiles to a list of these rules; the core walks the list and knows
+no dialect. Nothing here is unbounded: `limit` is a number, `wait` has a ceiling, `repair` nests to a depth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from resile.model.failure import FailureKind
+from resile.model.limits import DURATION_SECONDS_MAX
+
+if TYPE_CHECKING:
+    from resile.model.workflow import Step
+
+Then = Literal["retry", "recovered", "fallback", "tolerate", "goto", "park", "fail"]
+Trigger = Literal["on_failure", "on_success", "next", "judge"]
+
+
+class Origin(Struct, frozen=True, array_like=True):
+    """Where something stands in the user's file; both numbers count from 1."""
+
+    line: int = 0
+    column: int = 0
+
+
+class Match(Struct, frozen=True, omit_defaults=True):
+    """Which failures a rule answers; an empty matcher holds, several must all hold."""
+
+    codes: tuple[int, ...] = ()
+    codes_excluded: tuple[int, ...] = ()
+    kinds: tuple[FailureKind, ...] = ()
+    signals: tuple[int, ...] = ()
+    pattern: str = ""
+
+
+class Backoff(Struct, frozen=True, omit_defaults=True):
+    """How long to wait before the n-th re-attempt; `jitter` is a share of the delay."""
+
+    kind: Literal["fixed", "linear", "exponential", "fibonacci"] = "fixed"
+    initial_seconds: float = 0.0
+    increment_seconds: float = 0.0
+    multiplier: float = 2.0
+    delay_seconds_max: float = DURATION_SECONDS_MAX
+    jitter: float = 0.0
+
+
+class Escalation(Struct, frozen=True, omit_defaults=True):
+    """A retry that asks for more: memory after oom, runtime after a timeout."""
+
+    factor: float = 1.5
+    memory_bytes_max: int = 0
+    runtime_seconds_max: float = 0.0
+
+
+class Repair(Struct, frozen=True, omit_defaults=True):
+    """What runs before a job is tried again or judged recovered: its own steps, or named ones of the scope."""
+
+    steps: tuple[Step, ...] = ()
+    calls: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+    failure_is_fatal: bool = True
+
+
+class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One answer to a failure."""
+
+    then: Then
+    text: str
+    match: Match = Match()
+    limit: int = 1
+    wait: Backoff | None = None
+    repair: Repair | None = None
+    change: Escalation | None = None
+    target: str = ""
+    cost: int = 0
+    origin: Origin = Origin()

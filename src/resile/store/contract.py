@@ -1,0 +1,196 @@
+"""What a store does, whichever database is behind it. One suite (tests/store) runs against all of them.
+
+    engine --Batch--> Writer (group commit) --> log + query tables, in one transaction
+    surfaces --------> Store.run, jobs, attempts, events (read only, while a run is going)
+
+The log is the truth; `runs`, `jobs` and `attempts` are what people query. Each entry of the log is one event
+that came into the core together with the canonical notes it gave rise to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from resile.core.actions import Note
+from resile.core.events import Event
+from resile.model.failure import Failure, LogRange, Usage
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One record of the log; `seq` is that of its first note (an entry without notes takes one number too)."""
+
+    seq: int
+    event: Event
+    notes: tuple[Note, ...]
+
+
+class JobRow(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A job as the surfaces see it."""
+
+    id: int
+    step: str
+    scope: str
+    status: int
+    attempts: int = 0
+    exit_code: int | None = None
+    recovered: bool = False
+    tolerated: bool = False
+    cause: dict[str, Any] | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+class AttemptRow(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One try of a job; rows without `ended_at` are running."""
+
+    job: int
+    epoch: int
+    attempt: int
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    usage: Usage = Usage()
+    log: LogRange | None = None
+    failure: Failure | None = None
+    pid: int = 0
+
+
+class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A run as the surfaces see it; `summary` is the part of its JSON document that is not in the job rows."""
+
+    id: int
+    workflow: str
+    dialect: str
+    definition: str
+    status: str
+    epoch: int = 1
+    created_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    output: str = ""
+    directory: str = ""
+    summary: dict[str, Any] = {}
+
+
+class Snapshot(Struct, frozen=True, gc=False):
+    """The folded state after the entry numbered `seq`; `format` refuses a state of another layout."""
+
+    seq: int
+    format: int
+    state: bytes
+
+
+class Batch(Struct, gc=False):
+    """What one group commit writes for one run; later rows of one key replace earlier ones.
+
+    `token` is the lease's: a batch of an engine that lost its lease is refused.
+    """
+
+    run: int
+    token: str
+    entries: list[Entry]
+    jobs: dict[int, JobRow]
+    attempts: dict[tuple[int, int, int], AttemptRow]
+    row: RunRow | None = None
+    snapshot: Snapshot | None = None
+
+
+class Lease(Struct, frozen=True, gc=False):
+    """Who drives a run. Taken over when the holder's process is gone or its time is up."""
+
+    run: int
+    token: str
+    host: str
+    pid: int
+    pid_started: str
+    expires_at: float
+
+
+class Request(Struct, frozen=True, gc=False):
+    """Something a surface asks of the engine that drives a run."""
+
+    id: int
+    run: int
+    at: float
+    kind: str
+    body: dict[str, Any]
+
+
+class Writer(Protocol):
+    """Group commit: a thread that writes whatever waits in one transaction."""
+
+    def submit(self, batch: Batch) -> int:
+        """Queue a batch; its ticket. Batches become durable in order."""
+
+    def durable(self) -> int:
+        """The highest ticket that is on disk; raises the StoreError that stopped the writer."""
+
+    def fileno(self) -> int:
+        """Readable when `durable` has moved or the writer has stopped."""
+
+    def flush(self) -> None:
+        """Wait until everything submitted is on disk."""
+
+    def close(self) -> None:
+        """Flush and end the thread."""
+
+
+class Store(Protocol):
+    """One database; safe to open from several processes at once."""
+
+    def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
+        """Store the definition under its hash and a new run with its jobs; the run's id (row.id is ignored)."""
+
+    def definition(self, content_hash: str) -> bytes:
+        """The canonical JSON stored under this hash."""
+
+    def latest_snapshot(self, run: int) -> Snapshot | None:
+        """The newest snapshot of a run."""
+
+    def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
+        """The log after the entry numbered `after`, in order, as a stream."""
+
+    def notes(self, run: int, after: int = 0) -> Iterator[Note]:
+        """The canonical events with a seq above `after`, in order, as a stream."""
+
+    def runs(self, limit: int = 100) -> list[RunRow]:
+        """The newest runs first."""
+
+    def run(self, run: int) -> RunRow | None:
+        """One run."""
+
+    def jobs(self, run: int) -> Iterator[JobRow]:
+        """The jobs of a run by id, as a stream."""
+
+    def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
+        """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
+
+    def writer(self) -> Writer:
+        """The writing side; at most one for each open store."""
+
+    def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
+        """Become the one that drives this run, or raise LeaseHeld that says who does."""
+
+    def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
+        """Keep it; raises LeaseHeld where another engine has taken over."""
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give it back."""
+
+    def lease(self, run: int, now: float) -> Lease | None:
+        """Who drives this run now, if anyone does (a dead holder on this machine is nobody)."""
+
+    def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
+        """Leave something for the engine of a run."""
+
+    def take_requests(self, run: int) -> list[Request]:
+        """Requests not yet taken, oldest first; taking marks them."""
+
+    def changed(self) -> bool:
+        """Has another connection written since the last call? Cheap enough to ask often."""
+
+    def close(self) -> None:
+        """Close the database."""

@@ -1,0 +1,21 @@
+"""What can go wrong with a store, named for what happened."""
+
+from __future__ import annotations
+
+from resile.errors import ResileError
+
+
+class StoreError(ResileError):
+    """The store could not do its work; nothing of the failed transaction is there."""
+
+
+class LeaseHeld(StoreError):
+    """Another engine drives this run."""
+
+
+class StoreFull(StoreError):
+    """The disk is full; the run can be resumed once there is room."""
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer version of Resile."""
