@@ -1,0 +1,42 @@
+"""How long to wait before a re-attempt. Pure: jitter comes from a hash of what is retried, not from chance."""
+
+from __future__ import annotations
+
+import zlib
+
+from resile.model.rules import Backoff
+
+
+def delay_seconds(backoff: Backoff, retry: int, identity: str) -> float:
+    """The wait before the `retry`-th re-attempt (from 1); `identity` fixes the jitter of this one retry."""
+    match backoff.kind:
+        case "fixed":
+            delay = backoff.initial_seconds
+        case "linear":
+            delay = backoff.initial_seconds + retry * backoff.increment_seconds
+        case "exponential":
+            delay = _power(backoff.initial_seconds, backoff.multiplier, retry - 1, backoff.delay_seconds_max)
+        case "fibonacci":
+            delay = backoff.initial_seconds * _fibonacci(retry)
+    if backoff.jitter:
+        share = zlib.crc32(f"{identity}/{retry}".encode("utf-8", "surrogateescape")) / 0xFFFFFFFF
+        delay += delay * backoff.jitter * share
+    return min(delay, backoff.delay_seconds_max)
+
+
+def _power(initial: float, multiplier: float, exponent: int, ceiling: float) -> float:
+    """initial * multiplier ** exponent, stopped at the ceiling before it can overflow."""
+    delay = initial
+    for _ in range(exponent):
+        delay *= multiplier
+        if delay >= ceiling or multiplier == 1.0:
+            break
+    return delay
+
+
+def _fibonacci(number: int) -> int:
+    """1, 1, 2, 3, 5 …"""
+    a, b = 1, 1
+    for _ in range(number - 1):
+        a, b = b, a + b
+    return a

@@ -1,0 +1,104 @@
+"""`end`: one way out. It starts once, when every other job of the root scope is terminal, whatever happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import Action, StopEngine
+from resile.core.flow import settle, wake
+from resile.core.notes import STATUS_NAMES, note_run
+from resile.core.state import ROOT, Job, State
+from resile.model.status import TERMINAL, Status
+
+
+def converge(state: State, out: list[Action], at: float) -> None:
+    """Called after each event: move on to `end`, to the verdict, or to rest."""
+    if state.phase == "running":
+        scope = state.scopes[ROOT]
+        if scope.open and not scope.active and not scope.parked:
+            _skip_unreached(state, out, at)
+        if not scope.open:
+            state.phase = "ending"
+            end = end_job(state)
+            wake(state, out, end, state.seq)
+        elif not scope.active and scope.parked:
+            out.append(StopEngine("parked", state.seq))
+    if state.phase == "ending" and end_job(state).status in TERMINAL:
+        _conclude(state, out, at)
+
+
+def end_job(state: State) -> Job:
+    """The one job of `end`."""
+    return state.jobs[state.scopes[ROOT].first + state.plan.end]
+
+
+def _skip_unreached(state: State, out: list[Action], at: float) -> None:
+    """Nothing moves any more: steps that no arc reached are skipped, and what needs them."""
+    scope = state.scopes[ROOT]
+    for number in sorted(state.plan.arc_targets):
+        job = state.jobs[scope.first + number]
+        if job.status is Status.blocked and not job.asking:
+            settle(state, out, at, job, Status.skipped, {"reason": "no arc was taken to it"})
+
+
+def execution(state: State) -> dict[str, Any]:
+    """What `end` can read: the outcome of everything before it."""
+    named: dict[str, list[str]] = {"failed": [], "tolerated": [], "canceled": [], "skipped": []}
+    results: dict[str, Any] = {}
+    for job in state.jobs.values():
+        if job.step == state.plan.end or job.status is Status.disabled:
+            continue
+        name = state.step_of(job).name
+        results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.attempt}
+        match job.status:
+            case Status.failed:
+                named["tolerated" if job.tolerated else "failed"].append(name)
+            case Status.canceled | Status.terminated:
+                named["canceled"].append(name)
+            case Status.skipped:
+                named["skipped"].append(name)
+    first = state.first_failure
+    return {
+        "status": _verdict_before_end(state, named["failed"]),
+        **{f"{kind}_steps": names for kind, names in named.items()},
+        "results": results,
+        "first_failure": None
+        if first is None
+        else {"step": first.step, "attempt": first.attempt, "kind": first.kind, "exit_code": first.exit_code}
+        | {"message": first.message},
+    }
+
+
+def _verdict_before_end(state: State, failed: list[str]) -> str:
+    """What the verdict would be if `end` added nothing."""
+    if state.canceled:
+        return "canceled"
+    return "failed" if failed or state.aborted else "completed"
+
+
+def _conclude(state: State, out: list[Action], at: float) -> None:
+    """The verdict: the last outcome of each step, `end` included, unless an explicit `end` overrides it."""
+    before = execution(state)
+    end = end_job(state)
+    failed = list(before["failed_steps"])
+    verdict = before["status"]
+    if end.status is Status.completed and state.override and not state.canceled:
+        verdict = state.override
+    elif end.status in (Status.failed, Status.terminated) and not end.tolerated and not state.canceled:
+        verdict = "failed"
+        failed.append(state.step_of(end).name)
+    state.phase = "ended"
+    state.verdict = verdict
+    state.ended_at = at
+    meta = {
+        "evaluated_by_end_step": True,
+        "total_steps": len(before["results"]),
+        "failed_steps_count": len(failed),
+        "failed_steps": failed,
+        "duration_ms": round((at - state.started_at) * 1000),
+    }
+    if state.aborted:
+        meta["reason"] = state.aborted
+    seq = note_run(state, out, at, f"workflow_{verdict}", verdict, end.noted, **meta)
+    seq = note_run(state, out, at, f"playbook_{verdict}", verdict, seq, **meta)
+    out.append(StopEngine(verdict, seq))

@@ -1,0 +1,96 @@
+"""Packing: which ready jobs get a slot now. Oldest first among those that fit; no job is looked at twice.
+
+Attempts are reserved a few ahead of the free slots (status `pending`), so that an executor never waits for a
+commit. What a job reserves of CPUs, memory and GPUs it holds until its attempt has ended.
+"""
+
+from __future__ import annotations
+
+from resile.core.actions import Action, StartAttempt
+from resile.core.state import Job, Queue, State
+from resile.model.status import Status
+
+
+def enqueue(state: State, job: Job, because: int) -> None:
+    """A job may run: put it into the queue of its share of the machine."""
+    job.status = Status.ready
+    job.because = because
+    state.ticket += 1
+    job.ticket = state.ticket
+    key = state.plan.queue_keys[job.step]
+    queue = state.queues.get(key)
+    if queue is None:
+        queue = state.queues[key] = Queue()
+    queue.push(job.id)
+    state.touched.append(job.id)
+
+
+def dispatch(state: State, out: list[Action]) -> None:
+    """Reserve attempts while there is room."""
+    capacity = state.capacity
+    if capacity is None:
+        return
+    room = capacity.parallel + capacity.ahead
+    while state.in_flight < room:
+        job = _next(state)
+        if job is None:
+            return
+        job.status = Status.pending
+        job.attempt += 1
+        state.in_flight += 1
+        state.touched.append(job.id)
+        _take(state, job)
+        out.append(StartAttempt(job.id, job.attempt, job.because, job.gpus))
+
+
+def release(state: State, job: Job) -> None:
+    """An attempt no longer runs: give back what it held."""
+    state.in_flight -= 1
+    resources = state.step_of(job).resources
+    if resources is not None:
+        state.cpus_used -= resources.cpus
+        state.memory_bytes_used -= resources.memory_bytes
+        state.gpus_free.extend(job.gpus)
+        state.gpus_free.sort()
+        job.gpus = ()
+
+
+def _next(state: State) -> Job | None:
+    """Take the oldest ready job that fits out of its queue."""
+    best: Job | None = None
+    best_queue: Queue | None = None
+    for queue in state.queues.values():
+        while (number := queue.peek()) and state.jobs[number].status is not Status.ready:
+            queue.pop()
+        if not number:
+            continue
+        job = state.jobs[number]
+        if (best is None or job.ticket < best.ticket) and _fits(state, job):
+            best, best_queue = job, queue
+    if best_queue is not None:
+        best_queue.pop()
+    return best
+
+
+def _fits(state: State, job: Job) -> bool:
+    """Is there room for what this job takes?"""
+    resources = state.step_of(job).resources
+    capacity = state.capacity
+    if resources is None or capacity is None:
+        return True
+    # A share of a CPU is a float: allow for the rounding of sums.
+    return (
+        state.cpus_used + resources.cpus <= capacity.cpus + 1e-9
+        and state.memory_bytes_used + resources.memory_bytes <= capacity.memory_bytes
+        and resources.gpus <= len(state.gpus_free)
+    )
+
+
+def _take(state: State, job: Job) -> None:
+    """Hold what a job takes until `release`."""
+    resources = state.step_of(job).resources
+    if resources is not None:
+        state.cpus_used += resources.cpus
+        state.memory_bytes_used += resources.memory_bytes
+        job.gpus = tuple(state.gpus_free[: resources.gpus])
+        del state.gpus_free[: resources.gpus]

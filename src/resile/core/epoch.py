@@ -1,0 +1,66 @@
+"""The beginning of a run and of each later epoch: which jobs are open, and what waits for nothing."""
+
+from __future__ import annotations
+
+from resile.core.actions import Action
+from resile.core.flow import wake
+from resile.core.notes import note_run
+from resile.core.state import ROOT, Job, Scope, State
+from resile.model.status import Status
+
+
+def open_root(state: State, out: list[Action], because: int) -> None:
+    """Count what is open in the root scope and wake what waits for nothing.
+
+    Jobs that are already terminal (kept from an earlier epoch) count as done and satisfy what needs them.
+    """
+    plan = state.plan
+    scope = Scope(ROOT, "root", 1, list(plan.waiting))
+    kept = state.scopes.get(ROOT)
+    if kept is not None:
+        scope.values = kept.values
+    state.scopes = {ROOT: scope}
+    for number, step in enumerate(plan.steps[: plan.end]):
+        job = state.jobs[number + 1]
+        if step.called_only:
+            job.status = Status.disabled
+        elif job.status is Status.completed:
+            for dependent in plan.dependents[number]:
+                scope.waiting[dependent] -= 1
+        else:
+            scope.open += 1
+    for number in range(plan.end):
+        job = state.jobs[number + 1]
+        reached = number not in plan.arc_targets or job.tokens
+        if job.status is Status.blocked and not scope.waiting[number] and reached:
+            wake(state, out, job, because)
+
+
+def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, by: str) -> None:
+    """Reset the jobs for another go; with `failed_only` those that completed stay as they are."""
+    kept = Status.completed if failed_only else None
+    end = state.plan.end
+    # A step that an arc had reached stays reached: the arc's source may be kept and will not take it again.
+    state.jobs = {
+        job.id: job
+        if job.status is kept and job.step != end
+        else Job(job.id, ROOT, job.step, tokens=1 if failed_only and job.attempt else 0)
+        for job in state.jobs.values()
+    }
+    if not failed_only:
+        state.scopes = {}
+    state.epoch += 1
+    state.phase = "running"
+    state.verdict = ""
+    state.aborted = state.override = ""
+    state.canceled = False
+    state.started_at = at
+    state.ended_at = state.first_failure = state.capacity = None
+    state.in_flight = state.memory_bytes_used = 0
+    state.cpus_used = 0.0
+    state.queues = {}
+    state.routes = []
+    because = note_run(
+        state, out, at, "run_resumed", "running", state.seq, epoch=state.epoch, failed_only=failed_only, by=by
+    )
+    open_root(state, out, because)

@@ -1,0 +1,263 @@
+"""The door: `react(state, event) -> (state, actions)`. Run state changes here and nowhere else.
+
+The table below is the specification of which event does what; docs/state-machine.md is generated from it.
+The state is changed in place and returned, because a run of 100,000 jobs can't be copied for each event; it is
+pure all the same: no clock, no IO, no chance, and the same events always give the same state and actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from resile.core.actions import Action, AnswerArcs, AnswerCondition, FindAttempt, KillAttempt, SetTimer, StopEngine
+from resile.core.converge import converge, end_job
+from resile.core.dispatch import dispatch, enqueue, release
+from resile.core.epoch import begin_epoch, open_root
+from resile.core.events import (
+    ArcsAnswered,
+    AttemptAdopted,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptWithdrawn,
+    CancelRequested,
+    Capacity,
+    ConditionAnswered,
+    EpochStarted,
+    Event,
+    RunResumed,
+    RunStarted,
+    TimerFired,
+)
+from resile.core.flow import fail, finish, settle, stop_all, stopping, succeed, take_arcs
+from resile.core.ladder import climb
+from resile.core.notes import note_job, note_run
+from resile.core.state import Failed, Job, State
+from resile.model.failure import Failure
+from resile.model.status import Status
+
+OVERRIDES = ("completed", "failed")
+
+
+def react(state: State, event: Event) -> tuple[State, list[Action]]:
+    """Fold one event into the state; what the world must do because of it."""
+    out: list[Action] = []
+    HANDLERS[type(event)](state, event, out)
+    dispatch(state, out)
+    converge(state, out, event.at)
+    if state.phase == "ending":
+        dispatch(state, out)
+    return state, out
+
+
+def _run_started(state: State, event: RunStarted, out: list[Action]) -> None:
+    """Open the root scope and wake every step that waits for nothing."""
+    state.started_at = event.at
+    state.inputs = event.inputs
+    state.options = event.options
+    state.phase = "running"
+    _use(state, event.capacity)
+    seq = note_run(state, out, event.at, "playbook_started", "running", 0, workflow=state.workflow.name)
+    seq = note_run(state, out, event.at, "workflow_initialized", "running", seq, steps=len(state.workflow.steps))
+    open_root(state, out, seq)
+
+
+def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
+    """A new engine: repeat every order whose answer is still owed."""
+    if state.phase == "ended":
+        out.append(StopEngine(state.verdict or "failed", state.seq))
+        return
+    _use(state, event.capacity)
+    because = note_run(state, out, event.at, "run_resumed", "running", state.seq, engine=event.engine)
+    for job in state.jobs.values():
+        if job.asking == "when":
+            out.append(AnswerCondition(job.id, because))
+        elif job.asking == "arcs":
+            out.append(AnswerArcs(job.id, because))
+        elif job.status is Status.recovering:
+            out.append(SetTimer(job.id, job.attempt, job.due, because))
+        elif job.status is Status.pending or job.status is Status.running:
+            out.append(FindAttempt(job.id, job.attempt, because))
+
+
+def _use(state: State, capacity: Capacity) -> None:
+    """Take over what the engine has to offer."""
+    state.capacity = capacity
+    taken = {gpu for job in state.jobs.values() for gpu in job.gpus}
+    state.gpus_free = [gpu for gpu in range(capacity.gpus) if gpu not in taken]
+
+
+def _attempt_started(state: State, event: AttemptStarted, out: list[Action]) -> None:
+    """A reserved attempt runs."""
+    job = _expected(state, event.job, event.attempt)
+    if job is not None and job.status is Status.pending:
+        _announce(state, out, event.at, job, event.pid)
+
+
+def _attempt_adopted(state: State, event: AttemptAdopted, out: list[Action]) -> None:
+    """An attempt that outlived its engine is watched again."""
+    job = _expected(state, event.job, event.attempt)
+    if job is None:
+        return
+    if job.status is Status.pending:
+        _announce(state, out, event.at, job, event.pid)
+    note_job(state, out, event.at, "attempt_adopted", job, {"pid": event.pid})
+    if stopping(state) and job.step != state.plan.end:
+        out.append(KillAttempt(job.id, job.attempt, job.noted))
+
+
+def _announce(state: State, out: list[Action], at: float, job: Job, pid: int) -> None:
+    """Note the start of a step (once for each visit) and of this attempt."""
+    job.status = Status.running
+    if not job.announced:
+        job.announced = True
+        job.started_at = at
+        note_job(state, out, at, "step_started", job, because=job.because)
+    note_job(state, out, at, "attempt_started", job, {"pid": pid} if pid else {})
+
+
+def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None:
+    """An attempt came to an outcome: success follows the arcs, failure climbs the ladder."""
+    job = _expected(state, event.job, event.attempt)
+    if job is None:
+        return
+    outcome = event.outcome
+    if job.status is Status.pending:
+        _announce(state, out, event.at - outcome.usage.wall_seconds, job, 0)
+    release(state, job)
+    job.exit_code = outcome.exit_code
+    if outcome.failure is None:
+        if outcome.values:
+            state.scopes[job.scope].values.update(outcome.values)
+            if job.step == state.plan.end and (status := outcome.values.get("workflow_status")) in OVERRIDES:
+                state.override = status
+        note_job(state, out, event.at, "attempt_succeeded", job, _usage(event))
+        succeed(state, out, event.at, job)
+        return
+    failure = outcome.failure
+    kind = "attempt_lost" if failure.kind == "lost" else "attempt_failed"
+    note_job(state, out, event.at, kind, job, _usage(event) | _evidence(failure))
+    if event.canceled:
+        settle(state, out, event.at, job, Status.terminated, {"message": failure.message})
+        return
+    if state.first_failure is None:
+        name = state.step_of(job).name
+        state.first_failure = Failed(name, job.attempt, failure.kind, failure.exit_code, failure.message)
+    if stopping(state) and job.step != state.plan.end:
+        fail(state, out, event.at, job, failure.message)
+    else:
+        climb(state, out, event.at, job, failure)
+
+
+def _usage(event: AttemptEnded) -> dict[str, Any]:
+    """The measured part of an attempt's note."""
+    usage = event.outcome.usage
+    return {
+        "exit_code": event.outcome.exit_code,
+        "wall_seconds": round(usage.wall_seconds, 6),
+        "cpu_seconds": round(usage.cpu_seconds, 6),
+        "rss_bytes_max": usage.rss_bytes_max,
+    }
+
+
+def _evidence(failure: Failure) -> dict[str, Any]:
+    """The readable part of a failed attempt's note."""
+    data: dict[str, Any] = {"kind": failure.kind, "message": failure.message, "signature": failure.signature}
+    if failure.signal is not None:
+        data["signal"] = failure.signal
+    return data
+
+
+def _attempt_withdrawn(state: State, event: AttemptWithdrawn, out: list[Action]) -> None:
+    """A reservation came to nothing through no fault of the step: it is ready again, at no cost."""
+    job = _expected(state, event.job, event.attempt)
+    if job is None:
+        return
+    release(state, job)
+    if event.started:
+        note_job(state, out, event.at, "attempt_lost", job, {"interrupted": True})
+    else:
+        job.attempt -= 1
+    if stopping(state) and job.step != state.plan.end:
+        status = Status.terminated if event.started else Status.canceled
+        settle(state, out, event.at, job, status, {})
+    else:
+        enqueue(state, job, job.noted or job.because)
+
+
+def _condition_answered(state: State, event: ConditionAnswered, out: list[Action]) -> None:
+    """A step's `when` is known: run it, or skip it and what needs it."""
+    job = state.jobs.get(event.job)
+    if job is None or job.asking != "when":
+        return
+    if event.problem:
+        note_job(state, out, event.at, "expression_rejected", job, {"problem": event.problem})
+    if event.value:
+        job.asking = ""
+        enqueue(state, job, job.because)
+    else:
+        settle(state, out, event.at, job, Status.skipped, {"reason": "`when` is false"})
+
+
+def _arcs_answered(state: State, event: ArcsAnswered, out: list[Action]) -> None:
+    """The conditions on a step's arcs are known: take those that hold."""
+    job = state.jobs.get(event.job)
+    if job is None or job.asking != "arcs":
+        return
+    job.asking = ""
+    if event.problem:
+        note_job(state, out, event.at, "expression_rejected", job, {"problem": event.problem})
+    if stopping(state) or take_arcs(state, out, event.at, job, event.values):
+        finish(state, out, event.at, job)
+
+
+def _timer_fired(state: State, event: TimerFired, _out: list[Action]) -> None:
+    """A wait is over."""
+    job = _expected(state, event.job, event.attempt)
+    if job is not None and job.status is Status.recovering:
+        job.due = 0.0
+        enqueue(state, job, job.noted)
+
+
+def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -> None:
+    """Stop everything but `end`; asked again while `end` runs, stop that too."""
+    if state.phase == "ended":
+        return
+    again = state.canceled
+    state.canceled = True
+    note = {"by": event.by, "reason": event.reason}
+    because = note_run(state, out, event.at, "cancel_requested", "running", state.seq, **note)
+    if state.phase == "running":
+        stop_all(state, out, event.at, because)
+    elif again and end_job(state).status in (Status.pending, Status.running):
+        out.append(KillAttempt(end_job(state).id, end_job(state).attempt, because))
+
+
+def _epoch_started(state: State, event: EpochStarted, out: list[Action]) -> None:
+    """The same run goes again; budgets and attempt numbers start from the beginning."""
+    begin_epoch(state, out, event.at, event.failed_only, event.by)
+
+
+def _expected(state: State, number: int, attempt: int) -> Job | None:
+    """The job this report is about, unless it is late: a result of another attempt changes nothing."""
+    job = state.jobs.get(number)
+    if job is None or job.attempt != attempt or job.asking:
+        return None
+    if job.status in (Status.pending, Status.running, Status.recovering):
+        return job
+    return None
+
+
+HANDLERS: dict[type, Callable[[State, Any, list[Action]], None]] = {
+    RunStarted: _run_started,
+    RunResumed: _run_resumed,
+    AttemptStarted: _attempt_started,
+    AttemptEnded: _attempt_ended,
+    AttemptAdopted: _attempt_adopted,
+    AttemptWithdrawn: _attempt_withdrawn,
+    ConditionAnswered: _condition_answered,
+    ArcsAnswered: _arcs_answered,
+    TimerFired: _timer_fired,
+    CancelRequested: _cancel_requested,
+    EpochStarted: _epoch_started,
+}

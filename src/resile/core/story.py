@@ -1,0 +1,22 @@
+"""`story(notes, job)`: everything that bears on one job, causes first, as one would tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resile.core.actions import Note
+
+
+def story(notes: Iterable[Note], job: int) -> list[Note]:
+    """The notes about a job and, before each, the notes of other jobs that caused it, in the order of the log."""
+    by_seq: dict[int, Note] = {}
+    told: set[int] = set()
+    for note in notes:
+        by_seq[note.seq] = note
+        if note.job != job:
+            continue
+        cause: Note | None = note
+        while cause is not None and cause.seq not in told:
+            told.add(cause.seq)
+            cause = by_seq.get(cause.because)
+    return [by_seq[seq] for seq in sorted(told)]
