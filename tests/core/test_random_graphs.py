@@ -76,7 +76,8 @@ def test_end_runs_exactly_once_and_last(case: tuple[Workflow, dict[str, str], di
     last = world.types()[-7:]
     pair = [f"workflow_{world.ended}", f"playbook_{world.ended}"]
     assert last == ["step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed", *pair]
-    assert [note.seq for note in world.notes] == list(range(1, len(world.notes) + 1))
+    numbers = [note.seq for note in world.notes]
+    assert numbers == sorted(set(numbers))
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,7 +1,7 @@
 """The static shape of a scope: indexes and adjacency, computed once so that scheduling never rescans.
 
-Edges are kept as step indexes. `waiting` is the in-degree by needs; a step with incoming arcs waits for one
-to be taken as well.
+Edges are kept as step indexes. `waiting` is the in-degree by needs; a step in `arc_targets` waits for an arc
+to be taken to it as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from resile.model.workflow import Resources, Step, Workflow
 class Plan:
     """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow."""
 
-    __slots__ = ("arc_targets", "ask", "dependents", "end", "grouped", "index", "queue_keys", "steps", "waiting")
+    __slots__ = ("arc_targets", "dependents", "end", "grouped", "index", "queue_keys", "steps", "waiting")
 
     def __init__(self, steps: tuple[Step, ...], end: Step | None) -> None:
         self.steps = steps if end is None else (*steps, end)
@@ -22,17 +22,42 @@ class Plan:
         self.waiting = [0] * len(self.steps)
         self.grouped = [False] * len(self.steps)
         self.queue_keys = [queue_key(step.resources) for step in self.steps]
-        targets: set[int] = set()
         for number, step in enumerate(steps):
             needed = {name for need in step.needs for name in need.any_of}
             self.grouped[number] = any(len(need.any_of) > 1 for need in step.needs)
             self.waiting[number] = len(needed)
             for name in needed:
                 self.dependents[self.index[name]].append(number)
-            for arc in step.arcs:
-                targets.add(self.index[arc.step])
-        targets.discard(self.end)
-        self.arc_targets = frozenset(targets)
+        self.arc_targets = self._waiting_for_arcs() if any(step.arcs for step in steps) else frozenset()
+
+    def _waiting_for_arcs(self) -> frozenset[int]:
+        """The steps that do not start by themselves: an arc leads to them that does not merely lead back.
+
+        An arc leads back when its target stands on the way to its source, seen from where a run begins: the
+        steps that nothing leads to, and the first one of the file.
+        """
+        arcs = [[self.index[arc.step] for arc in step.arcs] for step in self.steps]
+        led_to = {target for targets in arcs for target in targets}
+        begin = [number for number, count in enumerate(self.waiting) if number == 0 or not (count or number in led_to)]
+        back: set[tuple[int, int]] = set()
+        seen = [False] * len(self.steps)
+        on_the_way = [False] * len(self.steps)
+        for root in begin:
+            stack = [] if seen[root] else [(root, iter(arcs[root] + self.dependents[root]))]
+            while stack:
+                number, onward = stack[-1]
+                seen[number] = on_the_way[number] = True
+                for target in onward:
+                    if on_the_way[target]:
+                        back.add((number, target))
+                    elif not seen[target]:
+                        stack.append((target, iter(arcs[target] + self.dependents[target])))
+                        break
+                else:
+                    on_the_way[number] = False
+                    stack.pop()
+        forward = {target for source, targets in enumerate(arcs) for target in targets if (source, target) not in back}
+        return frozenset(forward - {self.end, 0})
 
 
 def queue_key(resources: Resources | None) -> str:

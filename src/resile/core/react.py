@@ -42,11 +42,15 @@ OVERRIDES = ("completed", "failed")
 def react(state: State, event: Event) -> tuple[State, list[Action]]:
     """Fold one event into the state; what the world must do because of it."""
     out: list[Action] = []
+    before = state.seq
     HANDLERS[type(event)](state, event, out)
     dispatch(state, out)
     converge(state, out, event.at)
     if state.phase == "ending":
         dispatch(state, out)
+    if state.seq == before:
+        # An event that nobody needs to read of still has its place in the log.
+        state.seq += 1
     return state, out
 
 

@@ -1,0 +1,49 @@
+"""Answers to `when` and to the conditions on arcs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import AnswerArcs, AnswerCondition
+from resile.core.events import ArcsAnswered, ConditionAnswered
+from resile.core.state import State
+from resile.dialects.interpolate import MISSING, is_one_reference
+from resile.model.workflow import Condition
+from resile.runtime.values import Values
+
+_FALSE_TEXTS = ("", "0", "false", "null")
+
+
+class Conditions:
+    """Evaluates conditions for one run."""
+
+    def __init__(self, state: State, values: Values) -> None:
+        self._state = state
+        self._values = values
+
+    def answer(self, order: AnswerCondition, at: float) -> ConditionAnswered:
+        """Does a step's `when` hold?"""
+        step = self._state.step_of(self._state.jobs[order.job])
+        assert step.when is not None
+        return ConditionAnswered(at, order.job, self._holds(step.when))
+
+    def answer_arcs(self, order: AnswerArcs, at: float) -> ArcsAnswered:
+        """Which of a step's arcs hold?"""
+        step = self._state.step_of(self._state.jobs[order.job])
+        return ArcsAnswered(at, order.job, tuple(arc.when is None or self._holds(arc.when) for arc in step.arcs))
+
+    def _holds(self, condition: Condition) -> bool:
+        """One condition: a literal, or one reference whose value is judged."""
+        source = condition.source.strip()
+        if is_one_reference(source):
+            return truthy(self._values.lookup(source[2:-1]))
+        return source == "true"
+
+
+def truthy(value: Any) -> bool:
+    """Empty, 0, false and null are false, as values and as text."""
+    if value is MISSING or value is None:
+        return False
+    if isinstance(value, str):
+        return value.strip() not in _FALSE_TEXTS
+    return bool(value)

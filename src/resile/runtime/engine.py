@@ -1,0 +1,239 @@
+"""The engine: fold, decide, append in group commits, and only then perform.
+
+                 reports, timers, requests, signals
+                                |
+                              event
+                                v
+    react(state, event) --> notes + orders --> journal --> writer thread (one transaction)
+                                                              |
+              perform (executor, timers, conditions) <-- orders, once durable
+
+One thread, one loop, no clock of its own in any decision: the time of an event is read here and written down.
+While the executor has attempts in reserve, commits gather for a few milliseconds; when it has none they go at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+from resile.core.actions import (
+    AnswerArcs,
+    AnswerCondition,
+    FindAttempt,
+    KillAttempt,
+    Note,
+    Order,
+    SetTimer,
+    StartAttempt,
+    StopEngine,
+)
+from resile.core.events import CancelRequested, Event, TimerFired
+from resile.core.react import react
+from resile.core.state import State
+from resile.executors.contract import Ended, Executor, Launch, Started
+from resile.model.status import RunStatus
+from resile.runtime.conditions import Conditions
+from resile.runtime.journal import Journal
+from resile.runtime.logfiles import LogFiles
+from resile.runtime.observe import Observer
+from resile.runtime.perform import Performer
+from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
+
+GATHER_SECONDS = 0.010
+REQUESTS_SECONDS = 0.2
+LEASE_SECONDS = 30.0
+
+Listener = Callable[[State, list[Note]], None]
+
+
+class Engine:
+    """Drives one run until it ends, parks or is interrupted."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        writer: Writer,
+        lease: Lease,
+        state: State,
+        executor: Executor,
+        performer: Performer,
+        observer: Observer,
+        conditions: Conditions,
+        journal: Journal,
+        logfiles: LogFiles,
+        listener: Listener,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._lease = lease
+        self._state = state
+        self._executor = executor
+        self._performer = performer
+        self._observer = observer
+        self._conditions = conditions
+        self._journal = journal
+        self._logfiles = logfiles
+        self._listener = listener
+        self._inbox: deque[tuple[Event, AttemptRow | None]] = deque()
+        self._timers: list[tuple[float, int, int]] = []
+        self._running: set[tuple[int, int]] = set()
+        self._stop: RunStatus | None = None
+        self._interrupts = 0
+        self._drained = self._killed = False
+        self._gather_until = 0.0
+        self._next_requests = 0.0
+        self._next_renewal = time.time() + LEASE_SECONDS / 3
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def interrupt(self) -> None:
+        """Stop gently; called again, kill what runs. Safe in a signal handler."""
+        self._interrupts += 1
+        os.write(self._wake_write, b"!")
+
+    def drive(self, events: list[Event]) -> RunStatus:
+        """Go on from these events until nothing is left to do here."""
+        for event in events:
+            self.feed(event)
+        poll = select.poll()
+        for descriptor in (self._executor.fileno(), self._writer.fileno(), self._wake_read):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            now = time.time()
+            self._hear(now)
+            while self._inbox:
+                self.feed(*self._inbox.popleft())
+            self._submit(now)
+            self._perform_durable()
+            if self._inbox:
+                continue
+            if self._stop is not None and not self._journal.unfinished():
+                return self._stop
+            for descriptor, _ in poll.poll(self._patience(time.time())):
+                if descriptor == self._wake_read:
+                    os.read(self._wake_read, 64)
+
+    def feed(self, event: Event, attempt: AttemptRow | None = None) -> None:
+        """One event through the door and into the journal."""
+        if not self._journal.waiting():
+            self._gather_until = time.time() + GATHER_SECONDS
+        _, actions = react(self._state, event)
+        self._journal.add(self._state, event, actions, attempt)
+
+    def close(self) -> None:
+        """Let go of everything; attempts that still run go on without us."""
+        self._executor.close()
+        self._logfiles.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _hear(self, now: float) -> None:
+        """Collect what the world has to say."""
+        for report in self._executor.reports():
+            key = (report.job, report.attempt)
+            if isinstance(report, Started):
+                self._running.add(key)
+            else:
+                self._running.discard(key)
+            event, row = self._observer.observe(report, interrupted=self._interrupts > 1)
+            if isinstance(report, Ended) and row is not None:
+                self._logfiles.write(row)
+            self._inbox.append((event, row))
+        while self._timers and self._timers[0][0] <= now and not self._interrupts:
+            _, job, attempt = heapq.heappop(self._timers)
+            self._inbox.append((TimerFired(now, job, attempt), None))
+        if now >= self._next_requests:
+            self._next_requests = now + REQUESTS_SECONDS
+            for request in self._store.take_requests(self._lease.run):
+                self._obey(request)
+        if now >= self._next_renewal:
+            self._next_renewal = now + LEASE_SECONDS / 3
+            self._store.renew_lease(self._lease, now, LEASE_SECONDS)
+        if self._interrupts:
+            self._wind_down()
+
+    def _obey(self, request: Request) -> None:
+        """Something that another surface asked of this run."""
+        if request.kind == "cancel":
+            by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))
+            self._inbox.append((CancelRequested(request.at, by, reason), None))
+
+    def _wind_down(self) -> None:
+        """Interrupted: start nothing more, and once nothing runs, stop; the second time, kill what runs."""
+        if not self._drained:
+            self._drained = True
+            self._executor.drain()
+        if self._interrupts > 1 and not self._killed:
+            self._killed = True
+            for job, attempt in sorted(self._running):
+                self._executor.kill(job, attempt)
+        if not self._running and not self._executor.queued() and self._stop is None:
+            self._stop = "interrupted"
+
+    def _submit(self, now: float) -> None:
+        """Hand the journal to the writer, unless it pays to gather a little longer."""
+        if self._journal.waiting() and (now >= self._gather_until or not self._executor.queued()):
+            self._journal.submit(self._state)
+
+    def _perform_durable(self) -> None:
+        """Carry out what is on disk, and let the world see it."""
+        orders, notes = self._journal.durable()
+        if notes:
+            self._listener(self._state, notes)
+        launches: list[Launch] = []
+        finds: list[tuple[int, int]] = []
+        for order in orders:
+            self._perform(order, launches, finds)
+        if finds:
+            self._executor.find(finds)
+        if launches:
+            self._executor.start(launches)
+        if not self._journal.unfinished():
+            self._executor.acknowledge()
+
+    def _perform(self, order: Order, launches: list[Launch], finds: list[tuple[int, int]]) -> None:
+        """One order."""
+        match order:
+            case StartAttempt():
+                if not self._interrupts:
+                    self._start(order, launches)
+            case KillAttempt():
+                # What was to start before this order must be known to the executor before it is killed.
+                self._executor.start(launches)
+                launches.clear()
+                self._executor.kill(order.job, order.attempt)
+            case FindAttempt():
+                finds.append((order.job, order.attempt))
+            case AnswerCondition():
+                self._inbox.append((self._conditions.answer(order, time.time()), None))
+            case AnswerArcs():
+                self._inbox.append((self._conditions.answer_arcs(order, time.time()), None))
+            case SetTimer():
+                heapq.heappush(self._timers, (order.due, order.job, order.attempt))
+            case StopEngine():
+                self._stop = order.status
+            case _:
+                assert_never(order)
+
+    def _start(self, order: StartAttempt, launches: list[Launch]) -> None:
+        """Start an attempt, or record what it came to without starting anything."""
+        launch = self._performer.launch(order)
+        if isinstance(launch, Launch):
+            launches.append(launch)
+        else:
+            self._inbox.append(self._observer.ended(order.job, order.attempt, time.time(), launch))
+
+    def _patience(self, now: float) -> int:
+        """How many milliseconds the loop may wait for news."""
+        until = min(self._next_requests, self._next_renewal)
+        if self._journal.waiting():
+            until = min(until, self._gather_until)
+        if self._timers and not self._interrupts:
+            until = min(until, self._timers[0][0])
+        return max(0, int((until - now) * 1000) + 1)

@@ -1,0 +1,86 @@
+"""Gathers what the core decided until it goes to the store as one batch.
+
+Orders wait here too: they are handed out for performing only when the batch that holds their event is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from resile.core.actions import Action, Note, Order
+from resile.core.events import Event
+from resile.core.state import FORMAT, State, encode
+from resile.runtime.rows import job_row
+from resile.store.contract import AttemptRow, Batch, Entry, RunRow, Snapshot, Writer
+
+SNAPSHOT_ENTRIES = 20_000
+
+
+class Journal:
+    """The engine's pen: one for each driven run."""
+
+    def __init__(self, writer: Writer, run: int, token: str) -> None:
+        self._writer = writer
+        self._run = run
+        self._token = token
+        self._entries: list[Entry] = []
+        self._attempts: dict[tuple[int, int, int], AttemptRow] = {}
+        self._touched: set[int] = set()
+        self._orders: list[Order] = []
+        self._notes: list[Note] = []
+        self._row: RunRow | None = None
+        self._written: deque[tuple[int, list[Order], list[Note]]] = deque()
+        self._since_snapshot = 0
+
+    def add(self, state: State, event: Event, actions: list[Action], attempt: AttemptRow | None) -> None:
+        """Take down one event with its notes and orders, and remember which rows it changed."""
+        notes = [action for action in actions if isinstance(action, Note)]
+        if len(notes) < len(actions):
+            self._orders += [action for action in actions if not isinstance(action, Note)]
+        self._entries.append(Entry(notes[0].seq if notes else state.seq, event, tuple(notes)))
+        self._notes += notes
+        self._touched.update(state.touched)
+        state.touched.clear()
+        if attempt is not None:
+            self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
+
+    def skip_rows(self) -> None:
+        """The rows touched so far are in the store already."""
+        self._touched.clear()
+
+    def row(self, row: RunRow) -> None:
+        """Write the run's own row with the next batch."""
+        self._row = row
+
+    def waiting(self) -> bool:
+        """Is there something that has not been handed to the writer?"""
+        return bool(self._entries) or self._row is not None
+
+    def unfinished(self) -> bool:
+        """Is there anything that is not yet durable, or whose orders have not been handed out?"""
+        return bool(self._entries or self._written) or self._row is not None
+
+    def submit(self, state: State, *, snapshot: bool = False) -> None:
+        """Hand everything gathered to the writer."""
+        self._since_snapshot += len(self._entries)
+        picture = None
+        if snapshot or self._since_snapshot >= SNAPSHOT_ENTRIES:
+            self._since_snapshot = 0
+            picture = Snapshot(state.seq, FORMAT, encode(state))
+        jobs = state.jobs
+        rows = {number: job_row(state, jobs[number]) for number in self._touched}
+        batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture)
+        self._written.append((self._writer.submit(batch), self._orders, self._notes))
+        self._entries, self._orders, self._notes = [], [], []
+        self._attempts, self._touched, self._row = {}, set(), None
+
+    def durable(self) -> tuple[list[Order], list[Note]]:
+        """The orders that may be performed now, and the notes that the world may see."""
+        orders: list[Order] = []
+        notes: list[Note] = []
+        done = self._writer.durable()
+        while self._written and self._written[0][0] <= done:
+            _, more_orders, more_notes = self._written.popleft()
+            orders += more_orders
+            notes += more_notes
+        return orders, notes

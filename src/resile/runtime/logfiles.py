@@ -1,0 +1,49 @@
+"""Writes the log files that people look for (`job_wf1_j2_r1_a1.o`), off the launch path, in a thread of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from resile.executors.segments import export
+from resile.store.contract import AttemptRow
+
+EVERY_ATTEMPT_JOBS_MAX = 1_000
+
+
+class LogFiles:
+    """Exports finished attempts: all of them in runs of up to 1,000 jobs, failed ones always."""
+
+    def __init__(self, output: Path, run: int, jobs: int) -> None:
+        self._output = output
+        self._run = run
+        self._every = jobs <= EVERY_ATTEMPT_JOBS_MAX
+        self._queue: SimpleQueue[AttemptRow | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self.problem: OSError | None = None
+
+    def write(self, row: AttemptRow) -> None:
+        """Queue an attempt's output for export where it has any."""
+        log = row.log
+        if log is None or not (log.out_length or log.err_length) or not (self._every or row.failure is not None):
+            return
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="log files", daemon=True)
+            self._thread.start()
+        self._queue.put(row)
+
+    def close(self) -> None:
+        """Wait until everything queued is written."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        """Export one attempt after the other; a full disk must not stop the run, the segments have it all."""
+        while (row := self._queue.get()) is not None:
+            assert row.log is not None
+            try:
+                export(self._output, row.log, run=self._run, job=row.job, epoch=row.epoch, attempt=row.attempt)
+            except OSError as problem:
+                self.problem = problem

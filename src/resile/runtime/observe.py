@@ -1,0 +1,122 @@
+"""Turns what an executor reports into events for the core and rows for the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, assert_never
+
+import msgspec
+
+from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
+from resile.core.state import State
+from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
+from resile.executors.evidence import outcome_of
+from resile.model.failure import Failure, Outcome
+from resile.model.workflow import Capture, Step
+from resile.runtime.capture import CaptureRefused, captured, missing_output, verdict_of
+from resile.runtime.perform import Performer
+from resile.runtime.secrets import redact
+from resile.store.contract import AttemptRow
+
+# Forms that any output has; the others would fail a step a second time.
+_ALWAYS_THERE = ("text", "lines", "stderr", "exit_code")
+
+
+class Observer:
+    """Reads the reports of one run."""
+
+    def __init__(
+        self, state: State, performer: Performer, *, output: Path, secrets: tuple[str, ...]
+    ) -> None:
+        self._state = state
+        self._performer = performer
+        self._output = output
+        self._secrets = secrets
+        self._started: dict[tuple[int, int], AttemptRow] = {}
+
+    def observe(self, report: Report, *, interrupted: bool) -> tuple[Event, AttemptRow | None]:
+        """The event that a report stands for, and the attempt's row where that changed."""
+        match report:
+            case Started():
+                row = AttemptRow(
+                    report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid
+                )
+                self._started[report.job, report.attempt] = row
+                return AttemptStarted(report.at, report.job, report.attempt, report.pid), row
+            case Adopted():
+                return AttemptAdopted(report.at, report.job, report.attempt, report.pid), None
+            case Withdrawn():
+                return AttemptWithdrawn(report.at, report.job, report.attempt), None
+            case Lost():
+                outcome = Outcome(failure=Failure("lost", report.why, signature="lost"))
+                return self.ended(report.job, report.attempt, report.at, outcome)
+            case Ended():
+                if interrupted and report.cut == "killed":
+                    self._started.pop((report.job, report.attempt), None)
+                    return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
+                outcome = self._complete(report, outcome_of(report, self._output))
+                return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed")
+        assert_never(report)
+
+    def ended(
+        self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False
+    ) -> tuple[Event, AttemptRow]:
+        """An attempt's end and its finished row."""
+        known = self._started.pop((job, attempt), None)
+        row = AttemptRow(
+            job,
+            self._state.epoch,
+            attempt,
+            at - outcome.usage.wall_seconds if known is None else known.started_at,
+            at,
+            outcome.exit_code,
+            outcome.usage,
+            outcome.log,
+            outcome.failure,
+            0 if known is None else known.pid,
+        )
+        return AttemptEnded(at, job, attempt, outcome, canceled), row
+
+    def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
+        """The outcome with what the step promised: captures, output files, `end`'s verdict."""
+        job = self._state.jobs.get(report.job)
+        if job is None:
+            return outcome
+        step = self._state.step_of(job)
+        if outcome.failure is not None:
+            return self._failed(step, outcome)
+        if not step.capture and not step.outputs and job.step != self._state.plan.end:
+            return outcome
+        assert outcome.log is not None
+        values: dict[str, Any] = {}
+        try:
+            values = captured(self._output, outcome.log, step.capture, outcome.exit_code)
+        except CaptureRefused as problem:
+            failure = Failure("contract", redact(str(problem), self._secrets), 0, signature="contract: capture")
+            return msgspec.structs.replace(outcome, failure=failure)
+        if job.step == self._state.plan.end and (verdict := verdict_of(self._output, outcome.log, values)):
+            values = {**values, "workflow_status": verdict}
+        failure_found: Failure | None = None
+        if step.outputs:
+            failure_found = missing_output(self._performer.directory_of(step), self._performer.outputs_of(step))
+        return msgspec.structs.replace(outcome, values=values, failure=failure_found)
+
+    def _failed(self, step: Step, outcome: Outcome) -> Outcome:
+        """A failed attempt still gives what every output has, for handlers and tolerant dependents."""
+        if outcome.log is None or outcome.failure is None:
+            return outcome
+        captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
+        try:
+            values = captured(self._output, outcome.log, captures, outcome.exit_code) if captures else {}
+        except CaptureRefused:
+            values = {}
+        failure = outcome.failure
+        if self._secrets:
+            failure = msgspec.structs.replace(
+                failure,
+                message=redact(failure.message, self._secrets),
+                stdout=redact(failure.stdout, self._secrets),
+                stderr=redact(failure.stderr, self._secrets),
+            )
+        return msgspec.structs.replace(outcome, values=values, failure=failure)
+

@@ -1,0 +1,185 @@
+"""Puts an engine together for one run and lets it drive: a new run, a resumed one, or one that goes again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from resile.core.events import EpochStarted, Event
+from resile.core.fold import fold
+from resile.core.state import FORMAT, State, decode, new_state
+from resile.errors import ResileError
+from resile.executors.local import LocalExecutor
+from resile.model import codec
+from resile.model.status import RUN_ENDED, RunStatus, Status
+from resile.model.workflow import Workflow
+from resile.runtime.conditions import Conditions
+from resile.runtime.engine import LEASE_SECONDS, Engine, Listener
+from resile.runtime.journal import Journal
+from resile.runtime.logfiles import LogFiles
+from resile.runtime.observe import Observer
+from resile.runtime.perform import Performer
+from resile.runtime.rows import job_row
+from resile.runtime.secrets import load_secrets, needles
+from resile.runtime.values import Values
+from resile.store.contract import JobRow, Lease, RunRow, Store
+
+
+def create(store: Store, workflow: Workflow, definition: bytes, *, output: Path, directory: Path) -> RunRow:
+    """Store a new run with its definition and its jobs; nothing has started."""
+    state = new_state(workflow)
+    row = RunRow(
+        id=0,
+        workflow=workflow.name,
+        dialect=workflow.dialect,
+        definition=codec.content_hash(definition),
+        status="running",
+        created_at=time.time(),
+        output=str(output),
+        directory=str(directory),
+    )
+    number = store.create_run(row, definition, _first_rows(state))
+    return msgspec.structs.replace(row, id=number)
+
+
+def _first_rows(state: State) -> list[JobRow]:
+    """The jobs of a run as they are when it starts: what waits for nothing is ready."""
+    plan = state.plan
+    rows: list[JobRow] = []
+    for number, step in enumerate(plan.steps):
+        job = state.jobs[number + 1]
+        waits = plan.waiting[number] or number in plan.arc_targets or step.when is not None or number == plan.end
+        job.status = Status.disabled if step.called_only else Status.blocked if waits else Status.ready
+        rows.append(job_row(state, job))
+    return rows
+
+
+def folded(store: Store, row: RunRow) -> State:
+    """The state of a run as its log has it."""
+    workflow = codec.decode(store.definition(row.definition))
+    snapshot = store.latest_snapshot(row.id)
+    if snapshot is None or snapshot.format != FORMAT:
+        return fold(new_state(workflow), (entry.event for entry in store.entries(row.id)))
+    state = decode(snapshot.state, workflow)
+    return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
+
+
+class Session:
+    """One engine's time with one run."""
+
+    def __init__(self, store: Store, row: RunRow, state: State, *, env: Mapping[str, str], listener: Listener) -> None:
+        self._store = store
+        self._row = row
+        self._state = state
+        self._env = env
+        self._listener = listener
+
+    def record(self, lease: Lease, event: Event) -> State:
+        """Take down one event without performing anything: `reset-status`, and the first half of `rerun`."""
+        from resile.core.react import react
+
+        writer = self._store.writer()
+        journal = Journal(writer, self._row.id, lease.token)
+        _, actions = react(self._state, event)
+        journal.add(self._state, event, actions, None)
+        self._row = msgspec.structs.replace(self._row, status="running", epoch=self._state.epoch, ended_at=None)
+        journal.row(self._row)
+        journal.submit(self._state)
+        writer.flush()
+        return self._state
+
+    def drive(
+        self, lease: Lease, events: list[Event], *, parallel: int, ready: Callable[[Engine], None]
+    ) -> RunStatus:
+        """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
+        row, state = self._row, self._state
+        output, directory = Path(row.output), Path(row.directory)
+        epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
+        secrets = load_secrets(state.workflow, self._env)
+        hidden = needles(secrets)
+        writer = self._store.writer()
+        journal = Journal(writer, row.id, lease.token)
+        values = Values(self._store, row.id, output, state, self._env)
+        performer = Performer(state, values, run=row.id, output=output, directory=directory)
+        executor = LocalExecutor(
+            output,
+            f"wf{row.id}_r{epoch}",
+            slots=parallel,
+            env={**self._env, **secrets},
+            directory=directory,
+            secrets=hidden,
+        )
+        engine = Engine(
+            store=self._store,
+            writer=writer,
+            lease=lease,
+            state=state,
+            executor=executor,
+            performer=performer,
+            observer=Observer(state, performer, output=output, secrets=hidden),
+            conditions=Conditions(state, values),
+            journal=journal,
+            logfiles=LogFiles(output, row.id, len(state.jobs)),
+            listener=self._listener,
+        )
+        try:
+            ready(engine)
+            journal.row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
+            status = engine.drive(events)
+            journal.row(closing_row(row, state, status))
+            journal.submit(state, snapshot=True)
+            writer.flush()
+            return status
+        finally:
+            engine.close()
+
+
+def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
+    """The run's row when an engine leaves it."""
+    ended = state.ended_at if status in RUN_ENDED else None
+    return msgspec.structs.replace(
+        row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=counts(state)
+    )
+
+
+def counts(state: State) -> dict[str, int]:
+    """How many steps came to what; `end` and steps that were never called for are not counted."""
+    words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
+    found = dict.fromkeys(words, 0)
+    for job in state.jobs.values():
+        if job.step == state.plan.end or job.status is Status.disabled:
+            continue
+        found["total"] += 1
+        found["recovered"] += job.recovered and job.status is Status.completed
+        match job.status:
+            case Status.failed:
+                found["tolerated" if job.tolerated else "failed"] += 1
+            case Status.canceled | Status.terminated:
+                found["canceled"] += 1
+            case Status.completed | Status.skipped:
+                found[job.status.name] += 1
+            case Status.pending_failed:
+                found["parked"] += 1
+    return found
+
+
+def take(store: Store, run: int) -> Lease:
+    """The right to drive a run."""
+    return store.acquire_lease(run, time.time(), LEASE_SECONDS)
+
+
+def row_of(store: Store, run: int) -> RunRow:
+    """A run's row, or a clear refusal."""
+    row = store.run(run)
+    if row is None:
+        raise ResileError("no-such-run", f"there is no run {run}", hint="`resile status` lists the runs")
+    return row
+
+
+def caller() -> str:
+    """Who acts, for the log."""
+    return f"{os.environ.get('USER', '') or os.getuid()}@{os.uname().nodename}"

@@ -1,0 +1,117 @@
+"""The JSON that every surface prints: a run, the list of runs, one canonical event."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from resile.core.actions import Note
+from resile.core.notes import STATUS_NAMES
+from resile.core.state import ROOT, Job, State
+from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
+from resile.runtime.session import counts
+from resile.store.contract import RunRow
+
+
+def timestamp(at: float | None) -> str | None:
+    """A moment in UTC, to the millisecond, as ISO 8601 writes it."""
+    if at is None:
+        return None
+    milliseconds = round(at * 1000)
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
+    return f"{text}.{milliseconds % 1000:03d}Z"
+
+
+def run_document(row: RunRow, state: State, status: RunStatus, now: float) -> dict[str, Any]:
+    """One run, as `run --json` and `status --json` print it."""
+    ended = state.ended_at if status in RUN_ENDED else None
+    started = state.started_at or row.started_at or row.created_at
+    first = state.first_failure
+    scope = state.scopes.get(ROOT)
+    return {
+        "run": row.id,
+        "workflow": row.workflow,
+        "dialect": row.dialect,
+        "status": status,
+        "exit_code": None if status == "running" else EXIT_CODES[status],
+        "epoch": state.epoch,
+        "started_at": timestamp(started),
+        "ended_at": timestamp(ended),
+        "duration_seconds": round((now if ended is None else ended) - started, 3),
+        "steps": counts(state),
+        "jobs": [_job(state, job, now) for job in state.jobs.values() if job.status is not Status.disabled],
+        "routes": [
+            {
+                "at": timestamp(route.at),
+                "scope": route.scope,
+                "step": route.step,
+                "attempt": route.attempt,
+                "trigger": route.trigger,
+                "action": route.action,
+                "target": route.target,
+                "rule": route.rule,
+            }
+            for route in state.routes
+        ],
+        "first_failure": None
+        if first is None
+        else {
+            "step": first.step,
+            "attempt": first.attempt,
+            "kind": first.kind,
+            "exit_code": first.exit_code,
+            "message": first.message,
+        },
+        "outputs": dict(scope.values) if scope is not None else {},
+        "maps": {},
+    }
+
+
+def _job(state: State, job: Job, now: float) -> dict[str, Any]:
+    """One job of a run's document."""
+    cause = job.cause
+    if job.started_at is None:
+        seconds = 0.0
+    else:
+        seconds = (now if job.ended_at is None else job.ended_at) - job.started_at
+    return {
+        "id": job.id,
+        "step": state.step_of(job).name,
+        "scope": state.scopes[job.scope].name if job.scope in state.scopes else "root",
+        "status": STATUS_NAMES[job.status],
+        "recovered": job.recovered,
+        "tolerated": job.tolerated,
+        "attempts": job.attempt,
+        "exit_code": job.exit_code,
+        "seconds": round(seconds, 3),
+        "cause": None if cause is None else {"step": cause.step, "job": cause.job, "status": cause.status},
+    }
+
+
+def row_document(row: RunRow, status: str, steps: dict[str, int]) -> dict[str, Any]:
+    """One line of the list of runs."""
+    return {
+        "run": row.id,
+        "workflow": row.workflow,
+        "status": status,
+        "started_at": timestamp(row.started_at),
+        "ended_at": timestamp(row.ended_at),
+        "steps": steps,
+    }
+
+
+def event_document(run: int, note: Note) -> dict[str, Any]:
+    """One canonical event."""
+    return {
+        "seq": note.seq,
+        "at": timestamp(note.at),
+        "type": note.type,
+        "run": run,
+        "scope": note.scope or None,
+        "step": note.step or None,
+        "job": note.job or None,
+        "attempt": note.attempt or None,
+        "status": note.status,
+        "because": note.because or None,
+        "data": note.data,
+    }

@@ -1,0 +1,35 @@
+"""What every surface can do. Each verb is imported when it is first used, because a surface needs few of them.
+
+load.py   compile and check files       drive.py  run, resume, rerun, reset, cancel
+look.py   status, events                logs.py   what steps wrote
+"""
+
+from __future__ import annotations
+
+_MODULES = {
+    "check": "load",
+    "Finished": "drive",
+    "RunCall": "drive",
+    "Watcher": "drive",
+    "cancel": "drive",
+    "rerun": "drive",
+    "reset_status": "drive",
+    "resume": "drive",
+    "run": "drive",
+    "events": "look",
+    "follow": "look",
+    "status": "look",
+    "LogPart": "logs",
+    "export_logs": "logs",
+    "follow_logs": "logs",
+    "logs": "logs",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Find a verb in its module."""
+    if name not in _MODULES:
+        raise AttributeError(name)
+    import importlib
+
+    return getattr(importlib.import_module(f"resile.surfaces.verbs.{_MODULES[name]}"), name)

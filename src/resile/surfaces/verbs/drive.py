@@ -1,0 +1,227 @@
+"""The verbs that move a run: run, resume, rerun, reset-status, cancel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from resile.core.actions import Note
+from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunResumed, RunStarted
+from resile.core.state import State, new_state
+from resile.errors import ResileError
+from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
+from resile.model.workflow import Workflow
+from resile.runtime.capacity import measure, refuse_misfits
+from resile.runtime.session import Session, caller, create, folded, row_of, take
+from resile.runtime.secrets import load_secrets
+from resile.store.contract import Lease, RunRow, Store
+from resile.store.open import default_output, exists, open_store
+from resile.surfaces.documents import run_document
+from resile.surfaces.verbs.load import load, read_inputs, remember
+
+
+class Machine(Struct, frozen=True):
+    """What the caller lets a run use; None is what the machine has."""
+
+    max_parallel: int | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+
+
+class RunCall(Struct):
+    """Everything that `resile run` can be told."""
+
+    path: str
+    db: str | None = None
+    inputs: list[str] = []
+    input_files: list[str] = []
+    machine: Machine = Machine()
+    output: str | None = None
+    retry_max: int | None = None
+    loops_max: int | None = None
+    failure_routing: bool = True
+
+
+class Finished(Struct, frozen=True):
+    """How a run stands when its engine leaves it."""
+
+    run: int
+    status: RunStatus
+    exit_code: int
+    document: dict[str, Any]
+
+
+class Watcher(Protocol):
+    """Somebody who looks on while a run goes; called on the engine's thread."""
+
+    def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
+        """The run has an id and an engine; `interrupt` is what Ctrl-C does."""
+
+    def notes(self, state: State, notes: list[Note]) -> None:
+        """These canonical events are on disk now."""
+
+
+def run(call: RunCall, watcher: Watcher) -> Finished:
+    """Compile a file, start a run of it and drive it to its end."""
+    before = open_store(call.db) if exists(call.db) else None
+    workflow, definition = load(call.path, before)
+    inputs = read_inputs(workflow, call.inputs, call.input_files)
+    capacity = _capacity(workflow, call.machine)
+    refuse_misfits(workflow, capacity)
+    load_secrets(workflow, os.environ)
+    options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
+    output = Path(call.output or default_output(call.db)).absolute()
+    store = before or open_store(call.db)
+    try:
+        if before is None:
+            remember(call.path, store, definition)
+        row = create(store, workflow, definition, output=output, directory=Path.cwd())
+        first = RunStarted(time.time(), capacity, inputs, options)
+        return _drive(store, row, new_state(workflow), take(store, row.id), [first], capacity, watcher)
+    finally:
+        store.close()
+
+
+def resume(number: int, *, db: str | None, machine: Machine, watcher: Watcher) -> Finished:
+    """Take an interrupted or parked run up again; one that has ended only tells how."""
+    store = open_store(db)
+    try:
+        row = row_of(store, number)
+        if row.status in RUN_ENDED:
+            return _told(row, folded(store, row))
+        lease = take(store, number)
+        return _resumed(store, row, folded(store, row), lease, machine, watcher, [])
+    finally:
+        store.close()
+
+
+def rerun(
+    number: int, *, failed_only: bool, as_new: bool, db: str | None, machine: Machine, watcher: Watcher
+) -> Finished:
+    """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
+    if as_new and failed_only:
+        raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
+    store = open_store(db)
+    try:
+        row = row_of(store, number)
+        state = folded(store, row)
+        if as_new:
+            capacity = _capacity(state.workflow, machine)
+            definition = store.definition(row.definition)
+            fresh = create(store, state.workflow, definition, output=Path(row.output), directory=Path(row.directory))
+            first = RunStarted(time.time(), capacity, state.inputs, state.options)
+            return _drive(store, fresh, new_state(state.workflow), take(store, fresh.id), [first], capacity, watcher)
+        _refuse_unfinished(row, "rerun")
+        lease = take(store, number)
+        again = EpochStarted(time.time(), failed_only, caller())
+        return _resumed(store, row, state, lease, machine, watcher, [again])
+    finally:
+        store.close()
+
+
+def reset_status(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
+    """Set jobs back so that `resume` runs them again; nothing runs now."""
+    store = open_store(db)
+    try:
+        row = row_of(store, number)
+        _refuse_unfinished(row, "reset-status")
+        lease = take(store, number)
+        state = folded(store, row)
+        finished = sum(job.attempt > 0 for job in state.jobs.values())
+        session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
+        session.record(lease, EpochStarted(time.time(), failed_only, caller()))
+        store.release_lease(lease)
+        kept = sum(job.attempt > 0 for job in state.jobs.values())
+        return {"run": number, "epoch": state.epoch, "reset": finished - kept, "kept": kept}
+    finally:
+        store.close()
+
+
+def cancel(number: int, *, db: str | None, reason: str, watcher: Watcher) -> dict[str, Any]:
+    """Ask the engine that drives a run to cancel it; where none does, take the run to its `end` here."""
+    store = open_store(db)
+    try:
+        row = row_of(store, number)
+        if row.status in RUN_ENDED:
+            return {"run": number, "status": row.status, "requested": False}
+        now = time.time()
+        if store.lease(number, now) is not None:
+            store.request(number, now, "cancel", {"by": caller(), "reason": reason})
+            return {"run": number, "status": "running", "requested": True}
+        lease = take(store, number)
+        asked = CancelRequested(now, caller(), reason)
+        finished = _resumed(store, row, folded(store, row), lease, Machine(), watcher, [asked])
+        return {"run": number, "status": finished.status, "requested": False}
+    finally:
+        store.close()
+
+
+def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
+    """What the engine may use: the caller's word, then the file's, then the machine's."""
+    parallel = machine.max_parallel if machine.max_parallel is not None else workflow.max_parallel
+    return measure(parallel, machine.cpus, machine.memory_bytes, machine.gpus)
+
+
+def _refuse_unfinished(row: RunRow, verb: str) -> None:
+    """Steps of an unfinished run may still be running; they must come to an end first."""
+    if row.status not in RUN_ENDED and row.status != "parked":
+        raise ResileError(
+            "run-unfinished",
+            f"run {row.id} has not ended, so {verb} can't start it over",
+            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
+        )
+
+
+def _resumed(
+    store: Store,
+    row: RunRow,
+    state: State,
+    lease: Lease,
+    machine: Machine,
+    watcher: Watcher,
+    before: list[Event],
+) -> Finished:
+    """Drive a run that exists already."""
+    capacity = _capacity(state.workflow, machine)
+    refuse_misfits(state.workflow, capacity)
+    events = [*before, RunResumed(time.time(), capacity, caller())]
+    return _drive(store, row, state, lease, events, capacity, watcher)
+
+
+def _drive(
+    store: Store,
+    row: RunRow,
+    state: State,
+    lease: Lease,
+    events: list[Event],
+    capacity: Capacity,
+    watcher: Watcher,
+) -> Finished:
+    """Hand the run to an engine and tell how it stands afterwards."""
+    session = Session(store, row, state, env=os.environ, listener=watcher.notes)
+    try:
+        status = session.drive(
+            lease,
+            events,
+            parallel=capacity.parallel,
+            ready=lambda engine: watcher.started(row.id, state, engine.interrupt),
+        )
+    finally:
+        store.release_lease(lease)
+    return _finished(row, state, status)
+
+
+def _told(row: RunRow, state: State) -> Finished:
+    """A run that had ended before."""
+    return _finished(row, state, state.verdict or "failed")
+
+
+def _finished(row: RunRow, state: State, status: RunStatus) -> Finished:
+    """The result of a verb that drove a run."""
+    return Finished(row.id, status, EXIT_CODES[status], run_document(row, state, status, time.time()))

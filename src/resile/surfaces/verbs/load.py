@@ -1,0 +1,154 @@
+"""From a file to a definition that can run, and the `check` of many files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile import __version__
+from resile.errors import ResileError
+from resile.model import codec
+from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
+from resile.model.workflow import Input, Workflow
+
+if TYPE_CHECKING:
+    from resile.store.contract import Store
+
+
+def load(path: str, store: Store | None) -> tuple[Workflow, bytes]:
+    """The workflow in a file and its canonical JSON; a store remembers what an unchanged file compiled to."""
+    key = _cache_key(path) if store is not None else ""
+    if store is not None and key:
+        known = store.cached_definition(key)
+        if known is not None:
+            return codec.decode(known), known
+    workflow = compiled(path)
+    definition = codec.encode(workflow)
+    if store is not None and key:
+        store.cache_definition(key, definition)
+    return workflow, definition
+
+
+def remember(path: str, store: Store, definition: bytes) -> None:
+    """Keep what a file compiled to, where it was compiled before there was a store."""
+    key = _cache_key(path)
+    if key:
+        store.cache_definition(key, definition)
+
+
+def compiled(path: str) -> Workflow:
+    """Compile a file; every finding at once where it is wrong."""
+    from resile.dialects.base import compile_file
+
+    result = compile_file(path)
+    errors = [finding for finding in result.diagnostics if finding.severity == "error"]
+    if result.workflow is None or errors:
+        first = errors[0]
+        count = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise ResileError(
+            first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=result.diagnostics
+        )
+    return result.workflow
+
+
+def _cache_key(path: str) -> str:
+    """What a compiled definition depends on: this version, the file's name and folder, its bytes."""
+    try:
+        if os.path.getsize(path) > FILE_BYTES_MAX:
+            return ""
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError:
+        return ""
+    name = f"{__version__}\0{path}\0{os.path.abspath(path)}\0".encode("utf-8", "surrogateescape")
+    return hashlib.sha256(name + data).hexdigest()
+
+
+def check(paths: Sequence[str]) -> dict[str, Any]:
+    """Compile and lint files; nothing runs, every file is looked at."""
+    from resile.dialects.base import compile_file
+
+    files: list[dict[str, Any]] = []
+    for path in paths:
+        result = compile_file(path)
+        ok = result.workflow is not None and all(finding.severity != "error" for finding in result.diagnostics)
+        steps = len(result.workflow.steps) if result.workflow is not None else 0
+        files.append(
+            {
+                "file": path,
+                "dialect": result.dialect,
+                "why": result.why,
+                "ok": ok,
+                "steps": steps,
+                "jobs": steps + 1 if ok else 0,
+                "diagnostics": [msgspec.to_builtins(finding) for finding in result.diagnostics],
+            }
+        )
+    return {"files": files}
+
+
+def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+    """The values of a run's inputs: given ones, then defaults; an undeclared or missing one is refused."""
+    texts: dict[str, str] = {}
+    for pair in given:
+        name, text = _pair(pair, "--input", workflow)
+        texts[name] = text
+    for pair in files:
+        name, path = _pair(pair, "--input-file", workflow)
+        texts[name] = _file_text(name, path)
+    values: dict[str, Any] = {}
+    for name, declared in workflow.inputs.items():
+        if name in texts:
+            values[name] = _converted(name, declared, texts[name])
+        elif declared.required:
+            raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
+        else:
+            values[name] = declared.default
+    return values
+
+
+def _pair(pair: str, option: str, workflow: Workflow) -> tuple[str, str]:
+    """`name=value`, with a name that the workflow declares."""
+    name, equals, text = pair.partition("=")
+    if not equals:
+        raise ResileError("input-malformed", f"{option} {pair!r} is not name=value")
+    if name not in workflow.inputs:
+        known = ", ".join(workflow.inputs) or "none"
+        raise ResileError(
+            "input-unknown", f"{workflow.name} has no input {name!r}", where=workflow.file, hint=f"its inputs: {known}"
+        )
+    if len(text) > INPUT_BYTES_MAX:
+        raise ResileError("input-too-large", f"input {name!r} has more than {INPUT_BYTES_MAX} bytes")
+    return name, text
+
+
+def _file_text(name: str, path: str) -> str:
+    """An input that stands in a file, as it is."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(INPUT_BYTES_MAX + 1)
+    except OSError as error:
+        raise ResileError("input-unreadable", f"input {name!r}: {path}: {error.strerror}") from error
+    if len(data) > INPUT_BYTES_MAX:
+        raise ResileError("input-too-large", f"input {name!r}: {path} has more than {INPUT_BYTES_MAX} bytes")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _converted(name: str, declared: Input, text: str) -> Any:
+    """The text of an input as its declared type."""
+    try:
+        match declared.kind:
+            case "text":
+                return text
+            case "number":
+                return float(text) if any(mark in text for mark in ".eE") else int(text)
+            case "bool":
+                return {"true": True, "false": False}[text.strip().lower()]
+            case "json":
+                return msgspec.json.decode(text.encode())
+    except (ValueError, KeyError) as error:
+        raise ResileError("input-malformed", f"input {name!r}: {text[:60]!r} is not a {declared.kind}") from error

@@ -1,0 +1,133 @@
+"""What steps wrote: read from the segments, followed while they run, exported under the names people look for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from resile.errors import ResileError
+from resile.executors.segments import available, export, read
+from resile.runtime.session import row_of
+from resile.store.contract import AttemptRow, JobRow, RunRow, Store
+from resile.store.open import open_store
+from resile.surfaces.verbs.look import FOLLOW_SECONDS, standing
+
+CHUNK_BYTES = 256 * 1024
+
+Stream = Literal["both", "out", "err"]
+_ENDINGS = {"both": ("o", "e"), "out": ("o",), "err": ("e",)}
+_NAMES = {"o": "out", "e": "err"}
+
+
+class LogPart(Struct, frozen=True):
+    """A piece of what one attempt wrote."""
+
+    job: int
+    step: str
+    attempt: int
+    stream: str
+    data: bytes
+
+
+def logs(
+    number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
+) -> Iterator[LogPart]:
+    """What the attempts of a run (or of one step) wrote, in the order of the jobs; of a rerun, the last epoch."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        for job in _jobs(store, row, step):
+            for tried in _attempts(store, row, job, attempt):
+                for ending in _ENDINGS[stream]:
+                    yield from _parts(Path(row.output), job, tried, ending, 0)
+    finally:
+        store.close()
+
+
+def follow_logs(
+    number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
+) -> Iterator[LogPart]:
+    """The same, and what is still being written, until nobody drives the run any more."""
+    store = open_store(db, readonly=True)
+    seen: dict[tuple[int, int, int, str], int] = {}
+    try:
+        row = row_of(store, number)
+        while True:
+            driven = standing(store, row_of(store, number), time.time()) == "running"
+            for job in _jobs(store, row, step):
+                for tried in _attempts(store, row, job, attempt):
+                    for ending in _ENDINGS[stream]:
+                        key = (job.id, tried.epoch, tried.attempt, ending)
+                        for part in _parts(Path(row.output), job, tried, ending, seen.get(key, 0)):
+                            seen[key] = seen.get(key, 0) + len(part.data)
+                            yield part
+            if not driven:
+                return
+            time.sleep(FOLLOW_SECONDS)
+    finally:
+        store.close()
+
+
+def export_logs(number: int, folder: str, *, db: str | None) -> int:
+    """Write every attempt's output as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e` into a folder; how many files."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        written = 0
+        for tried in store.attempts(number):
+            if tried.log is not None:
+                written += export(
+                    Path(row.output),
+                    tried.log,
+                    run=number,
+                    job=tried.job,
+                    epoch=tried.epoch,
+                    attempt=tried.attempt,
+                    folder=Path(folder),
+                )
+        return written
+    finally:
+        store.close()
+
+
+def _jobs(store: Store, row: RunRow, step: str | None) -> Iterator[JobRow]:
+    """The jobs of a run, or those of one step (by name or id)."""
+    found = False
+    for job in store.jobs(row.id):
+        if step is None or step in (job.step, str(job.id)):
+            found = True
+            yield job
+    if not found and step is not None:
+        raise ResileError(
+            "no-such-step", f"run {row.id} has no step {step!r}", hint=f"`resile status {row.id}` lists its steps"
+        )
+
+
+def _attempts(store: Store, row: RunRow, job: JobRow, attempt: int | None) -> Iterator[AttemptRow]:
+    """The attempts of a job in the run's present epoch."""
+    epoch = 0
+    rows = list(store.attempts(row.id, job.id))
+    for tried in rows:
+        epoch = max(epoch, tried.epoch)
+    for tried in rows:
+        if tried.epoch == epoch and (attempt is None or tried.attempt == attempt) and tried.log is not None:
+            yield tried
+
+
+def _parts(output: Path, job: JobRow, tried: AttemptRow, ending: str, skip: int) -> Iterator[LogPart]:
+    """What one attempt wrote to one stream beyond the bytes already seen, in pieces."""
+    log = tried.log
+    assert log is not None
+    if tried.ended_at is None:
+        log = available(output, log)
+    length = log.out_length if ending == "o" else log.err_length
+    while skip < length:
+        data = read(output, log, ending, CHUNK_BYTES, skip)
+        if not data:
+            return
+        skip += len(data)
+        yield LogPart(job.id, job.step, tried.attempt, _NAMES[ending], data)

@@ -1,0 +1,98 @@
+"""The verbs that only look: status and events. They never write and never wait for an engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from resile.model.status import RUN_ENDED, RunStatus
+from resile.runtime.session import counts, folded, row_of
+from resile.store.contract import RunRow, Store
+from resile.store.open import open_store
+from resile.surfaces.documents import event_document, row_document, run_document
+
+FOLLOW_SECONDS = 0.1
+
+# Names that other systems use for the same facts.
+ALIASES: dict[str, str] = {
+    "step.enter": "step_started",
+    "action_started": "attempt_started",
+    "action_completed": "attempt_succeeded",
+    "action_failed": "attempt_failed",
+    "execution_started": "playbook_started",
+    "execution_completed": "playbook_completed",
+    "execution_failed": "playbook_failed",
+    "CircuitOpen": "circuit_opened",
+    "CircuitClosed": "circuit_closed",
+    "CircuitHalfOpen": "circuit_half_opened",
+}
+
+
+def standing(store: Store, row: RunRow, now: float) -> RunStatus:
+    """How a run stands: one that has not ended and that nobody drives is interrupted (or parked)."""
+    if row.status in RUN_ENDED:
+        return row.status  # type: ignore[return-value]
+    if store.lease(row.id, now) is not None:
+        return "running"
+    return "parked" if row.status == "parked" else "interrupted"
+
+
+def status(number: int | None, *, db: str | None) -> dict[str, Any]:
+    """One run in full, or the list of runs, newest first."""
+    store = open_store(db, readonly=True)
+    try:
+        now = time.time()
+        if number is None:
+            return {"runs": [_listed(store, row, now) for row in store.runs()]}
+        with store.reading():
+            row = row_of(store, number)
+            return run_document(row, folded(store, row), standing(store, row, now), now)
+    finally:
+        store.close()
+
+
+def _listed(store: Store, row: RunRow, now: float) -> dict[str, Any]:
+    """One line of the list; a run in progress is counted from its log."""
+    stands = standing(store, row, now)
+    steps = row.summary if row.status in RUN_ENDED and row.summary else counts(folded(store, row))
+    return row_document(row, stands, steps)
+
+
+def events(number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0) -> Iterator[dict[str, Any]]:
+    """The canonical events of a run so far."""
+    store = open_store(db, readonly=True)
+    try:
+        row_of(store, number)
+        yield from _selected(store, number, types, after)
+    finally:
+        store.close()
+
+
+def follow(number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0) -> Iterator[dict[str, Any]]:
+    """The canonical events of a run as they come, until nobody drives it any more."""
+    store = open_store(db, readonly=True)
+    try:
+        while True:
+            driven = standing(store, row_of(store, number), time.time()) == "running"
+            for event in _selected(store, number, (), after):
+                after = event["seq"]
+                if _wanted(event["type"], types):
+                    yield event
+            if not driven:
+                return
+            time.sleep(FOLLOW_SECONDS)
+    finally:
+        store.close()
+
+
+def _selected(store: Store, number: int, types: Sequence[str], after: int) -> Iterator[dict[str, Any]]:
+    """The events of these types after a number."""
+    for note in store.notes(number, after):
+        if _wanted(note.type, types):
+            yield event_document(number, note)
+
+
+def _wanted(kind: str, types: Sequence[str]) -> bool:
+    """Does a filter, which may use another system's names, let this type through?"""
+    return not types or any(kind == ALIASES.get(name, name) for name in types)
