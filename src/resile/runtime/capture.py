@@ -21,14 +21,14 @@ class CaptureRefused(Exception):
     """An output does not have the form that the step promised."""
 
 
-def captured(output: Path, log: LogRange, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
+def captured(folder: Path, log: LogRange, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
     """The values that an attempt's output gives; raises CaptureRefused."""
     values: dict[str, Any] = {}
     for capture in captures:
         length = log.err_length if capture.form == "stderr" else log.out_length
         if length > VALUE_BYTES_MAX and capture.form != "exit_code":
             raise CaptureRefused(f"capture {capture.name!r}: {length} bytes are more than {VALUE_BYTES_MAX}")
-        data = read(output, log, "e" if capture.form == "stderr" else "o", VALUE_BYTES_MAX)
+        data = read(folder, log, "e" if capture.form == "stderr" else "o", VALUE_BYTES_MAX)
         values[capture.name] = _value(capture, data, exit_code)
     return values
 
@@ -83,11 +83,11 @@ def missing_output(directory: Path, outputs: list[str]) -> Failure | None:
     return Failure("contract", f"declared output file {names} is missing", 0, signature="contract: output file missing")
 
 
-def verdict_of(output: Path, log: LogRange, values: dict[str, Any]) -> str:
+def verdict_of(folder: Path, log: LogRange, values: dict[str, Any]) -> str:
     """`workflow_status` as `end` gave it: captured, or in a JSON object on its stdout or on its last line."""
     if "workflow_status" in values:
         return str(values["workflow_status"])
-    data = read(output, log, "o", VALUE_BYTES_MAX).strip()
+    data = read(folder, log, "o", VALUE_BYTES_MAX).strip()
     for text in (data, data.rpartition(b"\n")[2]):
         if text.startswith(b"{"):
             try:

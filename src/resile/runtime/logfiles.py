@@ -7,6 +7,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 from resile.executors.segments import export
+from resile.runtime.folders import epoch_folder, named_logs
 from resile.store.contract import AttemptRow
 
 EVERY_ATTEMPT_JOBS_MAX = 1_000
@@ -42,8 +43,14 @@ class LogFiles:
     def _work(self) -> None:
         """Export one attempt after the other; a full disk must not stop the run, the segments have it all."""
         while (row := self._queue.get()) is not None:
-            assert row.log is not None
             try:
-                export(self._output, row.log, run=self._run, job=row.job, epoch=row.epoch, attempt=row.attempt)
+                export_attempt(self._output, self._run, row, named_logs(self._output))
             except OSError as problem:
                 self.problem = problem
+
+
+def export_attempt(output: Path, run: int, row: AttemptRow, folder: Path) -> int:
+    """Write what one attempt wrote as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`; how many files."""
+    assert row.log is not None
+    stem = f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}"
+    return export(epoch_folder(output, run, row.epoch), row.log, folder, stem)

@@ -25,12 +25,10 @@ _ALWAYS_THERE = ("text", "lines", "stderr", "exit_code")
 class Observer:
     """Reads the reports of one run."""
 
-    def __init__(
-        self, state: State, performer: Performer, *, output: Path, secrets: tuple[str, ...]
-    ) -> None:
+    def __init__(self, state: State, performer: Performer, *, folder: Path, secrets: tuple[str, ...]) -> None:
         self._state = state
         self._performer = performer
-        self._output = output
+        self._folder = folder
         self._secrets = secrets
         self._started: dict[tuple[int, int], AttemptRow] = {}
 
@@ -54,7 +52,7 @@ class Observer:
                 if interrupted and report.cut == "killed":
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                outcome = self._complete(report, outcome_of(report, self._output))
+                outcome = self._complete(report, outcome_of(report, self._folder))
                 return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed")
         assert_never(report)
 
@@ -90,11 +88,11 @@ class Observer:
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:
-            values = captured(self._output, outcome.log, step.capture, outcome.exit_code)
+            values = captured(self._folder, outcome.log, step.capture, outcome.exit_code)
         except CaptureRefused as problem:
             failure = Failure("contract", redact(str(problem), self._secrets), 0, signature="contract: capture")
             return msgspec.structs.replace(outcome, failure=failure)
-        if job.step == self._state.plan.end and (verdict := verdict_of(self._output, outcome.log, values)):
+        if job.step == self._state.plan.end and (verdict := verdict_of(self._folder, outcome.log, values)):
             values = {**values, "workflow_status": verdict}
         failure_found: Failure | None = None
         if step.outputs:
@@ -107,7 +105,7 @@ class Observer:
             return outcome
         captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
         try:
-            values = captured(self._output, outcome.log, captures, outcome.exit_code) if captures else {}
+            values = captured(self._folder, outcome.log, captures, outcome.exit_code) if captures else {}
         except CaptureRefused:
             values = {}
         failure = outcome.failure
@@ -119,4 +117,3 @@ class Observer:
                 stderr=redact(failure.stderr, self._secrets),
             )
         return msgspec.structs.replace(outcome, values=values, failure=failure)
-

@@ -26,12 +26,11 @@ ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 class Performer:
     """Renders the attempts of one run."""
 
-    def __init__(self, state: State, values: Values, *, run: int, output: Path, directory: Path) -> None:
+    def __init__(self, state: State, values: Values, *, run: int, output: Path, folder: Path, directory: Path) -> None:
         self._state = state
         self._values = values
-        self._output = output
         self._directory = directory
-        self._scripts = output / "scripts"
+        self._scripts = folder / "scripts"
         self._constant_env = tuple(
             (os.fsencode(name), os.fsencode(value))
             for name, value in (

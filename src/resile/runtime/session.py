@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,7 @@ from resile.model.status import RUN_ENDED, RunStatus, Status
 from resile.model.workflow import Workflow
 from resile.runtime.conditions import Conditions
 from resile.runtime.engine import LEASE_SECONDS, Engine, Listener
+from resile.runtime.folders import epoch_folder, label
 from resile.runtime.journal import Journal
 from resile.runtime.logfiles import LogFiles
 from resile.runtime.observe import Observer
@@ -27,6 +29,9 @@ from resile.runtime.rows import job_row
 from resile.runtime.secrets import load_secrets, needles
 from resile.runtime.values import Values
 from resile.store.contract import JobRow, Lease, RunRow, Store
+
+if TYPE_CHECKING:
+    from _socket import socket
 
 
 def create(store: Store, workflow: Workflow, definition: bytes, *, output: Path, directory: Path) -> RunRow:
@@ -93,25 +98,33 @@ class Session:
         return self._state
 
     def drive(
-        self, lease: Lease, events: list[Event], *, parallel: int, ready: Callable[[Engine], None]
+        self,
+        lease: Lease,
+        events: list[Event],
+        *,
+        parallel: int,
+        launcher: socket | None,
+        ready: Callable[[Engine], None],
     ) -> RunStatus:
         """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
         row, state = self._row, self._state
         output, directory = Path(row.output), Path(row.directory)
         epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
+        folder = epoch_folder(output, row.id, epoch)
         secrets = load_secrets(state.workflow, self._env)
         hidden = needles(secrets)
         writer = self._store.writer()
         journal = Journal(writer, row.id, lease.token)
         values = Values(self._store, row.id, output, state, self._env)
-        performer = Performer(state, values, run=row.id, output=output, directory=directory)
+        performer = Performer(state, values, run=row.id, output=output, folder=folder, directory=directory)
         executor = LocalExecutor(
-            output,
-            f"wf{row.id}_r{epoch}",
+            str(folder),
             slots=parallel,
-            env={**self._env, **secrets},
-            directory=directory,
-            secrets=hidden,
+            label=label(row.id, epoch),
+            base_env={os.fsencode(name): os.fsencode(value) for name, value in {**self._env, **secrets}.items()},
+            directory=os.fsencode(directory),
+            secrets=[os.fsencode(secret) for secret in hidden],
+            launcher=launcher,
         )
         engine = Engine(
             store=self._store,
@@ -120,7 +133,7 @@ class Session:
             state=state,
             executor=executor,
             performer=performer,
-            observer=Observer(state, performer, output=output, secrets=hidden),
+            observer=Observer(state, performer, folder=folder, secrets=hidden),
             conditions=Conditions(state, values),
             journal=journal,
             logfiles=LogFiles(output, row.id, len(state.jobs)),

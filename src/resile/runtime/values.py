@@ -14,9 +14,9 @@ from resile.core.notes import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.dialects.interpolate import MISSING, path_of
 from resile.executors.segments import read
-from resile.model.failure import LogRange
 from resile.model.limits import VALUE_BYTES_MAX
-from resile.store.contract import Store
+from resile.runtime.folders import epoch_folder
+from resile.store.contract import AttemptRow, Store
 
 Key = str | int
 
@@ -80,13 +80,12 @@ class Values:
 
     def _text(self, job: Job, stream: str) -> str:
         """What the last attempt of a job wrote, trimmed."""
-        log: LogRange | None = None
+        last: AttemptRow | None = None
         for row in self._store.attempts(self._run, job.id):
-            if row.epoch == self._state.epoch or log is None:
-                log = row.log
-        if log is None:
+            last = row
+        if last is None or last.log is None:
             return ""
-        data = read(self._output, log, stream, VALUE_BYTES_MAX)
+        data = read(epoch_folder(self._output, self._run, last.epoch), last.log, stream, VALUE_BYTES_MAX)
         return data.decode("utf-8", "surrogateescape").strip()
 
 

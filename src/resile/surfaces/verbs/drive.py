@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -17,12 +17,15 @@ from resile.errors import ResileError
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Workflow
 from resile.runtime.capacity import measure, refuse_misfits
-from resile.runtime.session import Session, caller, create, folded, row_of, take
 from resile.runtime.secrets import load_secrets
+from resile.runtime.session import Session, caller, create, folded, row_of, take
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.open import default_output, exists, open_store
 from resile.surfaces.documents import run_document
 from resile.surfaces.verbs.load import load, read_inputs, remember
+
+if TYPE_CHECKING:
+    from _socket import socket
 
 
 class Machine(Struct, frozen=True):
@@ -67,8 +70,8 @@ class Watcher(Protocol):
         """These canonical events are on disk now."""
 
 
-def run(call: RunCall, watcher: Watcher) -> Finished:
-    """Compile a file, start a run of it and drive it to its end."""
+def run(call: RunCall, watcher: Watcher, launcher: socket | None = None) -> Finished:
+    """Compile a file, start a run of it and drive it to its end; `launcher` was started ahead to save time."""
     before = open_store(call.db) if exists(call.db) else None
     workflow, definition = load(call.path, before)
     inputs = read_inputs(workflow, call.inputs, call.input_files)
@@ -83,7 +86,7 @@ def run(call: RunCall, watcher: Watcher) -> Finished:
             remember(call.path, store, definition)
         row = create(store, workflow, definition, output=output, directory=Path.cwd())
         first = RunStarted(time.time(), capacity, inputs, options)
-        return _drive(store, row, new_state(workflow), take(store, row.id), [first], capacity, watcher)
+        return _drive(store, row, new_state(workflow), take(store, row.id), [first], capacity, watcher, launcher)
     finally:
         store.close()
 
@@ -202,6 +205,7 @@ def _drive(
     events: list[Event],
     capacity: Capacity,
     watcher: Watcher,
+    launcher: socket | None = None,
 ) -> Finished:
     """Hand the run to an engine and tell how it stands afterwards."""
     session = Session(store, row, state, env=os.environ, listener=watcher.notes)
@@ -210,6 +214,7 @@ def _drive(
             lease,
             events,
             parallel=capacity.parallel,
+            launcher=launcher,
             ready=lambda engine: watcher.started(row.id, state, engine.interrupt),
         )
     finally:

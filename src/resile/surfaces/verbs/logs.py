@@ -10,7 +10,9 @@ from typing import Literal
 from msgspec import Struct
 
 from resile.errors import ResileError
-from resile.executors.segments import available, export, read
+from resile.executors.segments import available, read
+from resile.runtime.folders import epoch_folder
+from resile.runtime.logfiles import export_attempt
 from resile.runtime.session import row_of
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
 from resile.store.open import open_store
@@ -43,7 +45,7 @@ def logs(
         for job in _jobs(store, row, step):
             for tried in _attempts(store, row, job, attempt):
                 for ending in _ENDINGS[stream]:
-                    yield from _parts(Path(row.output), job, tried, ending, 0)
+                    yield from _parts(row, job, tried, ending, 0)
     finally:
         store.close()
 
@@ -62,7 +64,7 @@ def follow_logs(
                 for tried in _attempts(store, row, job, attempt):
                     for ending in _ENDINGS[stream]:
                         key = (job.id, tried.epoch, tried.attempt, ending)
-                        for part in _parts(Path(row.output), job, tried, ending, seen.get(key, 0)):
+                        for part in _parts(row, job, tried, ending, seen.get(key, 0)):
                             seen[key] = seen.get(key, 0) + len(part.data)
                             yield part
             if not driven:
@@ -80,15 +82,7 @@ def export_logs(number: int, folder: str, *, db: str | None) -> int:
         written = 0
         for tried in store.attempts(number):
             if tried.log is not None:
-                written += export(
-                    Path(row.output),
-                    tried.log,
-                    run=number,
-                    job=tried.job,
-                    epoch=tried.epoch,
-                    attempt=tried.attempt,
-                    folder=Path(folder),
-                )
+                written += export_attempt(Path(row.output), number, tried, Path(folder))
         return written
     finally:
         store.close()
@@ -118,15 +112,16 @@ def _attempts(store: Store, row: RunRow, job: JobRow, attempt: int | None) -> It
             yield tried
 
 
-def _parts(output: Path, job: JobRow, tried: AttemptRow, ending: str, skip: int) -> Iterator[LogPart]:
+def _parts(row: RunRow, job: JobRow, tried: AttemptRow, ending: str, skip: int) -> Iterator[LogPart]:
     """What one attempt wrote to one stream beyond the bytes already seen, in pieces."""
+    folder = epoch_folder(row.output, row.id, tried.epoch)
     log = tried.log
     assert log is not None
     if tried.ended_at is None:
-        log = available(output, log)
+        log = available(folder, log)
     length = log.out_length if ending == "o" else log.err_length
     while skip < length:
-        data = read(output, log, ending, CHUNK_BYTES, skip)
+        data = read(folder, log, ending, CHUNK_BYTES, skip)
         if not data:
             return
         skip += len(data)
