@@ -20,7 +20,7 @@ class Launch(Struct, frozen=True, gc=False):
     """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
 
     `env` is added to the environment that the executor was opened with. `argv` is executed as it stands;
-    where `argv[0]` can't be found and `fallback` is given, `fallback` is executed instead.
+    where `argv[0]` can't be executed and `fallback` is given, `fallback` is executed instead.
     """
 
     job: int
@@ -34,18 +34,21 @@ class Launch(Struct, frozen=True, gc=False):
 
 
 class Started(Struct, frozen=True, gc=False):
-    """An attempt runs."""
+    """An attempt runs; `log` says where its output begins, its lengths are not known yet."""
 
     job: int
     attempt: int
     at: float
     pid: int
+    log: LogRange
 
 
 class Ended(Struct, frozen=True, gc=False):
     """An attempt is over. `wait_status` is what wait4 gave; `spawn_error` an errno where nothing could be started.
 
-    `cut` says who ended it: "" (itself), "timeout", "killed" (by `kill`).
+    `cut` says who ended it: "" (itself), "timeout", "killed" (by `kill`). `spawn_stage` says what went wrong with
+    `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be written).
+    `oom_kills` counts kills for want of memory that may explain a SIGKILL.
     """
 
     job: int
@@ -58,11 +61,12 @@ class Ended(Struct, frozen=True, gc=False):
     log: LogRange
     cut: str = ""
     spawn_error: int = 0
+    spawn_stage: str = ""
     oom_kills: int = 0
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """An attempt that was still queued never starts (after `kill`, `drain`, or a find that knows nothing of it)."""
+    """An attempt never starts (after `kill` or `drain` of a queued one, or a `find` that knows nothing of it)."""
 
     job: int
     attempt: int
@@ -79,12 +83,13 @@ class Lost(Struct, frozen=True, gc=False):
 
 
 class Adopted(Struct, frozen=True, gc=False):
-    """The answer to `find` for an attempt that still runs (or is still queued in a living launcher)."""
+    """The answer to `find` for an attempt that still runs; `at` is when it started."""
 
     job: int
     attempt: int
     at: float
     pid: int
+    log: LogRange
 
 
 Report = Started | Ended | Withdrawn | Lost | Adopted
@@ -103,7 +108,10 @@ class Executor(Protocol):
         """SIGTERM, grace, SIGKILL to everything the attempt started; a queued one is withdrawn."""
 
     def find(self, attempts: Sequence[tuple[int, int]]) -> None:
-        """After a resume: report what became of each of these (Adopted, Ended, Withdrawn or Lost)."""
+        """After a resume: report what became of each of these (Adopted, Ended, Withdrawn or Lost).
+
+        Ask for all attempts in doubt before the first `acknowledge`: that lets go of everything else.
+        """
 
     def drain(self) -> None:
         """Start nothing more: withdraw everything queued; running attempts go on."""

@@ -21,7 +21,7 @@ class CaptureRefused(Exception):
     """An output does not have the form that the step promised."""
 
 
-def captured(folder: Path, log: LogRange, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
+def captured(folder: str, log: LogRange, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
     """The values that an attempt's output gives; raises CaptureRefused."""
     values: dict[str, Any] = {}
     for capture in captures:
@@ -83,7 +83,7 @@ def missing_output(directory: Path, outputs: list[str]) -> Failure | None:
     return Failure("contract", f"declared output file {names} is missing", 0, signature="contract: output file missing")
 
 
-def verdict_of(folder: Path, log: LogRange, values: dict[str, Any]) -> str:
+def verdict_of(folder: str, log: LogRange, values: dict[str, Any]) -> str:
     """`workflow_status` as `end` gave it: captured, or in a JSON object on its stdout or on its last line."""
     if "workflow_status" in values:
         return str(values["workflow_status"])

@@ -49,8 +49,7 @@ class LogFiles:
                 self.problem = problem
 
 
-def export_attempt(output: Path, run: int, row: AttemptRow, folder: Path) -> int:
-    """Write what one attempt wrote as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`; how many files."""
-    assert row.log is not None
-    stem = f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}"
-    return export(epoch_folder(output, run, row.epoch), row.log, folder, stem)
+def export_attempt(output: Path, run: int, row: AttemptRow, into: Path) -> None:
+    """Write what one attempt wrote as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, where it wrote anything."""
+    folder = str(epoch_folder(output, run, row.epoch))
+    export(folder, row.log, run, row.job, row.epoch, row.attempt, str(into))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, assert_never
 
 import msgspec
 
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
 from resile.core.state import State
+from resile.executors import evidence
 from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
-from resile.executors.evidence import outcome_of
 from resile.model.failure import Failure, Outcome
 from resile.model.workflow import Capture, Step
 from resile.runtime.capture import CaptureRefused, captured, missing_output, verdict_of
-from resile.runtime.perform import Performer
+from resile.runtime.perform import Performer, time_limit
 from resile.runtime.secrets import redact
 from resile.store.contract import AttemptRow
 
@@ -25,7 +24,7 @@ _ALWAYS_THERE = ("text", "lines", "stderr", "exit_code")
 class Observer:
     """Reads the reports of one run."""
 
-    def __init__(self, state: State, performer: Performer, *, folder: Path, secrets: tuple[str, ...]) -> None:
+    def __init__(self, state: State, performer: Performer, *, folder: str, secrets: tuple[str, ...]) -> None:
         self._state = state
         self._performer = performer
         self._folder = folder
@@ -46,13 +45,12 @@ class Observer:
             case Withdrawn():
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
-                outcome = Outcome(failure=Failure("lost", report.why, signature="lost"))
-                return self.ended(report.job, report.attempt, report.at, outcome)
+                return self.ended(report.job, report.attempt, report.at, evidence.lost(report))
             case Ended():
                 if interrupted and report.cut == "killed":
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                outcome = self._complete(report, outcome_of(report, self._folder))
+                outcome = self._complete(report, evidence.outcome(report, self._folder, self._timeout(report)))
                 return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed")
         assert_never(report)
 
@@ -74,6 +72,11 @@ class Observer:
             0 if known is None else known.pid,
         )
         return AttemptEnded(at, job, attempt, outcome, canceled), row
+
+    def _timeout(self, report: Ended) -> float:
+        """The time that an attempt had, for its message."""
+        job = self._state.jobs.get(report.job)
+        return 0.0 if job is None else time_limit(self._state.step_of(job)) or 0.0
 
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
         """The outcome with what the step promised: captures, output files, `end`'s verdict."""

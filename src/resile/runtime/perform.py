@@ -58,16 +58,14 @@ class Performer:
     def _shell(self, order: StartAttempt, job: Job, step: Step, action: Shell) -> Launch:
         """A shell command: plain words directly, anything else through its shell."""
         lookup = self._values.lookup
-        command = render_shell(action.command, lookup)
+        command = render_shell(action.command, lookup, action.program)
         program = os.fsencode(action.program)
         text = os.fsencode(command)
-        through_shell = (program, b"-c", text)
+        through_shell: tuple[bytes, ...] = (program, b"-c", text)
         if len(text) > ARGUMENT_BYTES_MAX:
             through_shell = (program, self._script(order, text))
         plain = plain_argv(command) if action.program == "sh" and len(text) <= ARGUMENT_BYTES_MAX else None
         argv = through_shell if plain is None else tuple(map(os.fsencode, plain))
-        limits = [step.timeout_seconds, step.resources.runtime_seconds if step.resources else None]
-        given = [limit for limit in limits if limit is not None]
         grace = self._state.workflow.grace_seconds if step.grace_seconds is None else step.grace_seconds
         return Launch(
             order.job,
@@ -75,7 +73,7 @@ class Performer:
             argv,
             self._env(order, job, step, lookup),
             os.fsencode(self.directory_of(step)) if step.working_dir else b"",
-            min(given) if given else 0.0,
+            time_limit(step) or 0.0,
             grace,
             through_shell if plain is not None else (),
         )
@@ -110,6 +108,12 @@ class Performer:
         with open(descriptor, "wb") as file:
             file.write(text)
         return os.fsencode(path)
+
+
+def time_limit(step: Step) -> float | None:
+    """How long an attempt may run: the shorter of its timeout and of the runtime it asked for."""
+    limits = (step.timeout_seconds, step.resources.runtime_seconds if step.resources is not None else None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _rendered(given: Mapping[str, str], lookup: Lookup) -> Sequence[tuple[bytes, bytes]]:

@@ -13,7 +13,7 @@ from resile.core.converge import execution
 from resile.core.notes import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.dialects.interpolate import MISSING, path_of
-from resile.executors.segments import read
+from resile.executors.segments import Stream, read
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.runtime.folders import epoch_folder
 from resile.store.contract import AttemptRow, Store
@@ -78,14 +78,14 @@ class Values:
             return next(iter(captured.values()))
         return self._text(job, "o")
 
-    def _text(self, job: Job, stream: str) -> str:
+    def _text(self, job: Job, stream: Stream) -> str:
         """What the last attempt of a job wrote, trimmed."""
         last: AttemptRow | None = None
         for row in self._store.attempts(self._run, job.id):
             last = row
         if last is None or last.log is None:
             return ""
-        data = read(epoch_folder(self._output, self._run, last.epoch), last.log, stream, VALUE_BYTES_MAX)
+        data = read(str(epoch_folder(self._output, self._run, last.epoch)), last.log, stream, VALUE_BYTES_MAX)
         return data.decode("utf-8", "surrogateescape").strip()
 
 

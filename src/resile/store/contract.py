@@ -10,13 +10,16 @@ that came into the core together with the canonical notes it gave rise to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from resile.core.actions import Note
 from resile.core.events import Event
 from resile.model.failure import Failure, LogRange, Usage
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -99,13 +102,19 @@ class Batch(Struct, gc=False):
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """Who drives a run. Taken over when the holder's process is gone or its time is up."""
+    """Who drives a run. Taken over when the holder's process is gone or its time is up.
+
+    `boot` names one boot of one machine and the space in which `pid` counts: only there can a process be looked
+    up. `pid_started` tells the holder from a later process that got the same number.
+    """
 
     run: int
     token: str
     host: str
+    boot: str
     pid: int
     pid_started: str
+    since: float
     expires_at: float
 
 
@@ -120,7 +129,11 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Writer(Protocol):
-    """Group commit: a thread that writes whatever waits in one transaction."""
+    """Group commit: a thread that writes whatever waits in one transaction.
+
+    A transaction that fails leaves nothing behind and stops the writer for good; what was queued after it is
+    dropped, so that the log never has a gap. A batch belongs to the writer once it is submitted.
+    """
 
     def submit(self, batch: Batch) -> int:
         """Queue a batch; its ticket. Batches become durable in order."""
@@ -129,13 +142,13 @@ class Writer(Protocol):
         """The highest ticket that is on disk; raises the StoreError that stopped the writer."""
 
     def fileno(self) -> int:
-        """Readable when `durable` has moved or the writer has stopped."""
+        """Readable when `durable` has moved or the writer has stopped, until `durable` is asked."""
 
     def flush(self) -> None:
-        """Wait until everything submitted is on disk."""
+        """Wait until everything submitted is on disk; raises like `durable`."""
 
     def close(self) -> None:
-        """Flush and end the thread."""
+        """Flush and end the thread; raises the StoreError that stopped the writer if nobody has heard it yet."""
 
 
 class Store(Protocol):
@@ -147,6 +160,12 @@ class Store(Protocol):
     def definition(self, content_hash: str) -> bytes:
         """The canonical JSON stored under this hash."""
 
+    def cached_definition(self, key: str) -> bytes | None:
+        """The definition that was compiled from a source with this key, if it is still known."""
+
+    def cache_definition(self, key: str, definition: bytes) -> None:
+        """Remember what a source compiled to; the oldest keys are forgotten beyond a number."""
+
     def latest_snapshot(self, run: int) -> Snapshot | None:
         """The newest snapshot of a run."""
 
@@ -155,6 +174,9 @@ class Store(Protocol):
 
     def notes(self, run: int, after: int = 0) -> Iterator[Note]:
         """The canonical events with a seq above `after`, in order, as a stream."""
+
+    def reading(self) -> AbstractContextManager[object]:
+        """All reads inside it see one moment of the database, however much is written meanwhile."""
 
     def runs(self, limit: int = 100) -> list[RunRow]:
         """The newest runs first."""
@@ -190,7 +212,7 @@ class Store(Protocol):
         """Requests not yet taken, oldest first; taking marks them."""
 
     def changed(self) -> bool:
-        """Has another connection written since the last call? Cheap enough to ask often."""
+        """Has anything been committed since the last call? The first call says yes; cheap enough to ask often."""
 
     def close(self) -> None:
         """Close the database."""

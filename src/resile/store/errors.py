@@ -19,3 +19,7 @@ class StoreFull(StoreError):
 
 class StoreTooNew(StoreError):
     """The database was written by a newer version of Resile."""
+
+
+class StoreMissing(StoreError):
+    """There is no database where one was to be read."""

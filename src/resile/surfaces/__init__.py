@@ -1,1 +1,1 @@
-"""See DESIGN."""
+"""What users meet: the command line today. Surfaces hold no logic; they call the verbs."""

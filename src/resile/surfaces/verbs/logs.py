@@ -10,7 +10,9 @@ from typing import Literal
 from msgspec import Struct
 
 from resile.errors import ResileError
-from resile.executors.segments import available, read
+from resile.executors.segments import Stream as Ending
+from resile.executors.segments import place, read_from, spooled_end
+from resile.model.failure import LogRange
 from resile.runtime.folders import epoch_folder
 from resile.runtime.logfiles import export_attempt
 from resile.runtime.session import row_of
@@ -21,8 +23,8 @@ from resile.surfaces.verbs.look import FOLLOW_SECONDS, standing
 CHUNK_BYTES = 256 * 1024
 
 Stream = Literal["both", "out", "err"]
-_ENDINGS = {"both": ("o", "e"), "out": ("o",), "err": ("e",)}
-_NAMES = {"o": "out", "e": "err"}
+_ENDINGS: dict[Stream, tuple[Ending, ...]] = {"both": ("o", "e"), "out": ("o",), "err": ("e",)}
+_NAMES: dict[Ending, str] = {"o": "out", "e": "err"}
 
 
 class LogPart(Struct, frozen=True):
@@ -81,8 +83,9 @@ def export_logs(number: int, folder: str, *, db: str | None) -> int:
         row = row_of(store, number)
         written = 0
         for tried in store.attempts(number):
+            export_attempt(Path(row.output), number, tried, Path(folder))
             if tried.log is not None:
-                written += export_attempt(Path(row.output), number, tried, Path(folder))
+                written += bool(tried.log.out_length) + bool(tried.log.err_length)
         return written
     finally:
         store.close()
@@ -112,17 +115,24 @@ def _attempts(store: Store, row: RunRow, job: JobRow, attempt: int | None) -> It
             yield tried
 
 
-def _parts(row: RunRow, job: JobRow, tried: AttemptRow, ending: str, skip: int) -> Iterator[LogPart]:
+def _parts(row: RunRow, job: JobRow, tried: AttemptRow, ending: Ending, skip: int) -> Iterator[LogPart]:
     """What one attempt wrote to one stream beyond the bytes already seen, in pieces."""
-    folder = epoch_folder(row.output, row.id, tried.epoch)
+    folder = str(epoch_folder(row.output, row.id, tried.epoch))
     log = tried.log
     assert log is not None
-    if tried.ended_at is None:
-        log = available(folder, log)
-    length = log.out_length if ending == "o" else log.err_length
-    while skip < length:
-        data = read(folder, log, ending, CHUNK_BYTES, skip)
-        if not data:
-            return
+    while data := _piece(folder, log, tried, ending, skip):
         skip += len(data)
         yield LogPart(job.id, job.step, tried.attempt, _NAMES[ending], data)
+
+
+def _piece(folder: str, log: LogRange, tried: AttemptRow, ending: Ending, skip: int) -> bytes:
+    """The next bytes of one stream.
+
+    While an attempt runs everything behind its offset is its own; its end stands in the spool before another
+    attempt can add to the segment, so the end is asked for after the read and what lies behind it is cut off.
+    """
+    if tried.ended_at is not None:
+        return read_from(folder, log, ending, skip, min(CHUNK_BYTES, place(log, ending)[1] - skip))
+    data = read_from(folder, log, ending, skip, CHUNK_BYTES)
+    final = spooled_end(folder, log, tried.job, tried.attempt)
+    return data if final is None else data[: max(0, place(final, ending)[1] - skip)]

@@ -1,0 +1,294 @@
+"""What the front ends share, and the door through which every file comes in.
+
+    compile_file(path) -> Source -> tree.parse -> detect -> front end -> Compiled
+                                        |                      |
+                                        +---- Diagnostics <----+      several findings at once, capped
+
+A front end reads mappings by tables: each key is one row with its reader and its documentation, so a key can't
+be accepted without being documented, and an unknown one is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from resile.dialects.tree import Mapping, Node, Scalar, describe, parse, shorten
+from resile.errors import Diagnostic
+from resile.model.limits import DIAGNOSTICS_MAX, FILE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from resile.model.workflow import Workflow
+
+SUGGESTION_CANDIDATES_MAX = 2_000
+
+
+class Source(Struct, frozen=True):
+    """A file to compile; paths inside it are relative to `folder`."""
+
+    file: str
+    data: bytes
+    folder: str
+
+
+class Compiled(Struct, frozen=True):
+    """What came of a file: the workflow where there is no error, every finding, and how it was recognised."""
+
+    workflow: Workflow | None
+    diagnostics: tuple[Diagnostic, ...]
+    dialect: str = ""
+    why: str = ""
+
+
+class Place(Protocol):
+    """Anything that knows where it stands."""
+
+    line: int
+    column: int
+
+
+class Diagnostics:
+    """Collects findings; keeps the first `DIAGNOSTICS_MAX` errors and warnings and counts the rest."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.errors: list[Diagnostic] = []
+        self.warnings: list[Diagnostic] = []
+        self.left_out = 0
+
+    @property
+    def full(self) -> bool:
+        """Is there no room for another error? Then working out its hint is wasted time."""
+        return len(self.errors) >= DIAGNOSTICS_MAX
+
+    def error(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
+        """Something that keeps the file from running."""
+        self._add(self.errors, "error", code, message, place, hint)
+
+    def warning(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
+        """Something that is probably not meant."""
+        self._add(self.warnings, "warning", code, message, place, hint)
+
+    def _add(
+        self, into: list[Diagnostic], severity: str, code: str, message: str, place: Place | None, hint: str
+    ) -> None:
+        """Keep one finding, or count it."""
+        if len(into) >= DIAGNOSTICS_MAX:
+            self.left_out += 1
+            return
+        line, column = (place.line, place.column) if place is not None else (0, 0)
+        into.append(
+            Diagnostic(
+                severity=severity, code=code, message=message, file=self.file, line=line, column=column, hint=hint
+            )
+        )
+
+    def findings(self) -> tuple[Diagnostic, ...]:
+        """Everything kept, in the order of the file; the last one says how many were left out."""
+        kept = self.errors + self.warnings[: DIAGNOSTICS_MAX - len(self.errors)]
+        left_out = self.left_out + len(self.errors) + len(self.warnings) - len(kept)
+        kept.sort(key=lambda finding: (finding.line, finding.column))
+        if left_out:
+            message = f"{left_out} more findings are not shown"
+            severity = "error" if self.errors else "warning"
+            kept.append(Diagnostic(severity=severity, code="more", message=message, file=self.file))
+        return tuple(kept)
+
+
+def nearest(word: str, options: Iterable[str]) -> str:
+    """The option that was probably meant, or an empty text."""
+    import difflib
+
+    lower = word.lower()
+    candidates: dict[str, str] = {}
+    for option in options:
+        # Long lists are thinned first: comparing a word with 100,000 names would take seconds.
+        if abs(len(option) - len(word)) <= 3 and len(candidates) < SUGGESTION_CANDIDATES_MAX:
+            candidates.setdefault(option.lower(), option)
+    if lower in candidates:
+        return candidates[lower]
+    matches = difflib.get_close_matches(lower, candidates, n=1, cutoff=0.6)
+    return candidates[matches[0]] if matches else ""
+
+
+def did_you_mean(word: str, options: Iterable[str], noun: str = "") -> str:
+    """A hint for a word that is not known: the nearest option, else a few of those that exist."""
+    known = list(options)
+    near = nearest(word, known)
+    if near:
+        return f"did you mean `{near}`?"
+    if not known or not noun:
+        return ""
+    few = ", ".join(f"`{shorten(option)}`" for option in known[:10])
+    return f"{noun}: {few}" + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+
+
+class Reading:
+    """One file being read: where findings go, and the texts whose `${...}` are checked once all names are known.
+
+    `owner` is the step whose keys are being read, or an empty text.
+    """
+
+    def __init__(self, source: Source, report: Diagnostics) -> None:
+        self.source = source
+        self.report = report
+        self.owner = ""
+        self.texts: list[Text] = []
+
+
+class Text(Struct, frozen=True, gc=False):
+    """A text that may refer to values, and the step that renders it; `program` is set where a shell reads it."""
+
+    owner: str
+    node: Scalar
+    program: str = ""
+
+
+Reader = Callable[[Reading, Node], Any]
+INVALID: Any = object()
+"""What a reader returns after it has reported an error."""
+
+
+class Key(Struct, frozen=True):
+    """One accepted key: how it is read, into which field, and its documentation."""
+
+    name: str
+    kind: str
+    doc: str
+    read: Reader
+    field: str = ""
+
+
+class Table(Struct, frozen=True):
+    """The keys of one kind of mapping; `later` are known words that this version refuses by name."""
+
+    name: str
+    doc: str
+    keys: dict[str, Key]
+    later: dict[str, str] = {}
+
+
+def table(name: str, doc: str, *rows: Key, later: dict[str, str] | None = None) -> Table:
+    """A table of these rows."""
+    return Table(name, doc, {row.name: row for row in rows}, later or {})
+
+
+def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
+    """The fields of a mapping whose keys are rows of `known`; what can't be read is reported and left out."""
+    if not isinstance(node, Mapping):
+        reading.report.error("type", f"{known.name} must be a mapping, not {describe(node)}", node)
+        return {}
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        row = known.keys.get(name)
+        if row is None:
+            _unknown_key(reading, key, known)
+            continue
+        field = row.field or name
+        if field in names:
+            reading.report.error("conflict", f"`{name}` and `{names[field]}` say the same thing", key)
+            continue
+        names[field] = name
+        result = row.read(reading, value)
+        if result is not INVALID:
+            fields[field] = result
+    return fields
+
+
+def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
+    """Report a key that is not accepted: one of a later version by name, any other with the nearest known one."""
+    if key.text in known.later:
+        what = known.later[key.text]
+        reading.report.error("not-yet", f"{what} not run by this version", key, hint=f"take `{key.text}` out")
+    elif not reading.report.full:
+        message = f"{known.name} has no key `{shorten(key.text)}`"
+        reading.report.error("unknown-key", message, key, hint=did_you_mean(key.text, known.keys, "keys"))
+    else:
+        reading.report.error("unknown-key", "", key)
+
+
+def describe_keys() -> list[tuple[str, str, str, str]]:
+    """Every accepted native key as (mapping, key, type, meaning): the reference page is made of this."""
+    from resile.dialects.native_keys import TABLES
+
+    return [(known.name, key.name, key.kind, key.doc) for known in TABLES for key in known.keys.values()]
+
+
+def compile_file(path: str | PathLike[str]) -> Compiled:
+    """Compile the workflow file at `path`; whatever is wrong with it, or with the path, is a finding."""
+    import os
+
+    file = os.fspath(path)
+    report = Diagnostics(file)
+    data = _read_file(file, report)
+    if data is None:
+        return Compiled(None, report.findings())
+    return _compile(Source(file, data, os.path.dirname(os.path.abspath(file))), report)
+
+
+def compile_text(text: str | bytes, *, file: str = "workflow.yaml", folder: str = ".") -> Compiled:
+    """Compile a workflow that is already in memory."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return _compile(Source(file, data, folder), Diagnostics(file))
+
+
+def _read_file(file: str, report: Diagnostics) -> bytes | None:
+    """The bytes of a file, at most one more than is allowed; None after a report."""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        report.error("file", f"there is no file `{shorten(file, 200)}`", hint=_sibling(file))
+    except IsADirectoryError:
+        report.error("file", f"`{shorten(file, 200)}` is a folder", hint="name the workflow file in it")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        report.error("file", f"`{shorten(file, 200)}` can't be read: {reason}")
+    return None
+
+
+def _sibling(file: str) -> str:
+    """A hint that names a file of nearly this name in the same folder."""
+    import os
+
+    try:
+        names = os.listdir(os.path.dirname(file) or ".")
+    except (OSError, ValueError):
+        return ""
+    return did_you_mean(os.path.basename(file), names)
+
+
+def _compile(source: Source, report: Diagnostics) -> Compiled:
+    """Parse, detect the dialect, hand over to its front end."""
+    with _garbage_collector_paused():
+        root = parse(source.data, report)
+        if root is None:
+            return Compiled(None, report.findings())
+        if isinstance(root, Mapping) and "resile" in root.entries:
+            from resile.dialects.native import compile_native
+
+            workflow = compile_native(source, root, report)
+            return Compiled(workflow, report.findings(), "native", "it has the key `resile`")
+        hint = "a native file is a mapping that starts with `resile: 1`"
+        report.error("dialect", f"this is not a workflow file: {describe(root)} without `resile: 1`", root, hint=hint)
+        return Compiled(None, report.findings())
+
+
+@contextmanager
+def _garbage_collector_paused() -> Iterator[None]:
+    """A file makes many objects and no cycles: collecting while they are made triples the time."""
+    import gc
+
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

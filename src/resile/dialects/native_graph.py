@@ -1,0 +1,118 @@
+"""Edges between steps: names become needs and arcs, list order becomes needs, cycles are refused.
+
+Everything here is iterative and linear in steps and edges: a chain of 100,000 steps costs no stack.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from resile.dialects.base import Diagnostics, did_you_mean
+from resile.dialects.native_step import Drafted
+from resile.dialects.tree import Scalar, shorten
+from resile.model.workflow import Arc, Need, Step
+
+CYCLE_STEPS_SHOWN = 50
+
+
+def connect(report: Diagnostics, drafts: dict[str, Drafted], is_list: bool) -> tuple[Step, ...]:
+    """The steps with their edges; what does not fit is reported and left out."""
+    steps: list[Step] = []
+    before = ""
+    for name, draft in drafts.items():
+        needs = tuple(need for need, node in draft.needs if _is_known(report, drafts, name, need, node))
+        arcs = tuple(arc for arc, node in draft.arcs if _leads_somewhere(report, drafts, arc, node))
+        if is_list and before and (before,) not in (need.any_of for need in needs):
+            needs = (Need((before,), True), *needs)
+        before = name
+        steps.append(replace(draft.step, needs=needs, arcs=arcs) if needs or arcs else draft.step)
+    _refuse_cycles(report, drafts, steps, is_list)
+    return tuple(steps)
+
+
+def _is_known(report: Diagnostics, drafts: dict[str, Drafted], name: str, need: Need, node: Scalar) -> bool:
+    """May this step need those?"""
+    known = True
+    for other in need.any_of:
+        if other == name:
+            report.error("cycle", f"the step `{shorten(name)}` needs itself", node)
+        elif other == "end":
+            hint = "`end` runs after every other step; nothing can wait for it"
+            report.error("reserved", "no step can need `end`", node, hint=hint)
+        elif other not in drafts:
+            _unknown_step(report, drafts, other, node)
+        else:
+            continue
+        known = False
+    return known
+
+
+def _leads_somewhere(report: Diagnostics, drafts: dict[str, Drafted], arc: Arc, node: Scalar) -> bool:
+    """Is there a step at the end of this arc?"""
+    if arc.step in drafts or arc.step == "end":
+        return True
+    _unknown_step(report, drafts, arc.step, node)
+    return False
+
+
+def _unknown_step(report: Diagnostics, drafts: dict[str, Drafted], name: str, node: Scalar) -> None:
+    """Report a name that no step has."""
+    hint = "" if report.full else did_you_mean(name, drafts, "steps")
+    report.error("unknown-step", f"there is no step `{shorten(name)}`", node, hint=hint)
+
+
+def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[Step], is_list: bool) -> None:
+    """Take away steps whose needs are met until none is left; what stays waits for itself."""
+    waiting: dict[str, int] = {}
+    dependents: dict[str, list[str]] = {}
+    for step in steps:
+        count = 0
+        for need in step.needs:
+            for other in need.any_of:
+                dependents.setdefault(other, []).append(step.name)
+                count += 1
+        if count:
+            waiting[step.name] = count
+    ready = [step.name for step in steps if step.name not in waiting]
+    while ready:
+        for dependent in dependents.get(ready.pop(), ()):
+            waiting[dependent] -= 1
+            if not waiting[dependent]:
+                del waiting[dependent]
+                ready.append(dependent)
+    if not waiting:
+        return
+    needed_by = {step.name: _first_waiting(step, waiting) for step in steps if step.name in waiting}
+    seen: dict[str, str] = {}
+    for start in needed_by:
+        name = start
+        while name not in seen:
+            seen[name] = start
+            name = needed_by[name]
+        if seen[name] == start:
+            _report_cycle(report, drafts, needed_by, name, is_list)
+
+
+def _first_waiting(step: Step, waiting: dict[str, int]) -> str:
+    """One step that this one waits for and that waits itself."""
+    return next(other for need in step.needs for other in need.any_of if other in waiting)
+
+
+def _report_cycle(
+    report: Diagnostics, drafts: dict[str, Drafted], needed_by: dict[str, str], start: str, is_list: bool
+) -> None:
+    """Name every step of a cycle with its place."""
+    names = [start]
+    while needed_by[names[-1]] != start:
+        names.append(needed_by[names[-1]])
+    if len(names) == 1:
+        return
+    # Begin with the step that stands first in the file, so that the message is the same for the same cycle.
+    first = min(range(len(names)), key=lambda i: (drafts[names[i]].key.line, drafts[names[i]].key.column))
+    names = names[first:] + names[:first]
+    shown = [f"`{shorten(name)}` ({drafts[name].key.line}:{drafts[name].key.column})" for name in names]
+    if len(shown) > CYCLE_STEPS_SHOWN:
+        shown[CYCLE_STEPS_SHOWN:] = [f"{len(names) - CYCLE_STEPS_SHOWN} more steps"]
+    message = f"these steps wait for each other: {' needs '.join([*shown, f'`{shorten(names[0])}`'])}"
+    hint = "a list runs in the order in which it is written" if is_list else "take one of these needs out"
+    report.error("cycle", message, drafts[names[0]].key, hint=hint)

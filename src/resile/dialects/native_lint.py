@@ -1,0 +1,233 @@
+"""Checks of `${...}` once every name is known: certain mistakes are errors, likely ones warnings.
+
+A bare `${NAME}` that nobody knows belongs to the shell and is not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from resile.dialects.base import Reading, Text, did_you_mean, nearest
+from resile.dialects.interpolate import names, path_of
+from resile.dialects.native_keys import ROOTS
+from resile.dialects.native_step import Drafted
+from resile.dialects.shell import knows_ansi
+from resile.dialects.shell_pieces import Hole
+from resile.dialects.shell_places import read
+from resile.dialects.tree import Mark, shorten
+from resile.model.workflow import Step
+
+STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")
+EXECUTION_FIELDS = (
+    "status", "failed_steps", "tolerated_steps", "canceled_steps", "skipped_steps", "results", "first_failure"
+)  # fmt: skip
+ANCESTOR_VISITS_MAX = 2_000_000
+_SECOND_SHELL = re.compile(r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s")
+
+
+def check_references(
+    reading: Reading,
+    fields: dict[str, Any],
+    drafts: dict[str, Drafted],
+    steps: tuple[Step, ...],
+    is_list: bool,
+    end: Drafted | None,
+) -> None:
+    """Check captured names and every text that was read."""
+    inputs = fields.get("inputs", {})
+    captured = _check_captures(reading, drafts, inputs, end)
+    if not reading.texts:
+        return
+    everyone = {**drafts, "end": end} if end else drafts
+    lint = _Lint(reading, inputs, captured, everyone, _Ancestors(steps, is_list))
+    for text in reading.texts:
+        lint.check(text)
+
+
+def _check_captures(
+    reading: Reading, drafts: dict[str, Drafted], inputs: dict[str, Any], end: Drafted | None
+) -> dict[str, str]:
+    """The captured names and who captures them; a name that two give a value to is probably a mistake."""
+    captured: dict[str, str] = {}
+    for draft in [*drafts.values(), end] if end else drafts.values():
+        for capture in draft.step.capture:
+            name = capture.name
+            where = draft.node.entries["capture"][0]
+            if name in captured:
+                message = f"`{name}` is captured in `{shorten(captured[name])}` too: the last to finish decides"
+                reading.report.warning("capture-clash", message, where)
+            elif name in inputs:
+                message = f"`{name}` is an input too: `${{{name}}}` is captured, `${{inputs.{name}}}` given"
+                reading.report.warning("capture-clash", message, where)
+            captured.setdefault(name, draft.step.name)
+    return captured
+
+
+class _Ancestors:
+    """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
+
+    def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
+        self.place = {step.name: number for number, step in enumerate(steps)}
+        self.before: dict[str, list[str]] = {}
+        self.in_order = is_list and not any(step.arcs for step in steps)
+        self.visits = 0
+        for step in steps:
+            self.before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
+            for arc in step.arcs:
+                self.before.setdefault(arc.step, []).append(step.name)
+
+    def has(self, step: str, other: str) -> bool:
+        """Does `other` run before `step`? Yes where finding out would take too long."""
+        if step == "end":
+            return True
+        if self.in_order:
+            return self.place[other] < self.place[step]
+        seen: set[str] = set()
+        found = list(self.before.get(step, ()))
+        while found and self.visits < ANCESTOR_VISITS_MAX:
+            self.visits += 1
+            name = found.pop()
+            if name == other:
+                return True
+            if name not in seen:
+                seen.add(name)
+                found.extend(self.before.get(name, ()))
+        return bool(found)
+
+
+class _Lint:
+    """Looks at texts, one after the other."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        inputs: dict[str, Any],
+        captured: dict[str, str],
+        drafts: dict[str, Drafted],
+        ancestors: _Ancestors,
+    ) -> None:
+        self.reading = reading
+        self.report = reading.report
+        self.inputs = inputs
+        self.captured = captured
+        self.drafts = drafts
+        self.ancestors = ancestors
+        self.lines: list[str] = []
+
+    def check(self, text: Text) -> None:
+        """Every reference in one text."""
+        if text.program:
+            self._check_places(text)
+        for name, offset in names(text.node.text):
+            path = path_of(name)
+            match path[0]:
+                case "inputs":
+                    self._input(text, name, path, offset)
+                case "steps":
+                    self._step(text, name, path, offset)
+                case "execution":
+                    self._execution(text, name, path, offset)
+                case "env":
+                    if len(path) != 2:
+                        self._error(text, name, offset, "`env` has the form `${env.NAME}`")
+                case root if len(path) > 1 and "." in name and root not in self.captured:
+                    self._unknown_root(text, name, str(root), offset)
+                case _:
+                    pass
+
+    def _where(self, text: Text, name: str, offset: int) -> Mark:
+        """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
+        if not self.lines:
+            self.lines = self.reading.source.data.decode("utf-8").split("\n")
+        lines = self.lines
+        wanted = f"${{{name}}}"
+        skip = text.node.text[:offset].count(wanted)
+        line, column = text.node.line, text.node.column
+        for number in range(line - 1, min(len(lines), line + text.node.text.count("\n") + 1_000)):
+            at = lines[number].find(wanted, column - 1 if number == line - 1 else 0)
+            while at >= 0:
+                if not skip:
+                    return Mark(number + 1, at + 1)
+                skip -= 1
+                at = lines[number].find(wanted, at + 1)
+        return Mark(line, column)
+
+    def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
+        """A reference that can't be right."""
+        place = None if self.report.full else self._where(text, name, offset)
+        self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+
+    def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
+        """A reference that is probably not right."""
+        self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", self._where(text, name, offset), hint=hint)
+
+    def _input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """An input must be declared."""
+        if len(path) < 2:
+            self._error(text, name, offset, "which input?", "`${inputs.NAME}`")
+        elif str(path[1]) not in self.inputs:
+            message = f"there is no input `{shorten(str(path[1]))}`"
+            hint = did_you_mean(str(path[1]), self.inputs, "inputs") or "declare it under `inputs`"
+            self._error(text, name, offset, message, hint)
+
+    def _step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """A step must exist, have that property, and have run before."""
+        if len(path) < 3:
+            fields = ", ".join(STEP_FIELDS)
+            self._error(text, name, offset, f"what of that step? One of {fields}", "`${steps.NAME.output}`")
+            return
+        step, field = str(path[1]), str(path[2])
+        draft = self.drafts.get(step)
+        if draft is None:
+            hint = did_you_mean(step, self.drafts, "steps")
+            if "." in name and any(other.startswith(f"{step}.") for other in self.drafts):
+                hint = f"quote a name with dots: `${{steps['{step}.…'].output}}`"
+            self._error(text, name, offset, f"there is no step `{shorten(step)}`", hint)
+        elif field not in STEP_FIELDS:
+            self._error(
+                text, name, offset, f"a step has no `{shorten(field)}`", did_you_mean(field, STEP_FIELDS, "it has")
+            )
+        elif field == "outputs" and (len(path) < 4 or path[3] not in {c.name for c in draft.step.capture}):
+            captured = [capture.name for capture in draft.step.capture]
+            hint = did_you_mean(str(path[3]) if len(path) > 3 else "", captured, "it captures")
+            self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
+        elif text.owner and not self.ancestors.has(text.owner, step):
+            message = f"`{shorten(step)}` may not have run when `{shorten(text.owner)}` starts"
+            self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
+
+    def _execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """The execution as a whole, which only `end` sees complete."""
+        if len(path) < 2 or str(path[1]) not in EXECUTION_FIELDS:
+            wanted = str(path[1]) if len(path) > 1 else ""
+            message = f"the execution has no `{shorten(wanted)}`" if wanted else "what of the execution?"
+            self._error(text, name, offset, message, did_you_mean(wanted, EXECUTION_FIELDS, "it has"))
+        elif text.owner != "end":
+            self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")
+
+    def _unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
+        """No shell variable has a path with dots: a near miss is worth a word, the rest may be another language."""
+        near = root if root in ROOTS else nearest(root, [*ROOTS, *self.captured])
+        if near == root:
+            self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here")
+        elif near:
+            self._warning("unknown-variable", text, name, offset, f"`{root}` is not known", f"did you mean `{near}`?")
+
+    def _check_places(self, text: Text) -> None:
+        """A known value must stand where it can be quoted, and not be read a second time as code."""
+        known = {name for name, _ in names(text.node.text) if self._is_ours(path_of(name))}
+        if not known:
+            return
+        for piece in read(text.node.text, knows_ansi(text.program)):
+            if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
+                message = f"no value can be put here safely: {piece.reason}"
+                place = self._where(text, piece.name, 0)
+                self.report.error("shell-place", f"`{piece.source}`: {message}", place)
+        if _SECOND_SHELL.search(text.node.text):
+            message = "a value inside `eval` or `sh -c` is read a second time, as code"
+            hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
+            self.report.warning("second-shell", message, text.node, hint=hint)
+
+    def _is_ours(self, path: tuple[str | int, ...]) -> bool:
+        """Will the workflow know this name?"""
+        return path[0] in self.captured or (len(path) > 1 and path[0] in ("inputs", "env", "steps", "execution"))

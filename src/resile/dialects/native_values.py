@@ -1,0 +1,205 @@
+"""Readers of single values in a native file: each takes a node, reports what is wrong, and gives a model value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from resile.dialects.base import INVALID, Reader, Reading, Text, did_you_mean
+from resile.dialects.durations import duration_seconds, memory_bytes
+from resile.dialects.interpolate import is_one_reference
+from resile.dialects.shell import SHELLS
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
+from resile.model.limits import NAME_CHARACTERS_MAX
+from resile.model.rules import Origin
+from resile.model.workflow import Condition
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONDITION_WORDS = ("true", "false")
+
+
+def wrong(reading: Reading, node: Node, expected: str, hint: str = "") -> Any:
+    """Report a value of the wrong kind."""
+    reading.report.error("type", f"expected {expected}, not {describe(node)}", node, hint=hint)
+    return INVALID
+
+
+def text(reading: Reading, node: Node) -> Any:
+    """A text, or a number or word that is taken as it is written."""
+    if not isinstance(node, Scalar) or node.value is None:
+        return wrong(reading, node, "text")
+    if "\0" in node.text:
+        reading.report.error("value", "a NUL can't be part of a text here", node)
+        return INVALID
+    return node.text
+
+
+def template(reading: Reading, node: Node) -> Any:
+    """A text that may refer to values."""
+    value = text(reading, node)
+    if value is not INVALID and "${" in value and isinstance(node, Scalar):
+        reading.texts.append(Text(reading.owner, node))
+    return value
+
+
+def filled(read: Reader, what: str) -> Reader:
+    """The same, but something must be there."""
+
+    def read_filled(reading: Reading, node: Node) -> Any:
+        """Read, and refuse what is blank."""
+        value = read(reading, node)
+        if value is not INVALID and not value.strip():
+            reading.report.error("value", f"{what} is empty", node)
+            return INVALID
+        return value
+
+    return read_filled
+
+
+def boolean(reading: Reading, node: Node) -> Any:
+    """`true` or `false`."""
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return node.value
+    return wrong(reading, node, "true or false")
+
+
+def integer(low: int, high: int) -> Reader:
+    """A whole number within bounds."""
+
+    def read_integer(reading: Reading, node: Node) -> Any:
+        """Read and compare with the bounds."""
+        if not isinstance(node, Scalar) or isinstance(node.value, bool) or not isinstance(node.value, int):
+            return wrong(reading, node, f"a whole number from {low} to {high}")
+        if not low <= node.value <= high:
+            message = f"{describe(node)} is out of bounds: expected a whole number from {low} to {high}"
+            reading.report.error("value", message, node)
+            return INVALID
+        return node.value
+
+    return read_integer
+
+
+def number(low: float, high: float) -> Reader:
+    """A number within bounds."""
+
+    def read_number(reading: Reading, node: Node) -> Any:
+        """Read and compare with the bounds."""
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            return wrong(reading, node, f"a number from {low:g} to {high:g}")
+        if not low <= value <= high:
+            reading.report.error("value", f"{describe(node)} is out of bounds: from {low:g} to {high:g}", node)
+            return INVALID
+        return float(value)
+
+    return read_number
+
+
+def _measured(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
+    """A quantity that `parse` understands."""
+
+    def read_measured(reading: Reading, node: Node) -> Any:
+        """Read, with the parser's own words when it refuses."""
+        if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
+            return wrong(reading, node, expected, hint)
+        try:
+            return parse(node.value)
+        except ValueError as problem:
+            reading.report.error("value", f"{describe(node)} {problem}: expected {expected}", node, hint=hint)
+            return INVALID
+
+    return read_measured
+
+
+duration = _measured(duration_seconds, "a duration", "a number of seconds, or `500ms`, `30s`, `2m`, `1h30m`")
+duration_or_zero = _measured(
+    lambda value: duration_seconds(value, zero=True), "a duration", "a number of seconds, or `500ms`, `30s`, `2m`"
+)
+memory = _measured(memory_bytes, "a size", "a number of bytes, or `512m`, `4g`, `4GiB`")
+
+
+def milliseconds(reading: Reading, node: Node) -> Any:
+    """A number of milliseconds, as seconds."""
+    value = number(0, 366 * 86_400_000)(reading, node)
+    return INVALID if value is INVALID else value / 1000
+
+
+def choice(*words: str) -> Reader:
+    """One of a few words."""
+
+    def read_choice(reading: Reading, node: Node) -> Any:
+        """Read and compare with the words."""
+        if isinstance(node, Scalar) and node.text in words:
+            return node.text
+        near = did_you_mean(node.text, words) if isinstance(node, Scalar) else ""
+        return wrong(reading, node, f"one of {', '.join(words)}", near)
+
+    return read_choice
+
+
+def program(reading: Reading, node: Node) -> Any:
+    """A shell whose quoting is known; a path to one will do."""
+    value = text(reading, node)
+    if value is not INVALID and value.rpartition("/")[2] not in SHELLS:
+        hint = "call any other program as the command itself"
+        return wrong(reading, node, f"one of {', '.join(SHELLS)} (or a path to one)", hint)
+    return value
+
+
+def texts(read: Reader) -> Reader:
+    """One text or a list of them, as a tuple of (value, node)."""
+
+    def read_texts(reading: Reading, node: Node) -> Any:
+        """Read each item."""
+        items = node.items if isinstance(node, Sequence) else [node]
+        return tuple((value, item) for item in items if (value := read(reading, item)) is not INVALID)
+
+    return read_texts
+
+
+def environment(reading: Reading, node: Node) -> Any:
+    """Names and values for the environment; numbers and words are taken as written, nothing is an empty value."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        if not name or "=" in name or "\0" in name:
+            reading.report.error("value", f"`{shorten(name)}` can't be the name of an environment variable", key)
+        elif isinstance(value, Scalar) and value.value is None:
+            result[name] = ""
+        else:
+            read = template(reading, value)
+            if read is not INVALID:
+                result[name] = read
+    return result
+
+
+def condition(reading: Reading, node: Node) -> Any:
+    """`true`, `false`, or one reference whose value decides."""
+    if isinstance(node, Scalar):
+        source = str(node.value).lower() if isinstance(node.value, bool) else node.text
+        if source in _CONDITION_WORDS or is_one_reference(source):
+            template(reading, node)
+            return Condition(source, "value", Origin(node.line, node.column))
+    hint = "empty, 0, false and null count as false; compute anything else in a step and capture it"
+    return wrong(reading, node, "true, false or one ${...}", hint)
+
+
+def name_problem(name: str) -> str:
+    """Why this can't be the name of a step, or an empty text."""
+    if not name.strip():
+        return "is empty"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"is longer than {NAME_CHARACTERS_MAX} characters"
+    if _CONTROL.search(name):
+        return "holds a control character"
+    if "|" in name:
+        return "holds `|`, which separates alternatives in `needs`"
+    if name != name.strip():
+        return "begins or ends with a blank"
+    if name != "end" and name.lower() == "end":
+        return "is reserved: the step that runs last is called `end`"
+    return ""

@@ -1,0 +1,357 @@
+"""The attempts of a launcher: queued, running in slots, asked to end, over.
+
+    queue --fill--> start --(leader exits)--> reap --> finish --> the slot's next attempt
+                      |                         |
+                      '--cut: SIGTERM------> look: SIGKILL when the grace is over, until nothing is left
+
+Everything that happens becomes a line (spool.py); the launcher passes the lines on. A slot is filled again in the
+turn in which its attempt ended, before anybody is told.
+
+Runs inside the launcher, so only built-in modules are imported.
+"""
+
+from __future__ import annotations
+
+import posix
+import select
+import time
+from _signal import SIGCHLD, SIGCONT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
+from errno import EMFILE, ENFILE, ENOSPC
+
+from resile.executors import doors, processes
+from resile.executors.oom import Watch
+from resile.executors.slots import Slot, Spawner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WATCH_AFTER_SECONDS = 0.005
+LOOK_AGAIN_SECONDS = 0.1
+GIVE_UP_SECONDS = 5.0
+REAPED_MAX = 4
+SINK_BYTES = 256 * 1024
+SINKS_MAX = 256
+CHILDREN_BYTES = 4096
+CHILDREN_BYTES_MAX = 1024 * 1024
+NEVER = float("inf")
+_KILLED_BY_KERNEL = (SIGKILL, (128 + SIGKILL) << 8)
+
+
+class Attempts:
+    """All attempts that this launcher knows, and the slots they run in."""
+
+    def __init__(self, epoll: select.epoll, publish: Callable[[], None]) -> None:
+        self.epoll = epoll
+        self.publish = publish
+        self.lines: list[bytes] = []
+        self.queue: dict[bytes, list[bytes]] = {}
+        self.free: list[Slot] = []
+        self.running: dict[bytes, Slot] = {}
+        self.leaders: dict[int, Slot] = {}
+        self.listened: dict[int, Slot] = {}
+        self.sinks: dict[int, None] = {}
+        self.orphans: set[int] = set()
+        self.spawner = Spawner()
+        self.secrets: tuple[bytes, ...] = ()
+        self.folder = self.token = b""
+        self.slots = self.opened = 0
+        # Why nothing may be started: the spool could not say so.
+        self.blocked_errno = ENOSPC
+        self.wake_at = NEVER
+        # Have not all exits been taken yet?
+        self.more = False
+        self.wakeup = self.catch_children()
+        self.subreaper = doors.become_subreaper()
+        self.children = doors.open_children()
+        self.oom = Watch()
+
+    def catch_children(self) -> int:
+        """Have SIGCHLD make a descriptor readable; the descriptor."""
+        reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        signal(SIGCHLD, lambda *_: None)
+        set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.epoll.register(reader, select.EPOLLIN)
+        return reader
+
+    def ready(self, descriptor: int) -> None:
+        """Something happened to a child, or there is output."""
+        if descriptor == self.wakeup:
+            posix.read(descriptor, 4096)
+            self.reap()
+        elif descriptor in self.listened:
+            slot = self.listened[descriptor]
+            (slot.out if descriptor == slot.out.reader else slot.err).pump()
+        elif descriptor in self.sinks:
+            self.empty(descriptor)
+
+    def fill(self) -> None:
+        """Start what is queued, as far as there are slots."""
+        while self.queue:
+            if self.free:
+                slot = self.free.pop()
+            elif self.opened < self.slots:
+                try:
+                    slot = Slot(self.opened, self.folder, self.token)
+                except OSError as error:
+                    if error.errno in (EMFILE, ENFILE) and self.opened:
+                        # As many at a time as this process may have files open for: the rest waits.
+                        self.slots = self.opened
+                        return
+                    self.refuse(self.next_queued()[0], error.errno or ENOSPC, b"output")
+                    continue
+                self.opened += 1
+            else:
+                return
+            self.start(slot, *self.next_queued())
+
+    def next_queued(self) -> tuple[bytes, list[bytes]]:
+        """The attempt that has waited longest."""
+        key = next(iter(self.queue))
+        return key, self.queue.pop(key)
+
+    def start(self, slot: Slot, key: bytes, fields: list[bytes]) -> None:
+        """Run an attempt in a slot."""
+        if self.blocked_errno:
+            # Nobody would know about it if this process died now.
+            self.free.append(slot)
+            self.refuse(key, self.blocked_errno, b"output")
+            return
+        slot.out.begin(self.secrets)
+        slot.err.begin(self.secrets)
+        pid, errno, stage = self.spawner.spawn(slot, fields)
+        if not pid:
+            self.free.append(slot)
+            self.refuse(key, errno, stage)
+            return
+        slot.pid = pid
+        slot.key = key
+        slot.started_at = time.time()
+        slot.started = now = time.monotonic()
+        timeout_seconds = float(fields[3])
+        slot.grace_seconds = float(fields[4])
+        slot.deadline = now + timeout_seconds if timeout_seconds > 0 else NEVER
+        self.running[key] = self.leaders[pid] = slot
+        self.wake_at = min(self.wake_at, slot.deadline, now + WATCH_AFTER_SECONDS)
+        slot.line = b"S %s %.6f %d %.2f %s %d %d\n" % (
+            key,
+            slot.started_at,
+            pid,
+            processes.boot_seconds(),
+            slot.segment,
+            slot.out.start,
+            slot.err.start,
+        )
+        self.lines.append(slot.line)
+
+    def refuse(self, key: bytes, errno: int, stage: bytes) -> None:
+        """An attempt that could not be started at all has ended."""
+        now = time.time()
+        self.lines.append(b"E %s %.6f %.6f 0 0 0 - 0 0 0 0 - %d %s 0\n" % (key, now, now, errno, stage))
+
+    def reap(self) -> None:
+        """Take the exits of our children: leaders of attempts, and orphans that fell to us.
+
+        Only a few in one turn: while one attempt is started others end, and what is known must get out.
+        """
+        orphan_died = False
+        self.more = True
+        for _ in range(REAPED_MAX):
+            try:
+                pid, status, usage = posix.wait4(-1, posix.WNOHANG)
+            except ChildProcessError:
+                pid = 0
+            if not pid:
+                self.more = False
+                break
+            slot = self.leaders.pop(pid, None)
+            if slot is None:
+                self.orphans.discard(pid)
+                orphan_died = True
+                continue
+            slot.reaped = True
+            slot.usage = (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+            if slot.cut:
+                self.wake_at = 0.0
+            else:
+                self.finish(slot)
+                if self.queue:
+                    self.fill()
+        if orphan_died and any(slot.cut for slot in self.running.values()):
+            self.wake_at = 0.0
+
+    def finish(self, slot: Slot) -> None:
+        """An attempt is over: close its range, report it, and make its slot free."""
+        now = time.time()
+        leftovers = self.has_leftovers(slot)
+        if slot.wrote():
+            # Whoever follows the slot's last attempt must be able to see its end before the segment goes on.
+            if self.lines:
+                self.publish()
+            slot.drain()
+        status, cpu_seconds, rss_bytes = slot.usage
+        oom = 0
+        if status in _KILLED_BY_KERNEL and not slot.cut:
+            oom = self.oom.kills(slot.pid, time.monotonic(), slot.started)
+        out, err = slot.out, slot.err
+        errno = out.errno or err.errno
+        self.lines.append(
+            b"E %s %.6f %.6f %d %.6f %d %s %d %d %d %d %s %d %s %d\n"
+            % (
+                slot.key,
+                slot.started_at,
+                now,
+                status,
+                cpu_seconds,
+                rss_bytes,
+                slot.segment,
+                out.start,
+                out.size - out.start,
+                err.start,
+                err.size - err.start,
+                slot.cut or b"-",
+                errno,
+                b"output" if errno else b"-",
+                oom,
+            )
+        )
+        del self.running[slot.key]
+        if slot.watched:
+            self.unlisten(slot)
+        if not self.make_ready(slot, leftovers) or self.opened > self.slots:
+            self.opened -= 1
+            slot.close()
+            return
+        slot.reset()
+        self.free.append(slot)
+
+    def make_ready(self, slot: Slot, leftovers: bool) -> bool:
+        """Give a slot what the next attempt needs; False where it can't be had."""
+        try:
+            if leftovers:
+                for descriptor in slot.renew():
+                    self.sinks[descriptor] = None
+                    self.epoll.register(descriptor, select.EPOLLIN)
+                while len(self.sinks) > SINKS_MAX:
+                    self.empty(next(iter(self.sinks)), close=True)
+            if slot.full():
+                slot.roll()
+        except OSError:
+            return False
+        return True
+
+    def has_leftovers(self, slot: Slot) -> bool:
+        """May somebody still hold the pipes of this attempt, whose leader was reaped?
+
+        Every living descendant hangs from a child of ours, because orphans fall to the subreaper. A child that
+        is neither a leader nor known carries the mark of its attempt; without one any running attempt may be
+        its parent.
+        """
+        if self.children < 0 or not self.subreaper:
+            return slot.suspect or doors.group_exists(slot.pid)
+        children = posix.pread(self.children, CHILDREN_BYTES, 0)
+        if len(children) == CHILDREN_BYTES:
+            children = posix.pread(self.children, CHILDREN_BYTES_MAX, 0)
+        for pid in map(int, children.split()):
+            if pid in self.leaders or pid in self.orphans:
+                continue
+            self.orphans.add(pid)
+            owner = processes.mark_of(pid).rpartition(self.token + b":")[2].replace(b":", b" ")
+            for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
+                candidate.suspect = True
+        return slot.suspect
+
+    def look(self) -> None:
+        """Something is due: listen to the output of longer attempts, end those whose time is up."""
+        now = time.monotonic()
+        self.wake_at = NEVER
+        for slot in list(self.running.values()):
+            due = self.advance(slot, now)
+            self.wake_at = min(self.wake_at, due)
+
+    def advance(self, slot: Slot, now: float) -> float:
+        """Do what is due for one attempt; when to look again."""
+        if not slot.watched and now >= slot.started + WATCH_AFTER_SECONDS:
+            self.listen(slot)
+        if not slot.cut:
+            if now >= slot.deadline:
+                self.cut(slot, b"timeout", now)
+                return min(slot.deadline, now + LOOK_AGAIN_SECONDS)
+            return slot.deadline if slot.watched else min(slot.deadline, slot.started + WATCH_AFTER_SECONDS)
+        if not slot.reaped and now < slot.deadline:
+            return slot.deadline
+        found = processes.members(slot.pid, not slot.reaped, self.mark(slot), slot.known)
+        if slot.reaped and (not found or now >= slot.deadline + GIVE_UP_SECONDS):
+            self.finish(slot)
+            return NEVER
+        if now < slot.deadline:
+            return min(slot.deadline, now + LOOK_AGAIN_SECONDS)
+        if not slot.reaped:
+            doors.signal_group(slot.pid, SIGKILL)
+        processes.send_all(found, SIGKILL)
+        return now + LOOK_AGAIN_SECONDS
+
+    def cut(self, slot: Slot, why: bytes, now: float) -> None:
+        """Ask everything of an attempt to end; the rest is killed when the grace is over."""
+        slot.cut = why
+        slot.deadline = now + slot.grace_seconds
+        self.wake_at = min(self.wake_at, slot.deadline)
+        found = processes.members(slot.pid, True, self.mark(slot), slot.known)
+        # The group at once, so that no child forked in between is missed; then those that left the group.
+        doors.signal_group(slot.pid, SIGTERM)
+        doors.signal_group(slot.pid, SIGCONT)
+        processes.send_all({pid: entry for pid, entry in found.items() if entry.group != slot.pid}, SIGTERM, SIGCONT)
+
+    def mark(self, slot: Slot) -> bytes:
+        """The mark that the processes of an attempt carry."""
+        return self.spawner.mark + b":" + slot.key.replace(b" ", b":")
+
+    def listen(self, slot: Slot) -> None:
+        """Take the attempt's output as it comes."""
+        slot.watched = True
+        for pipe in (slot.out, slot.err):
+            self.listened[pipe.reader] = slot
+            self.epoll.register(pipe.reader, select.EPOLLIN)
+
+    def unlisten(self, slot: Slot) -> None:
+        """The attempt is over."""
+        slot.watched = False
+        for pipe in (slot.out, slot.err):
+            del self.listened[pipe.reader]
+            self.epoll.unregister(pipe.reader)
+
+    def empty(self, descriptor: int, close: bool = False) -> None:
+        """Throw away what leftover processes write; forget the pipe when the last of them has closed it."""
+        try:
+            close = close or not posix.read(descriptor, SINK_BYTES)
+        except BlockingIOError:
+            return
+        if close:
+            del self.sinks[descriptor]
+            posix.close(descriptor)
+
+    def kill(self, key: bytes) -> None:
+        """End this attempt; one that is queued never starts, one that is over stays over."""
+        if key in self.queue:
+            self.withdraw(key)
+        elif key in self.running and not self.running[key].cut:
+            self.cut(self.running[key], b"killed", time.monotonic())
+
+    def withdraw(self, key: bytes) -> None:
+        """A queued attempt never starts."""
+        del self.queue[key]
+        self.lines.append(b"W %s %.6f\n" % (key, time.time()))
+
+    def withdraw_all(self) -> None:
+        """Nothing that is queued starts."""
+        for key in list(self.queue):
+            self.withdraw(key)
+
+    def terminate(self) -> None:
+        """Kill everything at once."""
+        self.withdraw_all()
+        for slot in self.running.values():
+            slot.grace_seconds = 0.0
+            self.cut(slot, b"killed", time.monotonic())
+        for descriptor in list(self.sinks):
+            self.empty(descriptor, close=True)

@@ -1,0 +1,142 @@
+"""The launcher's small dealings with the system: its socket, its standard streams, the subreaper, groups.
+
+Runs inside the launcher, so only built-in modules are imported.
+"""
+
+from __future__ import annotations
+
+import _socket
+import posix
+import sys
+
+SOCKET_NAME = b"socket"
+PR_SET_CHILD_SUBREAPER = 36
+BACKLOG = 4
+
+
+def take_stdin() -> int:
+    """The engine's socket comes as standard input; children get /dev/null there, and nothing else of the engine's."""
+    for name in posix.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            _close(int(name))
+    connection = posix.dup(0)
+    null = posix.open(b"/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    posix.dup2(null, 0)
+    posix.close(null)
+    return connection
+
+
+def _close(descriptor: int) -> None:
+    """Close a descriptor that may be closed already."""
+    try:
+        posix.close(descriptor)
+    except OSError:
+        return
+
+
+def become_subreaper() -> bool:
+    """Have the orphans of our descendants become our children; False where the system has no such thing."""
+    try:
+        from _ctypes import call_function, dlopen, dlsym
+
+        # ctypes itself costs ten times as much to import.
+        this_process: bytes = None  # type: ignore[assignment]
+        prctl = dlsym(dlopen(this_process, 0), "prctl")
+        return bool(call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0)
+    except (ImportError, OSError):
+        return False
+
+
+def open_children() -> int:
+    """The kernel's list of our children, to be read again and again; -1 where it has none."""
+    pid = posix.getpid()
+    try:
+        return posix.open(b"/proc/%d/task/%d/children" % (pid, pid), posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def socket_path(folder: int) -> bytes:
+    """The socket in an open folder, by a path that is short enough for any folder (108 bytes is the limit)."""
+    return b"/proc/self/fd/%d/%s" % (folder, SOCKET_NAME)
+
+
+def listen(path: bytes) -> int:
+    """Make the socket by which a later engine finds us."""
+    unlink_socket(path)
+    folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    try:
+        listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        listener.bind(socket_path(folder))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        return listener.detach()
+    finally:
+        posix.close(folder)
+
+
+def connect(path: bytes) -> _socket.socket | None:
+    """The living launcher of a folder, or nothing."""
+    try:
+        folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    except OSError:
+        return None
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.connect(socket_path(folder))
+    except OSError:
+        connection.close()
+        return None
+    finally:
+        posix.close(folder)
+    return connection
+
+
+def accept(listener: int) -> int:
+    """The next connection of our own user (or root); -1 where there is none."""
+    server = _socket.socket(fileno=listener)
+    try:
+        descriptor, _ = server._accept()  # type: ignore[attr-defined]
+    except OSError:
+        return -1
+    finally:
+        server.detach()
+    peer = _socket.socket(fileno=descriptor)
+    credentials = peer.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    uid = int.from_bytes(credentials[4:8], sys.byteorder)
+    if uid not in (0, posix.geteuid()):
+        peer.close()
+        return -1
+    return peer.detach()
+
+
+def unlink_socket(path: bytes) -> None:
+    """Remove the socket, if it is there."""
+    try:
+        posix.unlink(path + b"/" + SOCKET_NAME)
+    except OSError:
+        return
+
+
+def signal_group(leader: int, signal: int) -> None:
+    """Signal the group of a leader that has not been reaped, so its number can't be anybody else's."""
+    try:
+        posix.killpg(leader, signal)
+    except OSError:
+        return
+
+
+def group_exists(leader: int) -> bool:
+    """Has this group members?"""
+    try:
+        posix.killpg(leader, 0)
+    except OSError:
+        return False
+    return True
+
+
+def redirect_errors(folder: bytes, token: bytes) -> None:
+    """Let what is said last stand in a file beside the spool."""
+    if folder:
+        flags = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
+        posix.dup2(posix.open(folder + b"/" + token + b".crash", flags, 0o600), 2)

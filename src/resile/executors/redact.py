@@ -1,0 +1,92 @@
+"""Secrets leave a step as `***`: in text that is whole, and in a stream that comes in pieces.
+
+Each value counts, and each of its lines of four characters or more. Overlapping finds become one `***`, so no
+end of a secret shows beside another. A stream keeps back only what may be the beginning of a secret.
+
+Runs inside the launcher, so nothing is imported.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LINE_CHARACTERS_MIN = 4
+STARS = b"***"
+
+
+def patterns(values: Iterable[bytes]) -> tuple[bytes, ...]:
+    """What to look for: each value, and each of its lines that is long enough to mean something."""
+    found = dict.fromkeys(value for value in values if value)
+    for value in list(found):
+        for line in value.splitlines():
+            if len(line.decode("utf-8", "replace")) >= LINE_CHARACTERS_MIN:
+                found[line] = None
+    return tuple(found)
+
+
+def finds(text: bytes, secrets: tuple[bytes, ...]) -> list[tuple[int, int]]:
+    """Where secrets stand, as ranges that do not touch each other, in order."""
+    ranges = []
+    for secret in secrets:
+        at = text.find(secret)
+        while at >= 0:
+            ranges.append((at, at + len(secret)))
+            at = text.find(secret, at + 1)
+    ranges.sort()
+    merged: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def redact(text: bytes, secrets: tuple[bytes, ...]) -> bytes:
+    """The text with every secret as `***`."""
+    pieces: list[bytes] = []
+    done = 0
+    for start, end in finds(text, secrets):
+        pieces += (text[done:start], STARS)
+        done = end
+    return b"".join(pieces) + text[done:] if pieces else text
+
+
+class Stream:
+    """One output stream of one attempt on its way to the disk."""
+
+    __slots__ = ("held", "secrets")
+
+    def __init__(self, secrets: tuple[bytes, ...]) -> None:
+        self.secrets = secrets
+        self.held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be written now."""
+        text = self.held + data
+        cut = self.cut(text)
+        self.held = text[cut:]
+        return redact(text[:cut], self.secrets)
+
+    def finish(self) -> bytes:
+        """What was still kept back, once nothing more can come."""
+        text, self.held = self.held, b""
+        return redact(text, self.secrets)
+
+    def cut(self, text: bytes) -> int:
+        """Up to where the text is decided: the rest may be the beginning of a secret, or stands in a find."""
+        cut = len(text)
+        for secret in self.secrets:
+            at = max(0, len(text) - len(secret) + 1)
+            while (at := text.find(secret[:1], at)) >= 0:
+                if secret.startswith(text[at:]):
+                    cut = min(cut, at)
+                    break
+                at += 1
+        if cut < len(text):
+            for start, end in finds(text, self.secrets):
+                if start < cut < end:
+                    return start
+        return cut

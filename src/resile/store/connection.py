@@ -1,0 +1,171 @@
+"""Connections to a SQLite store: how they are opened, how they write, and what their errors mean.
+
+    PRAGMA synchronous = FULL    what is acknowledged is on the disk, also after a power cut
+    WAL of about 2 MB            reused from its start after each checkpoint; overwriting a file in place is
+                                 synced almost twice as fast as growing it
+    no checkpoint at close       the last commits stay in the `-wal` file, so ending a run costs no more syncs
+
+So a store is the file and its `-wal`: copy both, or use `sqlite3 FILE .backup`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from types import TracebackType
+
+import apsw
+
+from resile.store.errors import StoreError, StoreFull, StoreMissing
+
+BUSY_MILLISECONDS_MAX = 30_000
+BUSY_SECONDS_STEP = 0.001
+CHECKPOINT_PAGES = 512
+WAL_BYTES_KEPT_MAX = 4 * 1024 * 1024
+SPACE_BYTES_MIN = 256 * 1024
+SQLITE_VERSION_MIN = (3, 51, 3)
+
+_SETTINGS = f"""
+PRAGMA busy_timeout = {BUSY_MILLISECONDS_MAX};
+PRAGMA synchronous = FULL;
+PRAGMA foreign_keys = ON;
+PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+PRAGMA journal_size_limit = {WAL_BYTES_KEPT_MAX};
+"""
+
+
+def check_library(version: str) -> None:
+    """Refuse a SQLite that can lose committed transactions when two connections checkpoint at once."""
+    if tuple(int(part) for part in version.split(".")) < SQLITE_VERSION_MIN:
+        wanted = ".".join(map(str, SQLITE_VERSION_MIN))
+        raise StoreError(
+            "sqlite-too-old",
+            f"SQLite {version} has the WAL-reset bug; Resile needs {wanted} or later",
+            hint="install a newer apsw",
+        )
+
+
+def connect(path: str, *, readonly: bool) -> apsw.Connection:
+    """Open a database; for writing, make it (mode 0600) and its folder (mode 0700) where they are missing."""
+    check_library(apsw.sqlite_lib_version())
+    try:
+        if readonly:
+            if not os.path.exists(path):
+                raise StoreMissing(
+                    "no-store", f"there is no database {path}", where=path, hint="nothing has run with it yet"
+                )
+            db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        else:
+            _make(path)
+            db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            _configure(db, readonly)
+        except BaseException:
+            db.close()
+            raise
+    except (apsw.Error, OSError) as error:
+        raise explain(error, path) from error
+    return db
+
+
+def _make(path: str) -> None:
+    """An empty file only its owner can read; SQLite gives its side files the same mode."""
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    # Not by open and close: closing any descriptor of a file drops all locks that this process has on it.
+    with suppress(FileExistsError):
+        os.mknod(path, 0o600)
+
+
+def _configure(db: apsw.Connection, readonly: bool) -> None:
+    """The settings of every connection; the journal mode is part of the file and set once."""
+    # To the end: some of them answer with a row, and apsw stops at each row until it is fetched.
+    db.execute(_SETTINGS).fetchall()
+    if not readonly:
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _use_wal(db)
+
+
+def _use_wal(db: apsw.Connection) -> None:
+    """Change the journal of a new file; where others do so at the same time SQLite does not wait, so we do."""
+    deadline = time.monotonic() + BUSY_MILLISECONDS_MAX / 1000
+    while db.pragma("journal_mode") != "wal":
+        try:
+            db.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(BUSY_SECONDS_STEP)
+
+
+class Writing:
+    """One transaction that has the write lock from its start: all of it is written, or nothing."""
+
+    def __init__(self, db: apsw.Connection, path: str) -> None:
+        self._db = db
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Wait for the write lock."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise explain(error, self._path) from error
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Commit, or take everything back."""
+        if kind is None:
+            try:
+                self._db.execute("COMMIT")
+                return
+            except apsw.Error as failed:
+                error = failed
+        # SQLite has already rolled back by itself after some errors.
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        if isinstance(error, apsw.Error):
+            raise explain(error, self._path) from error
+
+
+def explain(error: apsw.Error | OSError, path: str) -> StoreError:
+    """What an error of SQLite or the system means for the user."""
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _has_no_space(path)):
+        return StoreFull(
+            "store-full",
+            f"no room is left for {path}; everything recorded before is safe",
+            where=path,
+            hint="free some space, then `resile resume` the run",
+        )
+    code, message, hint = "store-failed", f"{path}: {error}", ""
+    match error:
+        case apsw.NotADBError() | apsw.CorruptError():
+            code, message = "store-unreadable", f"{path} is not a database, or a damaged one"
+            hint = "name another file with --db or $RESILE_DB, or restore this one"
+        case apsw.BusyError():
+            code, message = "store-busy", f"{path} was locked for {BUSY_MILLISECONDS_MAX // 1000} s"
+            hint = "another program holds a transaction open on it"
+        case apsw.ReadOnlyError():
+            return write_refused(path)
+        case apsw.CantOpenError() | OSError():
+            code, hint = "store-unopenable", "is it a file that you may read and write?"
+        case apsw.IOError():
+            code, hint = "store-io", "check the disk and its quota, then `resile resume` the run"
+        case _:
+            pass
+    return StoreError(code, message, where=path, hint=hint)
+
+
+def write_refused(path: str) -> StoreError:
+    """The refusal to write to a store that is open for reading, or that the system protects."""
+    return StoreError("store-readonly", f"{path} can't be written to", where=path)
+
+
+def _has_no_space(path: str) -> bool:
+    """Is the disk of this file as good as full?"""
+    try:
+        disk = os.statvfs(os.path.dirname(path) or ".")
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < SPACE_BYTES_MIN

@@ -1,0 +1,79 @@
+"""Which process drives a run, and whether it is still there. Shared by all stores.
+
+    free      nobody has it, its time is up, or its holder ran on this boot of this machine and is gone
+    held      anything else: what can't be looked up from here counts as alive until its time is up
+
+A process is its number and its start time, so a number that was given out again is not the old holder. The
+number means something only inside one boot and one pid namespace (containers share boots), so both are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from resile.store.contract import Lease
+from resile.store.errors import LeaseHeld
+
+
+def take(run: int, now: float, seconds: float) -> Lease:
+    """A new lease for this process."""
+    pid = os.getpid()
+    return Lease(
+        run=run,
+        token=os.urandom(16).hex(),
+        host=os.uname().nodename,
+        boot=_boot(),
+        pid=pid,
+        pid_started=_started(pid),
+        since=now,
+        expires_at=now + seconds,
+    )
+
+
+def is_free(lease: Lease | None, now: float) -> bool:
+    """May another engine have this run?"""
+    return lease is None or lease.expires_at <= now or _is_gone(lease)
+
+
+def held(lease: Lease) -> LeaseHeld:
+    """The refusal that says who drives the run."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lease.since))
+    return LeaseHeld(
+        "lease-held",
+        f"run {lease.run} is driven by process {lease.pid} on {lease.host} since {since}",
+        hint=f"wait for it, watch it with `resile status {lease.run}`, or stop it with `resile cancel {lease.run}`",
+    )
+
+
+def lost(run: int, holder: Lease | None) -> LeaseHeld:
+    """The refusal for an engine that wrote with a lease it no longer has."""
+    by = f"; process {holder.pid} on {holder.host} drives it now" if holder else ""
+    return LeaseHeld("lease-lost", f"this engine no longer drives run {run}{by}", hint=f"see `resile status {run}`")
+
+
+def _is_gone(lease: Lease) -> bool:
+    """Is the holder known to be dead? Only a process of this boot and pid namespace can be known to be."""
+    if not lease.boot or lease.host != os.uname().nodename or lease.boot != _boot():
+        return False
+    return _started(lease.pid) != lease.pid_started
+
+
+def _boot() -> str:
+    """This boot of this machine and this pid namespace; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When a process started, in ticks since boot; empty for one that is gone or only waits to be reaped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in parentheses may hold anything, so count the fields after its end.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()

@@ -1,0 +1,303 @@
+"""The store in memory, with places to make it fail: for simulation and tests.
+
+    MemoryDatabase   what a disk would keep; outlives the stores that are opened on it
+    MemoryStore      one opening of it, as a process would have
+    Faults           called with the name of each operation before it happens; raising makes it fail
+
+A crash is simulated by dropping a store and opening another one on the same database: what its writer had not
+committed is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from resile.core.actions import Note
+from resile.model.codec import content_hash
+from resile.store import lease as leases
+from resile.store.contract import AttemptRow, Batch, Entry, JobRow, Lease, Request, RunRow, Snapshot
+from resile.store.errors import StoreError
+from resile.store.progress import Progress
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+def _no_fault(_: str) -> None:
+    """Nothing goes wrong."""
+
+
+class Faults:
+    """What shall go wrong: `before` may raise; `hold` keeps submitted batches from becoming durable."""
+
+    def __init__(self, before: Callable[[str], None] = _no_fault) -> None:
+        self.before = before
+        self.hold = False
+
+
+class _Run:
+    """Everything kept about one run."""
+
+    def __init__(self, row: RunRow, jobs: Sequence[JobRow]) -> None:
+        self.row = row
+        self.jobs = {job.id: job for job in jobs}
+        self.attempts: dict[tuple[int, int, int], AttemptRow] = {}
+        self.entries: list[Entry] = []
+        self.snapshot: Snapshot | None = None
+        self.lease: Lease | None = None
+        self.requests: list[Request] = []
+
+
+class MemoryDatabase:
+    """What the stores opened on it share. `version` counts its commits."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        from threading import RLock
+
+        self.faults = faults or Faults()
+        self.lock = RLock()
+        self.version = 0
+        self.definitions: dict[str, bytes] = {}
+        self.compiled: dict[str, str] = {}
+        self.runs: dict[int, _Run] = {}
+        self.requested = 0
+
+    def commit(self, batches: Sequence[Batch]) -> None:
+        """Write some batches: all of them, or none."""
+        with self.lock:
+            self.faults.before("commit")
+            for batch in batches:
+                holder = self.runs[batch.run].lease if batch.run in self.runs else None
+                if holder is None or holder.token != batch.token:
+                    raise leases.lost(batch.run, holder)
+            for batch in batches:
+                kept = self.runs[batch.run]
+                kept.entries += batch.entries
+                kept.jobs.update(batch.jobs)
+                kept.attempts.update(batch.attempts)
+                kept.row = kept.row if batch.row is None else structs.replace(batch.row, id=batch.run)
+                kept.snapshot = batch.snapshot or kept.snapshot
+            self.version += 1
+
+
+class MemoryWriter:
+    """Commits as soon as a batch is submitted, unless `Faults.hold` says otherwise."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+        self._waiting: list[Batch] = []
+        self._submitted = 0
+        self._closed = False
+        self._progress = Progress()
+
+    def submit(self, batch: Batch) -> int:
+        """Commit a batch, or keep it waiting; its ticket."""
+        self._submitted += 1
+        self._waiting.append(batch)
+        if not self._database.faults.hold:
+            self.commit()
+        return self._submitted
+
+    def commit(self) -> None:
+        """Commit everything that waits, in one transaction."""
+        batches, self._waiting = self._waiting, []
+        if not batches or self._progress.error is not None:
+            return
+        try:
+            self._database.commit(batches)
+            self._progress.move(len(batches))
+        except StoreError as error:
+            self._progress.stop(error)
+
+    def durable(self) -> int:
+        """The highest ticket that is committed; raises the StoreError that stopped the writer."""
+        return self._progress.durable()
+
+    def fileno(self) -> int:
+        """Readable when `durable` has moved or the writer has stopped, until `durable` is asked."""
+        return self._progress.fileno()
+
+    def flush(self) -> None:
+        """Commit whatever waits, held or not; raises like `durable`."""
+        self.commit()
+        self._progress.check()
+
+    def close(self) -> None:
+        """Flush; raises the StoreError that stopped the writer if nobody has heard it yet."""
+        if self._closed:
+            return
+        self._closed = True
+        self.commit()
+        self._progress.close()
+
+
+class MemoryStore:
+    """One opening of a database in memory."""
+
+    def __init__(self, database: MemoryDatabase | None = None) -> None:
+        self._database = database or MemoryDatabase()
+        self._seen = -1
+        self._writer: MemoryWriter | None = None
+
+    def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
+        """Store the definition under its hash and a new run with its jobs; the run's id."""
+        with self._writing("create_run") as database:
+            database.definitions[content_hash(definition)] = definition
+            run = len(database.runs) + 1
+            database.runs[run] = _Run(structs.replace(row, id=run), jobs)
+            return run
+
+    def definition(self, content_hash: str) -> bytes:
+        """The canonical JSON stored under this hash."""
+        found = self._database.definitions.get(content_hash)
+        if found is None:
+            raise StoreError("no-such-definition", f"this store has no definition {content_hash}")
+        return found
+
+    def cached_definition(self, key: str) -> bytes | None:
+        """The definition that was compiled from a source with this key, if it is known."""
+        name = self._database.compiled.get(key)
+        return None if name is None else self._database.definitions[name]
+
+    def cache_definition(self, key: str, definition: bytes) -> None:
+        """Remember what a source compiled to."""
+        with self._writing("cache_definition") as database:
+            name = database.compiled[key] = content_hash(definition)
+            database.definitions[name] = definition
+
+    def latest_snapshot(self, run: int) -> Snapshot | None:
+        """The newest snapshot of a run."""
+        found = self._database.runs.get(run)
+        return None if found is None else found.snapshot
+
+    def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
+        """The log after the entry numbered `after`, in order."""
+        found = self._database.runs.get(run)
+        return iter([entry for entry in found.entries if entry.seq > after] if found else ())
+
+    def notes(self, run: int, after: int = 0) -> Iterator[Note]:
+        """The canonical events with a seq above `after`, in order."""
+        return (note for entry in self.entries(run) for note in entry.notes if note.seq > after)
+
+    def reading(self) -> AbstractContextManager[object]:
+        """All reads inside it see one moment: nothing is written meanwhile."""
+        return self._database.lock
+
+    def runs(self, limit: int = 100) -> list[RunRow]:
+        """The newest runs first."""
+        return [kept.row for kept in reversed(self._database.runs.values())][:limit]
+
+    def run(self, run: int) -> RunRow | None:
+        """One run."""
+        found = self._database.runs.get(run)
+        return None if found is None else found.row
+
+    def jobs(self, run: int) -> Iterator[JobRow]:
+        """The jobs of a run by id."""
+        found = self._database.runs.get(run)
+        return iter([found.jobs[job] for job in sorted(found.jobs)] if found else ())
+
+    def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
+        """The attempts of a run (or of one job) by job, epoch and number."""
+        found = self._database.runs.get(run)
+        kept = found.attempts if found else {}
+        return iter([kept[key] for key in sorted(kept) if job is None or key[0] == job])
+
+    def writer(self) -> MemoryWriter:
+        """The writing side; at most one for each open store."""
+        if self._writer is not None:
+            raise StoreError("writer-open", "this store already has its writer")
+        self._writer = MemoryWriter(self._database)
+        return self._writer
+
+    def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
+        """Become the one that drives this run, or raise LeaseHeld that says who does."""
+        mine = leases.take(run, now, seconds)
+        with self._writing("acquire_lease"):
+            kept = self._known(run)
+            if kept.lease is not None and not leases.is_free(kept.lease, now):
+                raise leases.held(kept.lease)
+            kept.lease = mine
+        return mine
+
+    def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
+        """Keep it; raises LeaseHeld where another engine has taken over."""
+        with self._writing("renew_lease"):
+            kept = self._known(lease.run)
+            if kept.lease is None or kept.lease.token != lease.token:
+                raise leases.lost(lease.run, kept.lease)
+            kept.lease = structs.replace(kept.lease, expires_at=now + seconds)
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give it back."""
+        with self._writing("release_lease"):
+            kept = self._known(lease.run)
+            if kept.lease is not None and kept.lease.token == lease.token:
+                kept.lease = None
+
+    def lease(self, run: int, now: float) -> Lease | None:
+        """Who drives this run now, if anyone does (a dead holder on this machine is nobody)."""
+        found = self._database.runs.get(run)
+        holder = found.lease if found else None
+        return None if leases.is_free(holder, now) else holder
+
+    def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
+        """Leave something for the engine of a run."""
+        with self._writing("request") as database:
+            kept = self._known(run)
+            database.requested += 1
+            kept.requests.append(Request(database.requested, run, at, kind, body))
+            return database.requested
+
+    def take_requests(self, run: int) -> list[Request]:
+        """Requests not yet taken, oldest first; taking removes them."""
+        found = self._database.runs.get(run)
+        if found is None or not found.requests:
+            return []
+        with self._writing("take_requests"):
+            taken, found.requests = found.requests, []
+        return taken
+
+    def changed(self) -> bool:
+        """Has anything been committed since the last call? The first call says yes."""
+        version, seen = self._database.version, self._seen
+        self._seen = version
+        return version != seen
+
+    def close(self) -> None:
+        """Let go of the database, which stays."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _writing(self, operation: str) -> _Writing:
+        """The write lock, after the fault hook of this operation had its say."""
+        self._database.faults.before(operation)
+        return _Writing(self._database)
+
+    def _known(self, run: int) -> _Run:
+        """A run that must be there."""
+        found = self._database.runs.get(run)
+        if found is None:
+            raise StoreError("no-such-run", f"there is no run {run} in this store", hint="`resile status` lists them")
+        return found
+
+
+class _Writing:
+    """One short write of a store: alone with the database, and counted."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+
+    def __enter__(self) -> MemoryDatabase:
+        """Take the lock."""
+        self._database.lock.acquire()
+        return self._database
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Count the write unless it was refused, and give the lock back."""
+        if kind is None:
+            self._database.version += 1
+        self._database.lock.release()

@@ -1,0 +1,252 @@
+"""How the contract's records become rows of SQLite and come back.
+
+Rows go in many to a statement: each statement gives up the interpreter's lock once, so a batch of 50 attempts
+costs a few hand-overs with a busy engine thread instead of hundreds. What has structure is JSON text, readable
+with the `sqlite3` tool; text that is not valid Unicode (bytes of a program's output, undecodable paths) survives.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile.core.actions import Note
+from resile.core.events import Event
+from resile.model.failure import Failure, LogRange, Usage
+from resile.store.contract import AttemptRow, Entry, JobRow, Lease, Request, RunRow
+
+if TYPE_CHECKING:
+    import apsw
+
+    Value = str | bytes | int | float | None
+
+ROWS_PER_STATEMENT = 64
+DEFINITION_TEXT_BYTES_MAX = 16 * 1024
+
+RUN = "id, workflow, dialect, definition, status, epoch, created_at, started_at, ended_at, output, directory, summary"
+LOG = "run, seq, event, notes"
+JOB = "run, id, step, scope, status, attempts, exit_code, recovered, tolerated, cause, started_at, ended_at"
+ATTEMPT = (
+    "run, job, epoch, attempt, started_at, ended_at, exit_code, wall_seconds, cpu_seconds, rss_bytes_max,"
+    " segment, out_offset, out_length, err_offset, err_length, failure, pid"
+)
+REQUEST = "id, run, at, kind, body"
+LEASE = "run, token, host, boot, pid, pid_started, since, expires_at"
+SELECT_LEASE = f"SELECT {LEASE} FROM leases WHERE run = ?"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Insert:
+    """The statements that put 1, 2, 4 … rows into one table."""
+
+    def __init__(self, verb: str, table: str, columns: str) -> None:
+        self.width = columns.count(",") + 1
+        self._head = f"{verb} INTO {table} ({columns}) VALUES "
+        self._row = "(" + ",".join("?" * self.width) + ")"
+        self._texts: dict[int, str] = {}
+
+    def into(self, db: apsw.Connection, values: Sequence[Value]) -> None:
+        """Insert the rows that lie one after another in `values`."""
+        left, start, size = len(values) // self.width, 0, ROWS_PER_STATEMENT
+        while left:
+            while size > left:
+                size //= 2
+            text = self._texts.get(size)
+            if text is None:
+                text = self._texts[size] = self._head + ",".join([self._row] * size)
+            stop = start + size * self.width
+            db.execute(text, values[start:stop])
+            left, start = left - size, stop
+
+
+INSERT_LOG = Insert("INSERT", "log", LOG)
+REPLACE_JOBS = Insert("REPLACE", "jobs", JOB)
+REPLACE_ATTEMPTS = Insert("REPLACE", "attempts", ATTEMPT)
+
+
+def to_json(value: object) -> str:
+    """JSON text; lone surrogates, which UTF-8 can't hold, are escaped."""
+    try:
+        return _encode(value).decode()
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def from_json(text: str, type_: Any) -> Any:
+    """What `to_json` wrote."""
+    try:
+        return _decoder(type_).decode(text)
+    except msgspec.DecodeError:
+        import json
+
+        # Only escaped lone surrogates are beyond the fast decoder.
+        return msgspec.convert(json.loads(text), type_)
+
+
+@cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    """Made when first needed: a fresh run reads nothing back."""
+    return msgspec.json.Decoder(type_)
+
+
+def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
+    """The log rows of some entries, flat."""
+    values: list[Value] = []
+    for entry in entries:
+        values += (run, entry.seq, to_json(entry.event), to_json(entry.notes))
+    return values
+
+
+def job_values(run: int, jobs: Iterable[JobRow]) -> list[Value]:
+    """The rows of some jobs, flat."""
+    values: list[Value] = []
+    for job in jobs:
+        values += (
+            run,
+            job.id,
+            job.step,
+            job.scope,
+            job.status,
+            job.attempts,
+            job.exit_code,
+            job.recovered,
+            job.tolerated,
+            None if job.cause is None else to_json(job.cause),
+            job.started_at,
+            job.ended_at,
+        )
+    return values
+
+
+_NO_LOG = (None, None, None, None, None)
+
+
+def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
+    """The rows of some attempts, flat."""
+    values: list[Value] = []
+    for row in attempts:
+        usage, log = row.usage, row.log
+        values += (run, row.job, row.epoch, row.attempt, row.started_at, row.ended_at, row.exit_code)
+        values += (usage.wall_seconds, usage.cpu_seconds, usage.rss_bytes_max)
+        values += (log.segment, log.out_offset, log.out_length, log.err_offset, log.err_length) if log else _NO_LOG
+        values += (None if row.failure is None else to_json(row.failure), row.pid)
+    return values
+
+
+def run_values(row: RunRow) -> tuple[Value, ...]:
+    """The row of a run without its id."""
+    return (
+        _text(row.workflow),
+        row.dialect,
+        row.definition,
+        row.status,
+        row.epoch,
+        row.created_at,
+        row.started_at,
+        row.ended_at,
+        _text(row.output),
+        _text(row.directory),
+        to_json(row.summary),
+    )
+
+
+def to_entry(row: Sequence[Any]) -> Entry:
+    """From seq, event, notes."""
+    seq, event, notes = row
+    return Entry(seq, from_json(event, Event), from_json(notes, tuple[Note, ...]))
+
+
+def to_notes(text: str) -> tuple[Note, ...]:
+    """The notes of one entry."""
+    notes: tuple[Note, ...] = from_json(text, tuple[Note, ...])
+    return notes
+
+
+def to_job(row: Sequence[Any]) -> JobRow:
+    """From the columns JOB."""
+    _, id_, step, scope, status, attempts, exit_code, recovered, tolerated, cause, started_at, ended_at = row
+    why = None if cause is None else from_json(cause, dict[str, Any])
+    flags = bool(recovered), bool(tolerated)
+    return JobRow(id_, step, scope, status, attempts, exit_code, *flags, why, started_at, ended_at)
+
+
+def to_attempt(row: Sequence[Any]) -> AttemptRow:
+    """From the columns ATTEMPT."""
+    job, epoch, attempt, started_at, ended_at, exit_code = row[1:7]
+    usage, log, (failure, pid) = Usage(*row[7:10]), row[10:15], row[15:]
+    return AttemptRow(
+        job,
+        epoch,
+        attempt,
+        started_at,
+        ended_at,
+        exit_code,
+        usage,
+        None if log[0] is None else LogRange(*log),
+        None if failure is None else from_json(failure, Failure),
+        pid,
+    )
+
+
+def to_run(row: Sequence[Any]) -> RunRow:
+    """From the columns RUN."""
+    return RunRow(
+        id=row[0],
+        workflow=os.fsdecode(row[1]),
+        dialect=row[2],
+        definition=row[3],
+        status=row[4],
+        epoch=row[5],
+        created_at=row[6],
+        started_at=row[7],
+        ended_at=row[8],
+        output=os.fsdecode(row[9]),
+        directory=os.fsdecode(row[10]),
+        summary=from_json(row[11], dict[str, Any]),
+    )
+
+
+def to_request(row: Sequence[Any]) -> Request:
+    """From the columns REQUEST."""
+    id_, run, at, kind, body = row
+    return Request(id_, run, at, kind, from_json(body, dict[str, Any]))
+
+
+def lease_of(db: apsw.Connection, run: int) -> Lease | None:
+    """The lease of a run, whatever has become of its holder."""
+    found = db.execute(SELECT_LEASE, (run,)).get
+    return None if found is None else Lease(*found)
+
+
+def definition_value(definition: bytes) -> str | bytes:
+    """A definition as text, or compressed where it is large."""
+    if len(definition) <= DEFINITION_TEXT_BYTES_MAX:
+        return definition.decode()
+    import zlib
+
+    return zlib.compress(definition, 1)
+
+
+def to_definition(value: str | bytes) -> bytes:
+    """What `definition_value` wrote."""
+    if isinstance(value, str):
+        return value.encode()
+    import zlib
+
+    return zlib.decompress(value)
+
+
+def _text(text: str) -> str | bytes:
+    """Text where SQLite can hold it as such, else the bytes that the system gave."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(text)
+    return text

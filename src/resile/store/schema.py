@@ -1,0 +1,181 @@
+"""The tables of a SQLite store, and how a database of an older version becomes one of this version.
+
+    user_version    how many of MIGRATIONS have been applied
+    application_id  says that the file is ours
+
+Each migration runs in one transaction together with its version number, so a database is never between two
+versions. A database of a newer version is refused: its rows may mean what this version can't know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from resile.store.errors import StoreError, StoreMissing, StoreTooNew
+
+if TYPE_CHECKING:
+    import apsw
+
+APPLICATION_ID = 0x52534C45  # "RSLE"
+
+# The key of each big table is its clustering: WITHOUT ROWID keeps a run's rows together and needs no second tree.
+# The log has no columns for time and kind: `event ->> 'at'` and `event ->> 'type'` say them, and computed columns
+# are computed at every insert.
+VERSION_1 = """
+CREATE TABLE definitions (
+    hash TEXT PRIMARY KEY,
+    body NOT NULL               -- canonical JSON as text, or zlib of it as a blob where it is large
+) WITHOUT ROWID;
+
+CREATE TABLE compiled (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    definition TEXT NOT NULL REFERENCES definitions (hash)
+);
+CREATE INDEX compiled_definition ON compiled (definition);
+
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow TEXT NOT NULL,
+    dialect TEXT NOT NULL,
+    definition TEXT NOT NULL REFERENCES definitions (hash),
+    status TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    started_at REAL,
+    ended_at REAL,
+    output TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    summary TEXT NOT NULL
+);
+CREATE INDEX runs_definition ON runs (definition);
+
+CREATE TABLE log (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    seq INTEGER NOT NULL,
+    event TEXT NOT NULL,
+    notes TEXT NOT NULL,
+    PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    id INTEGER NOT NULL,
+    step TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    exit_code INTEGER,
+    recovered INTEGER NOT NULL,
+    tolerated INTEGER NOT NULL,
+    cause TEXT,
+    started_at REAL,
+    ended_at REAL,
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+CREATE TABLE attempts (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    job INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    started_at REAL,
+    ended_at REAL,
+    exit_code INTEGER,
+    wall_seconds REAL NOT NULL,
+    cpu_seconds REAL NOT NULL,
+    rss_bytes_max INTEGER NOT NULL,
+    segment TEXT,
+    out_offset INTEGER,
+    out_length INTEGER,
+    err_offset INTEGER,
+    err_length INTEGER,
+    failure TEXT,
+    pid INTEGER NOT NULL,
+    PRIMARY KEY (run, job, epoch, attempt)
+) WITHOUT ROWID;
+
+CREATE TABLE snapshots (
+    run INTEGER PRIMARY KEY REFERENCES runs (id),
+    seq INTEGER NOT NULL,
+    format INTEGER NOT NULL,
+    state BLOB NOT NULL
+);
+
+CREATE TABLE leases (
+    run INTEGER PRIMARY KEY REFERENCES runs (id),
+    token TEXT NOT NULL,
+    host TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_started TEXT NOT NULL,
+    since REAL NOT NULL,
+    expires_at REAL NOT NULL
+);
+
+CREATE TABLE requests (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run INTEGER NOT NULL REFERENCES runs (id),
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    taken INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX requests_waiting ON requests (run, id) WHERE NOT taken;
+"""
+
+MIGRATIONS: tuple[str, ...] = (VERSION_1,)
+
+
+def version(db: apsw.Connection, path: str, newest: int) -> int:
+    """How many migrations this database has seen; refuses one that is not ours or that is newer than `newest`."""
+    found, owner = int(db.pragma("user_version")), int(db.pragma("application_id"))
+    if owner != APPLICATION_ID and (found or owner or db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get):
+        raise StoreError(
+            "store-foreign",
+            f"{path} is the database of another program",
+            where=path,
+            hint="name another file with --db or $RESILE_DB",
+        )
+    if found > newest:
+        raise StoreTooNew(
+            "store-too-new",
+            f"{path} has schema version {found}; this Resile knows versions up to {newest}",
+            where=path,
+            hint="use the newer Resile that wrote it, or name another file with --db or $RESILE_DB",
+        )
+    return found
+
+
+def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Refuse, for reading, anything but a database of exactly this version: reading must not change it."""
+    found = version(db, path, len(migrations))
+    if found == 0:
+        raise StoreMissing("no-store", f"{path} is empty: nothing has run yet", where=path)
+    if found < len(migrations):
+        raise StoreError(
+            "store-too-old",
+            f"{path} has schema version {found} and is open for reading only; this Resile reads {len(migrations)}",
+            where=path,
+            hint="any command that writes, such as `resile run`, brings it up to date",
+        )
+
+
+def migrate(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Apply what is missing, one transaction each; safe when several processes do it at once."""
+    found = version(db, path, len(migrations))
+    while found < len(migrations):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have done it while this one waited for the lock.
+            found = version(db, path, len(migrations))
+            if found < len(migrations):
+                found += 1
+                db.execute(migrations[found - 1]).fetchall()
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {found}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise

@@ -1,0 +1,154 @@
+"""Progress as plain lines on stderr, for pipes and log files: one line for each event that matters.
+
+Runs of many steps say only what went wrong, and how far they are every few seconds. With `--debug` every event is
+a line, whatever the size of the run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resile.core.actions import Note
+from resile.surfaces.cli.output import clock, duration, encode, plural, say, visible
+from resile.surfaces.cli.watch import Tally
+
+if TYPE_CHECKING:
+    from resile.core.state import State
+
+EVERY_STEP_MAX = 200
+PROGRESS_SECONDS = 5.0
+
+# What is said of a step in runs of any size; starts and completions only in small ones.
+_TROUBLE = frozenset(
+    {
+        "attempt_failed",
+        "attempt_lost",
+        "retry_scheduled",
+        "repair_started",
+        "repair_finished",
+        "route_taken",
+        "expression_rejected",
+        "loop_budget_exceeded",
+        "step_recovered",
+        "step_failed",
+        "step_parked",
+        "cancel_requested",
+        "run_resumed",
+    }
+)
+
+
+class Lines:
+    """Plain lines."""
+
+    def __init__(self, *, every_event: bool) -> None:
+        self._every_event = every_event
+        self._tally: Tally | None = None
+        self._small = False
+        self._next_progress = 0.0
+        self._started: dict[int, float] = {}
+
+    def begin(self, run: int, state: State, tally: Tally) -> None:
+        """Say which run it is."""
+        self._tally = tally
+        self._small = tally.total <= EVERY_STEP_MAX
+        done = f", {tally.done} done before" if tally.done else ""
+        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}{done}")
+
+    def show(self, notes: list[Note]) -> None:
+        """Write the lines of one batch at once."""
+        if self._every_event:
+            lines = [event_line(note.seq, note.at, note.type, note.step, note.attempt, note.data) for note in notes]
+        else:
+            lines = [line for note in notes if (line := self._line(note))]
+        if not self._small and notes:
+            lines += self._progress(notes[-1].at)
+        if lines:
+            say("\n".join(lines))
+
+    def announce(self, text: str) -> None:
+        """One line."""
+        say(f"resile: {text}")
+
+    def finish(self) -> None:
+        """The summary follows on stdout."""
+
+    def _line(self, note: Note) -> str:
+        """What is said of one event; nothing of most."""
+        kind = note.type
+        if kind not in _TROUBLE and not self._small:
+            return ""
+        text = self._text(note, kind)
+        return f"{clock(note.at)} {text}" if text else ""
+
+    def _text(self, note: Note, kind: str) -> str:
+        """One event in words."""
+        step, data = visible(note.step), note.data
+        match kind:
+            case "step_started":
+                self._started[note.job] = note.at
+                return f"{step} started"
+            case "step_completed":
+                began = self._started.pop(note.job, note.at)
+                return f"{step} completed in {duration(note.at - began)}"
+            case "step_recovered":
+                return f"{step} recovered"
+            case "step_failed" if data.get("tolerated"):
+                return f"{step} failed, tolerated"
+            case "step_failed":
+                return f"{step} failed after {plural(note.attempt, 'attempt')}"
+            case "step_skipped":
+                return f"{step} skipped{_because(note)}"
+            case "step_canceled":
+                return f"{step} canceled{_because(note)}"
+            case "step_parked":
+                return f"{step} parked: {visible(data.get('message', ''))}"
+            case "attempt_failed" | "attempt_lost":
+                message = visible(data.get("message", "interrupted"))
+                return f"{step} attempt {note.attempt} {kind.removeprefix('attempt_')}: {message}"
+            case "retry_scheduled":
+                delay = data.get("delay_seconds", 0)
+                when = f" in {duration(delay)}" if delay else ""
+                return f"{step} attempt {data.get('next_attempt')} follows{when}: {data.get('rule')}"
+            case "route_taken":
+                return f"{step} {data.get('trigger')} {data.get('action')} {visible(data.get('target') or '')}".rstrip()
+            case "expression_rejected":
+                return f"{step} expression rejected: {visible(data.get('problem', ''))}"
+            case "loop_budget_exceeded":
+                return visible(data.get("message", ""))
+            case "cancel_requested":
+                reason = visible(data.get("reason", ""))
+                return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
+            case "run_resumed" | "repair_started" | "repair_finished" | "attempt_adopted":
+                return f"{step} {kind.replace('_', ' ')}".strip()
+            case _:
+                return ""
+
+    def _progress(self, now: float) -> list[str]:
+        """How far a large run is, every few seconds."""
+        if now < self._next_progress or self._tally is None:
+            return []
+        first = self._next_progress == 0.0
+        self._next_progress = now + PROGRESS_SECONDS
+        if first:
+            return []
+        tally = self._tally
+        failed = f", {tally.counts['failed']} failed" if tally.counts["failed"] else ""
+        return [f"{clock(now)} {tally.done} of {tally.total} done, {len(tally.running)} running{failed}"]
+
+
+def _because(note: Note) -> str:
+    """The step whose end decided this one's, where there is one."""
+    cause = note.data.get("cause")
+    if cause:
+        return f" because {visible(cause['step'])} is {cause['status']}"
+    reason = note.data.get("reason")
+    return f": {reason}" if reason else ""
+
+
+def event_line(seq: int, at: float, kind: str, step: str, attempt: int, data: object) -> str:
+    """One canonical event as a line, for `events` and `--debug`."""
+    who = f" {visible(step)}" if step else ""
+    number = f" attempt {attempt}" if attempt else ""
+    evidence = f" {encode(data).decode()}" if data else ""
+    return f"{seq:>6} {clock(at)} {kind}{who}{number}{evidence}"

@@ -1,0 +1,226 @@
+"""What goes to stdout and stderr, and in which colors; shared by every command.
+
+stdout carries the answer: text, or with `--json` exactly one document. Everything else is said on stderr, with
+plain writes that a signal handler may use too and that never end a run when nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, TextIO
+
+import msgspec
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+STATUS_COLORS = {
+    "completed": "green",
+    "recovered": "green",
+    "failed": "red",
+    "running": "cyan",
+    "recovering": "yellow",
+    "interrupted": "yellow",
+    "parked": "yellow",
+    "pending_failed": "yellow",
+    "canceled": "yellow",
+    "terminated": "yellow",
+}
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
+
+
+def print_document(document: object) -> None:
+    """One JSON document on stdout; indented for a person, on one line for a program."""
+    data = encode(document)
+    if sys.stdout.isatty():
+        data = msgspec.json.format(data, indent=2)
+    write_bytes(data + b"\n")
+
+
+def encode(document: object) -> bytes:
+    """JSON of any document; bytes that were never UTF-8 are shown as the replacement character."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_legible(document))
+
+
+def _legible(value: Any) -> Any:
+    """The same document without the surrogates that stand for invalid bytes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {_legible(key): _legible(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_legible(item) for item in value]
+    return value
+
+
+def write_bytes(data: bytes) -> None:
+    """Raw bytes on stdout, at once."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def write_text(text: str) -> None:
+    """Text on stdout, whatever the locale can't spell."""
+    write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def abandon_stdout() -> None:
+    """Nobody reads stdout any more: let what is still buffered go nowhere instead of failing at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def say(text: str) -> None:
+    """One or more lines on stderr; safe in a signal handler, silent when stderr is gone."""
+    data = (text + "\n").encode("utf-8", "backslashreplace")
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        # The run matters more than somebody reading along.
+        return
+
+
+class Paint:
+    """Colors for one stream, or none."""
+
+    __slots__ = ("on",)
+
+    def __init__(self, when: str, stream: TextIO) -> None:
+        self.on = when == "always" or (when == "auto" and wants_color(stream))
+
+    def __call__(self, color: str, text: str) -> str:
+        """The text in this color, where colors are on and the text has something to show."""
+        code = _CODES.get(color)
+        return f"\x1b[{code}m{text}\x1b[0m" if self.on and code and text else text
+
+    def status(self, status: str, text: str = "") -> str:
+        """A status in its color."""
+        return self(STATUS_COLORS.get(status, ""), text or status)
+
+
+def wants_color(stream: TextIO) -> bool:
+    """A terminal that shows colors to a user who has not opted out."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """A terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def columns(stream: TextIO) -> int:
+    """How wide a terminal is; 80 where there is none, unless $COLUMNS says otherwise."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def duration(seconds: float) -> str:
+    """A duration for people: 0.4 s, 12 s, 3 min 05 s, 2 h 10 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def clock(at: float) -> str:
+    """The time of day where the user is."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def moment(stamp: str | None) -> float:
+    """The seconds since 1970 of a document's ISO 8601 time; 0 where there is none."""
+    if not stamp:
+        return 0.0
+    parsed = msgspec.convert(stamp, type=_datetime())
+    seconds: float = parsed.timestamp()
+    return seconds
+
+
+def _datetime() -> Any:
+    """The type of moments; loaded where one is read."""
+    from datetime import datetime
+
+    return datetime
+
+
+def plural(count: int, word: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def visible(text: str) -> str:
+    """Text from outside on one line, with control characters spelled out so that they do nothing."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else " " if letter in "\n\t\r" else ascii(letter)[1:-1] for letter in text
+    ).strip()
+
+
+def width(text: str) -> int:
+    """How many columns a text takes: letters of East Asian scripts take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def fit(text: str, limit: int) -> str:
+    """The text, cut with an ellipsis where it is wider than `limit` columns."""
+    if width(text) <= limit:
+        return text
+    kept = text[: max(limit - 1, 0)]
+    while kept and width(kept) > limit - 1:
+        kept = kept[:-1]
+    return kept + "…"
+
+
+def pad(text: str, size: int) -> str:
+    """The text with spaces up to `size` columns."""
+    return text + " " * (size - width(text))
+
+
+def table(heads: list[str], rows: list[list[str]], paint: Paint, total: int) -> list[str]:
+    """Aligned columns; the widest column gives way where the table would not fit. The second cell is a status."""
+    sizes = [max(width(row[number]) for row in [heads, *rows]) for number in range(len(heads))]
+    while sum(sizes) + 2 * (len(sizes) - 1) > total and max(sizes) > 8:
+        sizes[sizes.index(max(sizes))] -= 1
+    lines = [paint("dim", _line(heads, sizes))]
+    for row in rows:
+        cells = [pad(fit(cell, size), size) for cell, size in zip(row, sizes, strict=True)]
+        lines.append("  ".join([cells[0], paint.status(row[1], cells[1]), *cells[2:]]).rstrip())
+    return lines
+
+
+def _line(cells: list[str], sizes: list[int]) -> str:
+    """One line of a table."""
+    return "  ".join(pad(fit(cell, size), size) for cell, size in zip(cells, sizes, strict=True)).rstrip()
+
+
+def quoted(word: str) -> str:
+    """A word as a shell reads it back."""
+    if word and _PLAIN.issuperset(word):
+        return word
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def again(verb: str, db: str | None) -> str:
+    """A command for the user to copy, with the database that this call named."""
+    return f"resile {verb} --db {quoted(db)}" if db else f"resile {verb}"

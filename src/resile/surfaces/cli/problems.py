@@ -1,0 +1,95 @@
+"""What a user sees when something is wrong: the message, where, what to do. Never a traceback unasked.
+
+ResileError     exit 2; with --json its document on stdout
+anything else   exit 70, one line that says how to get the traceback
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from resile.errors import Diagnostic, ResileError
+from resile.model.limits import FILE_BYTES_MAX
+from resile.surfaces.cli.output import Paint, print_document, say, visible
+
+EXIT_USAGE = 2
+EXIT_UNEXPECTED = 70
+SOURCE_COLUMNS_MAX = 72
+
+
+def report(error: Exception, *, json: bool, debug: bool) -> int:
+    """Say what happened; the exit code."""
+    if debug or os.environ.get("RESILE_TRACEBACK"):
+        from traceback import format_exception
+
+        say("".join(format_exception(error)).rstrip())
+    if isinstance(error, ResileError):
+        if json:
+            print_document(error.document())
+        say(render(error, Paint("auto", sys.stderr)))
+        return EXIT_USAGE
+    kind = type(error).__name__
+    unexpected = ResileError("unexpected", f"{kind}: {error}", hint="RESILE_TRACEBACK=1 shows the traceback")
+    if json:
+        print_document(unexpected.document())
+    say(render(unexpected, Paint("auto", sys.stderr)))
+    return EXIT_UNEXPECTED
+
+
+def render(error: ResileError, paint: Paint) -> str:
+    """An error as text: its findings one by one, then the message with where and hint."""
+    lines = findings(error.diagnostics, paint)
+    where = f"{error.where}: " if error.where and not error.diagnostics else ""
+    lines.append(f"resile: {paint('red', 'error')}: {where}{visible(error.message)}")
+    if error.hint and not any(found.hint == error.hint for found in error.diagnostics):
+        lines.append(f"  hint: {visible(error.hint)}")
+    return "\n".join(lines)
+
+
+def findings(diagnostics: tuple[Diagnostic, ...], paint: Paint) -> list[str]:
+    """Each finding with the line of the file that it is about and a caret below the place."""
+    sources: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for found in diagnostics:
+        color = "red" if found.severity == "error" else "yellow"
+        severity = paint(color, found.severity)
+        lines.append(f"{paint('bold', found.where)}: {severity}: {visible(found.message)} [{found.code}]")
+        lines += _excerpt(found, sources, paint)
+        if found.hint:
+            lines.append(f"  hint: {visible(found.hint)}")
+    return lines
+
+
+def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> list[str]:
+    """The offending line and a caret, where the file can be read; long lines are shown around the place."""
+    if found.file not in sources:
+        sources[found.file] = _read_lines(found.file)
+    source = sources[found.file]
+    if not 0 < found.line <= len(source):
+        return []
+    text = source[found.line - 1].replace("\t", " ")
+    column = max(found.column - 1, 0)
+    first = max(0, column - SOURCE_COLUMNS_MAX // 2) if len(text) > SOURCE_COLUMNS_MAX else 0
+    shown = visible(text[first : first + SOURCE_COLUMNS_MAX].rstrip())
+    number = str(found.line)
+    lines = [f"  {paint('dim', number + ' |')} {_indent(text[first:])}{shown.lstrip()}"]
+    if found.column:
+        lines.append(
+            f"  {' ' * len(number)} {paint('dim', '|')} {' ' * (column - first)}{paint(color='red', text='^')}"
+        )
+    return lines
+
+
+def _indent(text: str) -> str:
+    """The spaces that a line begins with."""
+    return " " * (len(text) - len(text.lstrip()))
+
+
+def _read_lines(path: str) -> list[str]:
+    """A file's lines; none where it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(FILE_BYTES_MAX).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return []

@@ -1,0 +1,104 @@
+"""`run`, `resume`, `rerun`: the commands that drive a run and look on until it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from resile.surfaces.cli.arguments import Call, refusal
+from resile.surfaces.cli.output import Paint, abandon_stdout, columns, is_terminal, print_document, write_text
+from resile.surfaces.cli.watch import Display, Quiet, Watch
+from resile.surfaces.verbs import drive as verbs
+
+if TYPE_CHECKING:
+    from resile.surfaces.verbs.drive import Finished, Machine
+
+
+def run(call: Call) -> int:
+    """Run a workflow to its end."""
+    asked = verbs.RunCall(
+        path=call.texts("FILE")[0],
+        db=call.db,
+        inputs=call.texts("input"),
+        input_files=call.texts("input-file"),
+        machine=_machine(call),
+        output=call.text("output"),
+        retry_max=call.whole("retry-max"),
+        loops_max=call.whole("on-fail-max-loops"),
+        failure_routing=not call.flag("no-failure-routing"),
+    )
+    return _drive(call, lambda watch: verbs.run(asked, watch))
+
+
+def resume(call: Call) -> int:
+    """Go on with a run."""
+    return _drive(call, lambda watch: verbs.resume(call.run, db=call.db, machine=_machine(call), watcher=watch))
+
+
+def rerun(call: Call) -> int:
+    """Run it again."""
+    return _drive(
+        call,
+        lambda watch: verbs.rerun(
+            call.run,
+            failed_only=call.flag("failed-only"),
+            as_new=call.flag("as-new"),
+            db=call.db,
+            machine=_machine(call),
+            watcher=watch,
+        ),
+    )
+
+
+def display_for(call: Call) -> Display:
+    """How this call shows a run: a word for programs, lines for files, a live view for people."""
+    if call.json:
+        return Quiet()
+    if call.flag("debug") or not is_terminal(sys.stderr):
+        from resile.surfaces.cli.lines import Lines
+
+        return Lines(every_event=call.flag("debug"))
+    from resile.surfaces.cli.live import Live
+
+    return Live(color=Paint(call.color, sys.stderr).on)
+
+
+def _drive(call: Call, act: Callable[[Watch], Finished]) -> int:
+    """Look on while the verb drives, then say how it ended."""
+    with Watch(display_for(call)) as watch:
+        finished = act(watch)
+    try:
+        if call.json:
+            print_document(finished.document)
+        else:
+            from resile.surfaces.cli.summary import summary
+
+            paint = Paint(call.color, sys.stdout)
+            write_text(summary(finished.document, watch.messages, paint, columns(sys.stdout), call.db))
+    except BrokenPipeError:
+        # Nobody reads the summary, but the exit code still says how the run ended.
+        abandon_stdout()
+    return finished.exit_code
+
+
+def _machine(call: Call) -> Machine:
+    """What the caller lets the run use."""
+    return verbs.Machine(
+        max_parallel=call.whole("max-parallel"),
+        cpus=call.number("cpus"),
+        memory_bytes=_memory_bytes(call.text("memory")),
+        gpus=call.whole("gpus"),
+    )
+
+
+def _memory_bytes(text: str | None) -> int | None:
+    """A size as people write it."""
+    if text is None:
+        return None
+    from resile.dialects.durations import memory_bytes
+
+    try:
+        return memory_bytes(text)
+    except ValueError as error:
+        raise refusal(f"--memory {text!r}: {error}", "such as 512m or 8g") from error

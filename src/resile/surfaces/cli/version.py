@@ -1,0 +1,23 @@
+"""`version`: which Resile, Python and SQLite this is."""
+
+from __future__ import annotations
+
+import sys
+
+from resile import __version__
+from resile.surfaces.cli.arguments import Call
+
+
+def version(call: Call) -> int:
+    """Show the versions of what matters when something goes wrong."""
+    from apsw import sqlite_lib_version
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    versions = {"resile": __version__, "python": python, "sqlite": sqlite_lib_version()}
+    if call.json:
+        from resile.surfaces.cli.output import print_document
+
+        print_document(versions)
+    else:
+        sys.stdout.write("Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**versions))
+    return 0

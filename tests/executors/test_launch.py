@@ -1,0 +1,183 @@
+"""Attempts start in order, as many at a time as there are slots, and are reported exactly once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from resile.executors.contract import Ended, Launch, Started, Withdrawn
+
+from .driver import driving, sh, wait_until_gone
+
+
+def test_exit_code_times_and_usage_are_reported(tmp_path: Path) -> None:
+    """An attempt that exits with 3 is reported with its status, a start before its end, CPU and memory."""
+    with driving(tmp_path) as driver:
+        ended = driver.shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3")
+    assert ended.wait_status == 3 << 8
+    assert ended.started_at < ended.at
+    assert ended.cpu_seconds > 0
+    assert 1 << 20 < ended.rss_bytes_max < 64 << 20
+    assert (ended.cut, ended.spawn_error) == ("", 0)
+
+
+def test_a_signal_is_reported_as_the_wait_status(tmp_path: Path) -> None:
+    """An attempt that kills itself has the signal in its status."""
+    with driving(tmp_path) as driver:
+        assert driver.shell("kill -SEGV $$").wait_status & 0x7F == 11
+
+
+def test_one_slot_runs_in_order(tmp_path: Path) -> None:
+    """With one slot the attempts run one after the other, in the order in which they were given."""
+    with driving(tmp_path, slots=1) as driver:
+        driver.run(*(sh(job, f"echo {job} >> order") for job in (3, 1, 2)))
+    assert (tmp_path / "order").read_text().split() == ["3", "1", "2"]
+
+
+def test_as_many_run_at_once_as_there_are_slots(tmp_path: Path) -> None:
+    """Two attempts that wait for each other end in two slots, and a third waits for a slot."""
+    for name in "ab":
+        os.mkfifo(tmp_path / name)
+    with driving(tmp_path) as driver:
+        driver.run(sh(1, "echo x > a; cat b"), sh(2, "cat a; echo y > b"), sh(3, "true"))
+        starts = [report.job for report in driver.reports if isinstance(report, Started)]
+        first_end = next(index for index, report in enumerate(driver.reports) if isinstance(report, Ended))
+        third = next(i for i, report in enumerate(driver.reports) if isinstance(report, Started) and report.job == 3)
+    assert starts == [1, 2, 3]
+    assert third > first_end
+    assert driver.executor.queued() == 0
+
+
+def test_two_thousand_attempts_are_each_reported_once(tmp_path: Path) -> None:
+    """Of 2,000 attempts each starts once and ends once, whatever was acknowledged in between."""
+    with driving(tmp_path) as driver:
+        driver.executor.start([Launch(job, 1, (b"true",)) for job in range(2000)])
+        driver.until(lambda reports: (driver.executor.acknowledge() or len(reports)) >= 4000)
+        starts = [report.job for report in driver.reports if isinstance(report, Started)]
+        ends = sorted(report.job for report in driver.reports if isinstance(report, Ended))
+        assert starts == ends == list(range(2000))
+        spool = next((tmp_path / "launcher").glob("*.spool"))
+        assert spool.stat().st_size < 1 << 20
+
+
+def test_the_environment_is_added_to_and_path_is_the_attempts_own(tmp_path: Path) -> None:
+    """An attempt sees the base environment, its own additions, and is looked up in its own PATH."""
+    tool = tmp_path / "bin" / "tool"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "$GREETING $HOME"\n')
+    tool.chmod(0o755)
+    env = ((b"PATH", os.fsencode(tool.parent) + b":/usr/bin:/bin"), (b"GREETING", b"hi"))
+    with driving(tmp_path) as driver:
+        ends = driver.run(Launch(1, 1, (b"tool",), env), Launch(2, 1, (b"tool",)))
+    assert driver.out(ends[1]) == f"hi {os.environ['HOME']}\n".encode()
+    assert (ends[2].spawn_error, ends[2].spawn_stage) == (errno.ENOENT, "exec")
+
+
+def test_a_big_environment_arrives_whole(tmp_path: Path) -> None:
+    """A megabyte of environment, more than a socket takes at once, reaches the attempt."""
+    env = tuple((b"BIG%d" % number, b"x" * 100_000) for number in range(10))
+    with driving(tmp_path) as driver:
+        ended = driver.run(Launch(1, 1, (b"sh", b"-c", b"echo ${#BIG0} ${#BIG9}"), env))[1]
+    assert driver.out(ended) == b"100000 100000\n"
+
+
+def test_too_much_for_the_system_is_a_spawn_error(tmp_path: Path) -> None:
+    """An argument longer than the kernel takes is reported, not raised."""
+    with driving(tmp_path) as driver:
+        ended = driver.run(Launch(1, 1, (b"true", b"x" * (1 << 18))))[1]
+    assert (ended.spawn_error, ended.spawn_stage) == (errno.E2BIG, "exec")
+
+
+def test_a_nul_can_not_be_started(tmp_path: Path) -> None:
+    """An argument with a NUL ends with a spawn error and disturbs nobody else."""
+    with driving(tmp_path) as driver:
+        ends = driver.run(Launch(1, 1, (b"echo", b"a\0b")), Launch(2, 1, (b"echo", b"fine")))
+    assert ends[1].spawn_error == errno.EINVAL
+    assert driver.out(ends[2]) == b"fine\n"
+
+
+def test_a_missing_program_uses_the_fallback(tmp_path: Path) -> None:
+    """Where argv can't be executed the fallback is, and a shell then says what was wrong."""
+    with driving(tmp_path) as driver:
+        missing = Launch(1, 1, (b"no-such-program",), fallback=(b"sh", b"-c", b"no-such-program"))
+        plain = Launch(2, 1, (b"no-such-program",))
+        ends = driver.run(missing, plain)
+    assert ends[1].wait_status == 127 << 8
+    assert b"not found" in driver.err(ends[1])
+    assert (ends[2].spawn_error, ends[2].spawn_stage) == (errno.ENOENT, "exec")
+    assert ends[2].log.segment == ""
+
+
+def test_working_directories(tmp_path: Path) -> None:
+    """An attempt runs in its directory, a relative one is the run's, and a missing one is a spawn error."""
+    (tmp_path / "inner").mkdir()
+    pwd = (b"pwd",)
+    with driving(tmp_path) as driver:
+        launches = [
+            Launch(job, 1, pwd, cwd=cwd)
+            for job, cwd in enumerate((b"", b"inner", os.fsencode(tmp_path / "inner"), b"missing", b""))
+        ]
+        ends = driver.run(*launches)
+    inner, home = f"{tmp_path}/inner\n".encode(), f"{tmp_path}\n".encode()
+    assert [driver.out(ends[job]) for job in (0, 1, 2, 4)] == [home, inner, inner, home]
+    assert (ends[3].spawn_error, ends[3].spawn_stage) == (errno.ENOENT, "cwd")
+
+
+def test_attempts_start_with_default_signals_and_no_input(tmp_path: Path) -> None:
+    """No ordinary signal is ignored or blocked, stdin is empty, and only three descriptors are open."""
+    with open(tmp_path / "inherited", "w") as file:
+        os.set_inheritable(file.fileno(), True)
+        with driving(tmp_path) as driver:
+            ended = driver.shell("grep -E '^Sig(Blk|Ign)' /proc/self/status; cat; ls /proc/self/fd | wc -l")
+    blocked, ignored, descriptors = driver.out(ended).split()[1::2] + driver.out(ended).split()[4:]
+    assert (int(blocked, 16), int(ignored, 16) & 0x7FFFFFFF, descriptors) == (0, 0, b"4")
+
+
+def test_a_queued_attempt_can_be_withdrawn(tmp_path: Path) -> None:
+    """Killing one that waits withdraws exactly that one; draining withdraws the rest; what runs goes on."""
+    os.mkfifo(tmp_path / "gate")
+    with driving(tmp_path, slots=1) as driver:
+        driver.executor.start([sh(1, "cat gate"), sh(2, "touch two"), sh(3, "touch three"), sh(4, "touch four")])
+        driver.started(1)
+        assert driver.executor.queued() == 3
+        driver.executor.kill(3, 1)
+        withdrawn = driver.until_count(Withdrawn, 1)
+        assert [report.job for report in withdrawn] == [3]
+        driver.executor.drain()
+        withdrawn = driver.until_count(Withdrawn, 3)
+        assert [report.job for report in withdrawn] == [3, 2, 4]
+        (tmp_path / "gate").write_text("go")
+        ended = driver.until_count(Ended, 1)[0]
+        assert isinstance(ended, Ended)
+        assert (ended.job, ended.wait_status) == (1, 0)
+        assert driver.run(sh(5, "exit 5"))[5].wait_status == 5 << 8
+    assert not any((tmp_path / name).exists() for name in ("two", "three", "four"))
+
+
+def test_the_launcher_and_its_files_go_when_all_is_acknowledged(tmp_path: Path) -> None:
+    """After an orderly close only the segments are left, readable by their owner alone."""
+    with driving(tmp_path) as driver:
+        driver.shell("echo hi")
+        pid = driver.launcher_pid()
+    wait_until_gone(pid)
+    left = sorted(path.name.partition("-")[2] for path in (tmp_path / "launcher").iterdir())
+    assert left == ["0-0.e", "0-0.o"]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "launcher").iterdir()} == {0o600}
+    assert (tmp_path / "launcher").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_long_folder_is_no_obstacle(tmp_path: Path) -> None:
+    """The launcher can be found again in a folder whose path is longer than a socket's may be."""
+    folder = tmp_path / ("deep" * 30) / ("deeper" * 30)
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "gate")
+    with driving(folder) as driver:
+        driver.executor.start([sh(1, "cat gate; echo done")])
+        driver.started(1)
+    with driving(folder) as later:
+        later.executor.find([(1, 1)])
+        (folder / "gate").write_text("go")
+        ended = later.until_count(Ended, 1)[0]
+        assert isinstance(ended, Ended)
+        assert later.out(ended) == b"godone\n"

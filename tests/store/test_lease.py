@@ -1,0 +1,69 @@
+"""Who counts as alive: the rules of the lease that all stores share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from msgspec.structs import replace
+
+from resile.store import lease as leases
+
+
+def test_this_process_holds_its_lease_until_its_time_is_up() -> None:
+    """A living holder is a holder to the last moment, and not a moment longer."""
+    mine = leases.take(1, now=10.0, seconds=5.0)
+    assert (mine.run, mine.pid, mine.host, mine.since, mine.expires_at) == (
+        1,
+        os.getpid(),
+        os.uname().nodename,
+        10.0,
+        15.0,
+    )
+    assert [leases.is_free(mine, now) for now in (10.0, 14.9, 15.0)] == [False, False, True]
+    assert leases.is_free(None, 10.0)
+
+
+def test_a_process_that_is_gone_holds_nothing() -> None:
+    """Dead and unreaped, and dead and reaped, are both dead."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        held = replace(leases.take(1, 10.0, 5.0), pid=process.pid, pid_started=leases._started(process.pid))
+        assert not leases.is_free(held, 10.0)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert leases.is_free(held, 10.0)
+    assert leases.is_free(held, 10.0)
+
+
+def test_a_number_that_was_given_out_again_is_another_process() -> None:
+    """The pid of this process with another start time is not this process."""
+    assert leases.is_free(replace(leases.take(1, 10.0, 5.0), pid_started="1"), 10.0)
+
+
+def test_what_can_not_be_looked_up_counts_as_alive() -> None:
+    """Another machine, another boot or an unknown one: only time ends such a lease."""
+    gone = replace(leases.take(1, 10.0, 5.0), pid_started="1")
+    elsewhere = [replace(gone, host="elsewhere"), replace(gone, boot="another"), replace(gone, boot="")]
+    assert [leases.is_free(held, 14.9) for held in elsewhere] == [False, False, False]
+    assert [leases.is_free(held, 15.0) for held in elsewhere] == [True, True, True]
+
+
+def test_a_process_with_an_odd_name_is_told_by_its_start() -> None:
+    """Parentheses and spaces in a process's name do not move the field that is read."""
+    with subprocess.Popen(
+        ["sh", "-c", 'printf ") S 1 (" > /proc/self/comm; echo; cat'], stdin=-1, stdout=-1
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert leases._started(process.pid).isdigit()
+        process.stdin.close()
+
+
+def test_the_refusals_say_who_and_what_to_do() -> None:
+    """Whoever is refused learns which process on which machine drives the run."""
+    mine = replace(leases.take(3, 10.0, 5.0), host="h", pid=7)
+    assert leases.held(mine).message.startswith("run 3 is driven by process 7 on h since ")
+    assert "resile cancel 3" in leases.held(mine).hint
+    assert leases.lost(3, mine).message == "this engine no longer drives run 3; process 7 on h drives it now"
+    assert leases.lost(3, None).message == "this engine no longer drives run 3"
