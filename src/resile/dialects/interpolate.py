@@ -10,18 +10,31 @@ folders and file names, where a backslash before a reference keeps it as text an
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Final
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+    Lookup = Callable[[str], Any]
 
 TEMPLATES_KEPT = 4_096
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _SEGMENT = r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[-?[0-9]{1,9}\]|\['[^'\n]*'\]|\["[^"\n]*"\]"""
-_TOKEN = re.compile(rf"\\.|\$\$|\$\{{((?:raw:)?{_IDENTIFIER}(?:{_SEGMENT})*)\}}", re.DOTALL)
-_SEGMENTS = re.compile(rf"""{_IDENTIFIER}|\.([A-Za-z0-9_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\[['"](.*?)['"]\]""")
-_ONE = re.compile(rf"\$\{{(?:{_IDENTIFIER})(?:{_SEGMENT})*\}}")
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Tokens of a text, parts of a name, one whole reference; made when the first reference is met."""
+    import re
+
+    return (
+        re.compile(rf"\\.|\$\$|\$\{{((?:raw:)?{_IDENTIFIER}(?:{_SEGMENT})*)\}}", re.DOTALL),
+        re.compile(rf"""{_IDENTIFIER}|\.([A-Za-z0-9_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\[['"](.*?)['"]\]"""),
+        re.compile(rf"\$\{{(?:{_IDENTIFIER})(?:{_SEGMENT})*\}}"),
+    )
 
 
 class Missing:
@@ -34,8 +47,6 @@ class Missing:
 
 MISSING: Final = Missing()
 """What a lookup answers for a name that the workflow does not know."""
-
-Lookup = Callable[[str], Any]
 
 
 class ValueRefused(Exception):
@@ -50,19 +61,19 @@ def names(text: str) -> list[tuple[str, int]]:
     """The references in a text, as (name, offset of its dollar); a raw one keeps its `raw:`."""
     if "${" not in text:
         return []
-    return [(token[1], token.start()) for token in _TOKEN.finditer(text) if token[1] is not None]
+    return [(token[1], token.start()) for token in _patterns()[0].finditer(text) if token[1] is not None]
 
 
 def is_one_reference(text: str) -> bool:
     """Is the text one reference and nothing else?"""
-    return _ONE.fullmatch(text) is not None
+    return text.startswith("${") and _patterns()[2].fullmatch(text) is not None
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def path_of(name: str) -> tuple[str | int, ...]:
     """The parts of a name: `steps['my step'].outputs.k[0]` is ("steps", "my step", "outputs", "k", 0)."""
     parts: list[str | int] = []
-    for match in _SEGMENTS.finditer(name.removeprefix("raw:")):
+    for match in _patterns()[1].finditer(name.removeprefix("raw:")):
         field, index, key = match.groups()
         if index is not None:
             parts.append(int(index))
@@ -105,13 +116,13 @@ def _template(text: str) -> tuple[tuple[str, str], ...]:
     """A text as (literal, reference after it); an escaped reference is a literal without its backslash."""
     pieces: list[tuple[str, str]] = []
     literal, at = "", 0
-    for token in _TOKEN.finditer(text):
+    for token in _patterns()[0].finditer(text):
         literal += text[at : token.start()]
         at = token.end()
         if token[1] is not None:
             pieces.append((literal, token[0]))
             literal = ""
-        elif token[0] == "\\$" and _ONE.match(text, token.start() + 1):
+        elif token[0] == "\\$" and _patterns()[2].match(text, token.start() + 1):
             literal += "$"
         else:
             literal += token[0]

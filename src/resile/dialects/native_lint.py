@@ -13,8 +13,6 @@ from resile.dialects.interpolate import names, path_of
 from resile.dialects.native_keys import ROOTS
 from resile.dialects.native_step import Drafted
 from resile.dialects.shell import knows_ansi
-from resile.dialects.shell_pieces import Hole
-from resile.dialects.shell_places import read
 from resile.dialects.tree import Mark, shorten
 from resile.model.workflow import Step
 
@@ -23,7 +21,7 @@ EXECUTION_FIELDS = (
     "status", "failed_steps", "tolerated_steps", "canceled_steps", "skipped_steps", "results", "first_failure"
 )  # fmt: skip
 ANCESTOR_VISITS_MAX = 2_000_000
-_SECOND_SHELL = re.compile(r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s")
+_SECOND_SHELL = r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
 
 def check_references(
@@ -218,12 +216,15 @@ class _Lint:
         known = {name for name, _ in names(text.node.text) if self._is_ours(path_of(name))}
         if not known:
             return
+        from resile.dialects.shell_pieces import Hole
+        from resile.dialects.shell_places import read
+
         for piece in read(text.node.text, knows_ansi(text.program)):
             if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
                 message = f"no value can be put here safely: {piece.reason}"
                 place = self._where(text, piece.name, 0)
                 self.report.error("shell-place", f"`{piece.source}`: {message}", place)
-        if _SECOND_SHELL.search(text.node.text):
+        if re.search(_SECOND_SHELL, text.node.text):
             message = "a value inside `eval` or `sh -c` is read a second time, as code"
             hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
             self.report.warning("second-shell", message, text.node, hint=hint)

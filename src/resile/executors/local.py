@@ -54,7 +54,7 @@ class LocalExecutor:
         self._socket: _socket.socket | None = None
         self._token = ""
         self._inbox = b""
-        self._heard = self._told = self._acknowledged = 0
+        self._heard = self._told = self._recorded = self._acknowledged = 0
         self._ready: list[Report] = []
         self._ours: dict[Key, bool] = {}
         self._queued = 0
@@ -125,7 +125,8 @@ class LocalExecutor:
 
     def acknowledge(self) -> None:
         """Everything returned by `reports` so far is on disk."""
-        if self._told - self._acknowledged >= ACKNOWLEDGE_BYTES:
+        self._recorded = self._told
+        if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
         if self._dead and not self._ready:
             self._forget_dead()
@@ -133,7 +134,7 @@ class LocalExecutor:
     def close(self) -> None:
         """Let go; attempts still running keep running. What was not acknowledged is there for the next engine."""
         if self._socket is not None:
-            if not self._ready:
+            if self._recorded > self._acknowledged:
                 self._acknowledge()
             self._socket.close()
             self._socket = None
@@ -153,7 +154,7 @@ class LocalExecutor:
         """Talk to this launcher from now on."""
         self._socket = connection
         self._inbox = b""
-        self._heard = self._told = self._acknowledged = 0
+        self._heard = self._told = self._recorded = self._acknowledged = 0
         connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeval(SEND_SECONDS_MAX))
         self._epoll.register(connection.fileno(), select.EPOLLIN)
 
@@ -222,9 +223,9 @@ class LocalExecutor:
                 self._ready.append(history.parse_withdrawn(fields))
 
     def _acknowledge(self) -> None:
-        """Let the launcher forget what has been told."""
-        self._send(frame(b"A", b"%d" % self._told))
-        self._acknowledged = self._told
+        """Let the launcher forget what has been recorded."""
+        self._send(frame(b"A", b"%d" % self._recorded))
+        self._acknowledged = self._recorded
 
     def _refuse(self, launch: Launch) -> None:
         """An attempt whose words hold a NUL can't be started anywhere."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resile.core.actions import StartAttempt
 from resile.core.state import Job, State
-from resile.dialects.interpolate import Lookup, ValueRefused, render_text
+from resile.dialects.interpolate import ValueRefused, render_text
 from resile.dialects.shell import plain_argv, render_shell
 from resile.executors.contract import Launch
 from resile.model.failure import Failure, Outcome
 from resile.model.workflow import Noop, Shell, Step
 from resile.runtime.values import Values
+
+if TYPE_CHECKING:
+    from resile.dialects.interpolate import Lookup
 
 # Linux takes at most 128 KiB in one argument, its closing NUL included.
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from resile.core.events import EpochStarted, Event
-from resile.core.fold import fold
-from resile.core.state import FORMAT, State, decode, new_state
-from resile.errors import ResileError
+from resile.core.state import State, new_state
 from resile.executors.local import LocalExecutor
 from resile.model import codec
 from resile.model.status import RUN_ENDED, RunStatus, Status
@@ -24,6 +22,7 @@ from resile.runtime.folders import epoch_folder, label
 from resile.runtime.journal import Journal
 from resile.runtime.logfiles import LogFiles
 from resile.runtime.observe import Observer
+from resile.runtime.past import counts
 from resile.runtime.perform import Performer
 from resile.runtime.rows import job_row
 from resile.runtime.secrets import load_secrets, needles
@@ -61,16 +60,6 @@ def _first_rows(state: State) -> list[JobRow]:
         job.status = Status.disabled if step.called_only else Status.blocked if waits else Status.ready
         rows.append(job_row(state, job))
     return rows
-
-
-def folded(store: Store, row: RunRow) -> State:
-    """The state of a run as its log has it."""
-    workflow = codec.decode(store.definition(row.definition))
-    snapshot = store.latest_snapshot(row.id)
-    if snapshot is None or snapshot.format != FORMAT:
-        return fold(new_state(workflow), (entry.event for entry in store.entries(row.id)))
-    state = decode(snapshot.state, workflow)
-    return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
 
 
 class Session:
@@ -159,38 +148,9 @@ def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
     )
 
 
-def counts(state: State) -> dict[str, int]:
-    """How many steps came to what; `end` and steps that were never called for are not counted."""
-    words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
-    found = dict.fromkeys(words, 0)
-    for job in state.jobs.values():
-        if job.step == state.plan.end or job.status is Status.disabled:
-            continue
-        found["total"] += 1
-        found["recovered"] += job.recovered and job.status is Status.completed
-        match job.status:
-            case Status.failed:
-                found["tolerated" if job.tolerated else "failed"] += 1
-            case Status.canceled | Status.terminated:
-                found["canceled"] += 1
-            case Status.completed | Status.skipped:
-                found[job.status.name] += 1
-            case Status.pending_failed:
-                found["parked"] += 1
-    return found
-
-
 def take(store: Store, run: int) -> Lease:
     """The right to drive a run."""
     return store.acquire_lease(run, time.time(), LEASE_SECONDS)
-
-
-def row_of(store: Store, run: int) -> RunRow:
-    """A run's row, or a clear refusal."""
-    row = store.run(run)
-    if row is None:
-        raise ResileError("no-such-run", f"there is no run {run}", hint="`resile status` lists the runs")
-    return row
 
 
 def caller() -> str:

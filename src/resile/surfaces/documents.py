@@ -9,7 +9,7 @@ from resile.core.actions import Note
 from resile.core.notes import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
-from resile.runtime.session import counts
+from resile.runtime.past import counts
 from resile.store.contract import RunRow
 
 

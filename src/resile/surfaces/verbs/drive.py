@@ -17,8 +17,9 @@ from resile.errors import ResileError
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Workflow
 from resile.runtime.capacity import measure, refuse_misfits
+from resile.runtime.past import folded, row_of
 from resile.runtime.secrets import load_secrets
-from resile.runtime.session import Session, caller, create, folded, row_of, take
+from resile.runtime.session import Session, caller, create, take
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.open import default_output, exists, open_store
 from resile.surfaces.documents import run_document

@@ -15,7 +15,7 @@ from resile.executors.segments import place, read_from, spooled_end
 from resile.model.failure import LogRange
 from resile.runtime.folders import epoch_folder
 from resile.runtime.logfiles import export_attempt
-from resile.runtime.session import row_of
+from resile.runtime.past import row_of
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
 from resile.store.open import open_store
 from resile.surfaces.verbs.look import FOLLOW_SECONDS, standing

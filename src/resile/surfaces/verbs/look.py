@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resile.model.status import RUN_ENDED, RunStatus
-from resile.runtime.session import counts, folded, row_of
+from resile.runtime.past import counts, folded, row_of
 from resile.store.contract import RunRow, Store
 from resile.store.open import open_store
 from resile.surfaces.documents import event_document, row_document, run_document

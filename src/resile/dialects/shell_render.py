@@ -1,0 +1,88 @@
+"""A command with its values: pieces of `shell_places.read`, each hole written for its place."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, assert_never
+
+from resile.dialects.interpolate import MISSING, ValueRefused, checked_text
+from resile.dialects.shell_pieces import BodyEnd, BodyStart, Hole
+from resile.dialects.shell_places import read
+
+if TYPE_CHECKING:
+    from resile.dialects.interpolate import Lookup
+
+_DOUBLE = re.compile(r'[\\$`"]')
+_DEFAULT = re.compile(r'[\\$`"}]')
+_HEREDOC = re.compile(r"[\\$`]")
+_ANSI = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
+_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:/@%+=\x80-\U0010ffff-]")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
+    """The command with the values of its references, each quoted for its place; unknown ones stay."""
+    out: list[str] = []
+    bodies: list[int] = []
+    for piece in read(text, knows_ansi):
+        if isinstance(piece, str):
+            out.append(piece)
+        elif isinstance(piece, Hole):
+            value = lookup(piece.name)
+            out.append(piece.source if value is MISSING else _quoted(piece, checked_text(piece.name, value)))
+        elif isinstance(piece, BodyStart):
+            bodies.append(len(out))
+        else:
+            _check_body(piece, "".join(out[bodies.pop() :]))
+    return "".join(out)
+
+
+def _quoted(hole: Hole, value: str) -> str:
+    """The value, written so that the shell reads exactly it in this place."""
+    if hole.is_raw:
+        return value
+    text = _written(hole, value)
+    if hole.in_document and hole.place in ("word", "single"):
+        # In a here-document bash joins lines at a backslash even inside single quotes: part the two.
+        text = text.replace("\\\n", "\\''\n")
+    # Inside backquotes the shell takes one level of backslashes away before it reads the command.
+    return _HEREDOC.sub(r"\\\g<0>", text) if hole.in_backquotes else text
+
+
+def _written(hole: Hole, value: str) -> str:
+    """The value as its innermost place wants it."""
+    match hole.place:
+        case "word":
+            return "'" + value.replace("'", "'\\''") + "'"
+        case "single":
+            return value.replace("'", "'\\''")
+        case "double":
+            return _DOUBLE.sub(r"\\\g<0>", value)
+        case "default":
+            # Inside "${V:-...}" bash wants single quotes in pairs, unless they stand in quotes of their own.
+            return _DEFAULT.sub(r"\\\g<0>", value).replace("'", '"\'"')
+        case "heredoc":
+            return _HEREDOC.sub(r"\\\g<0>", value)
+        case "literal":
+            return value
+        case "ansi":
+            return _ANSI.sub(lambda found: f"\\{ord(found[0]):03o}", value)
+        case "comment":
+            return _COMMENT.sub("_", value)
+        case "number":
+            if not _NUMBER.fullmatch(value):
+                raise ValueRefused(f"`{hole.source}` stands in arithmetic and its value is not a whole number")
+            # The blank keeps a minus from joining one before it, and from reading as `:-`.
+            return f" {value}" if value.startswith("-") else value
+        case "refused":
+            raise ValueRefused(f"`{hole.source}` stands where no value can be put safely: {hole.reason}")
+        case _:
+            assert_never(hole.place)
+
+
+def _check_body(end: BodyEnd, body: str) -> None:
+    """A value must not end the here-document that it stands in."""
+    for line in body.split("\n"):
+        line = line.lstrip("\t") if end.strips_tabs else line
+        if line == end.delimiter or (end.is_nested and line.startswith(end.delimiter)):
+            raise ValueRefused(f"a value holds the line `{end.delimiter}`, which would end its here-document")

@@ -1,0 +1,49 @@
+"""A run as its log has it: the folded state, and what is counted in it. For those who only look, too."""
+
+from __future__ import annotations
+
+from resile.core.fold import fold
+from resile.core.state import FORMAT, State, decode, new_state
+from resile.errors import ResileError
+from resile.model import codec
+from resile.model.status import Status
+from resile.store.contract import RunRow, Store
+
+
+def folded(store: Store, row: RunRow) -> State:
+    """The state of a run as its log has it."""
+    workflow = codec.decode(store.definition(row.definition))
+    snapshot = store.latest_snapshot(row.id)
+    if snapshot is None or snapshot.format != FORMAT:
+        return fold(new_state(workflow), (entry.event for entry in store.entries(row.id)))
+    state = decode(snapshot.state, workflow)
+    return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
+
+
+def counts(state: State) -> dict[str, int]:
+    """How many steps came to what; `end` and steps that were never called for are not counted."""
+    words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
+    found = dict.fromkeys(words, 0)
+    for job in state.jobs.values():
+        if job.step == state.plan.end or job.status is Status.disabled:
+            continue
+        found["total"] += 1
+        found["recovered"] += job.recovered and job.status is Status.completed
+        match job.status:
+            case Status.failed:
+                found["tolerated" if job.tolerated else "failed"] += 1
+            case Status.canceled | Status.terminated:
+                found["canceled"] += 1
+            case Status.completed | Status.skipped:
+                found[job.status.name] += 1
+            case Status.pending_failed:
+                found["parked"] += 1
+    return found
+
+
+def row_of(store: Store, run: int) -> RunRow:
+    """A run's row, or a clear refusal."""
+    row = store.run(run)
+    if row is None:
+        raise ResileError("no-such-run", f"there is no run {run}", hint="`resile status` lists the runs")
+    return row
