@@ -1,0 +1,60 @@
+# Everything here builds .venv by itself, from nothing but python3 (3.11 or later) and the package registry.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := build/demo
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Hashes of every file a package offers, no addresses, and one answer for every platform.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint format bench lock clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+install: $(STAMP) ## build .venv with the pinned packages and this one
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Resile needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=/path/to/python3.12 install" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) can't make virtual environments (on Debian: apt-get install python3-venv)." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --require-hashes -r requirements-dev.txt
+	$(PIP) install --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+demo: $(STAMP) ## run a workflow that fails and gets back up, then look at it
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile run examples/recover.yaml
+	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile status 1
+
+test: $(STAMP) ## the fast suite
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(STAMP) ## the suites that take minutes: kill -9 at random moments, full disks, large graphs
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP) ## ruff, its formatter, and mypy in strict mode
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy bench
+
+format: $(STAMP) ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure against ninja, make, xargs and a plain loop; ARGS="--quick --only wide"
+	$(BIN)/python -m bench $(ARGS)
+
+lock: ## pin the requirements anew from pyproject.toml (needs uv)
+	$(COMPILE) pyproject.toml --output-file requirements.txt
+	$(COMPILE) pyproject.toml --extra dev --output-file requirements-dev.txt
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build bench.json .mypy_cache .ruff_cache .hypothesis

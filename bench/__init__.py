@@ -1,0 +1,7 @@
+"""What Resile costs, measured against the floors it is held to; `python -m bench --help` says how to run it.
+
+shapes    the same graph of `true` as a Resile, ninja, make, xargs and plain Python job
+measure   wall and CPU time of a whole process tree
+cases     which commands are timed, in which order, and the bounds they must keep
+report    the table and the JSON document
+"""

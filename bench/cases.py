@@ -1,0 +1,176 @@
+"""What is timed, in which order, and the bound each figure must keep.
+
+Tools take turns within every round, and a ratio is the median over the rounds of the two times of one round,
+so that a machine that slows down for a while slows both sides. Every Resile run is an ordinary durable one on
+a new database: each transition is on disk, flushed, before what follows from it happens.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.measure import CommandFailed, Sample, measure
+from bench.shapes import Shape, commands
+
+MEBIBYTE = 1024 * 1024
+FIRST_STEP = "first-step"
+
+
+class Figure(NamedTuple):
+    """One line of the table: a value, the floor it is compared with, and the bound that must hold."""
+
+    case: str
+    what: str
+    value: float
+    unit: str
+    floor: str = ""
+    floor_value: float = 0.0
+    ratio: float = 0.0
+    bound: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the bound is kept; a figure without one is only told."""
+        return self.bound == 0.0 or (self.ratio if self.floor else self.value) <= self.bound
+
+
+class Bench(NamedTuple):
+    """Where and how much: a folder on a real disk, the tested command, and the sizes of this run."""
+
+    folder: Path
+    resile: str
+    rounds: int
+    startup_rounds: int
+    wide: int
+    scale: tuple[int, ...]
+
+
+Case = Callable[[Bench], list[Figure]]
+
+
+def interleave(
+    bench: Bench, tools: Mapping[str, Sequence[str]], rounds: int, inspect: Callable[[Path], None] | None = None
+) -> dict[str, list[Sample]]:
+    """Time every tool once in each round, starting with another one each time; `inspect` looks at Resile's output."""
+    samples: dict[str, list[Sample]] = {name: [] for name in tools}
+    names = list(tools)
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            reset(bench.folder)
+            samples[name].append(measure(tools[name], bench.folder, environment(bench.folder)))
+            if inspect is not None and name == "resile":
+                inspect(bench.folder)
+    return samples
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The store and the output folder of one run, so that nothing of the user's is touched."""
+    return {"RESILE_DB": str(folder / "state" / "bench.db"), "RESILE_OUTPUT_DIR": str(folder / "state" / "output")}
+
+
+def reset(folder: Path) -> None:
+    """Forget what an earlier run of any tool left behind."""
+    shutil.rmtree(folder / "state", ignore_errors=True)
+    (folder / "state").mkdir()
+    (folder / ".ninja_log").unlink(missing_ok=True)
+    (folder / FIRST_STEP).unlink(missing_ok=True)
+
+
+def all_completed(count: int) -> Callable[[Path], None]:
+    """A check that Resile's JSON document tells of `count` completed steps: a fast wrong answer is none."""
+
+    def inspect(folder: Path) -> None:
+        steps = json.loads((folder / "stdout").read_bytes())["steps"]
+        if steps["completed"] != count:
+            raise CommandFailed(f"resile completed {steps['completed']} of {count} steps")
+
+    return inspect
+
+
+def compare(
+    case: str, what: str, samples: Mapping[str, list[Sample]], field: str, floor: str, bound: float, subject: str
+) -> Figure:
+    """The subject's median beside the floor's, with the median of the rounds' ratios."""
+    mine = [getattr(sample, field) for sample in samples[subject]]
+    floors = [getattr(sample, field) for sample in samples[floor]]
+    ratios = [a / b if b else 0.0 for a, b in zip(mine, floors, strict=True)]
+    return Figure(
+        case, what, statistics.median(mine), "s", floor, statistics.median(floors), statistics.median(ratios), bound
+    )
+
+
+def throughput(bench: Bench, shape: Shape, bounds: Mapping[str, float]) -> list[Figure]:
+    """One shape by every tool: wall and CPU time against each; `bounds` is keyed by what and floor."""
+    tools = commands(shape, bench.folder, bench.resile)
+    samples = interleave(bench, tools, bench.rounds, all_completed(shape.jobs))
+    return [
+        compare(shape.name, what, samples, f"{what}_seconds", floor, bounds.get(f"{what} {floor}", 0.0), "resile")
+        for what in ("wall", "cpu")
+        for floor in tools
+        if floor != "resile"
+    ]
+
+
+def wide(bench: Bench) -> list[Figure]:
+    """Independent steps, two at a time."""
+    return throughput(bench, Shape("wide", 1, bench.wide), {"wall ninja": 1.4, "cpu xargs": 1.5})
+
+
+def chain(bench: Bench) -> list[Figure]:
+    """500 steps, each after the one before: every one waits for the disk."""
+    return throughput(bench, Shape("chain", 500, 1), {"wall python loop": 1.8, "cpu xargs": 1.5})
+
+
+def layers(bench: Bench) -> list[Figure]:
+    """20 layers of 50 steps, fully connected: 47,500 edges."""
+    return throughput(bench, Shape("layers", 20, 50), {"wall ninja": 2.0, "cpu xargs": 1.5})
+
+
+def startup(bench: Bench) -> list[Figure]:
+    """The command itself and the shortest durable run, against an interpreter that does nothing."""
+    (bench.folder / "flow.yaml").write_text('resile: 1\nname: one\nsteps:\n  only: {shell: "true"}\n')
+    tools = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "help": [bench.resile, "--help"],
+        "one step": [bench.resile, "run", "flow.yaml"],
+    }
+    interleave(bench, tools, 1)  # Writes the bytecode caches that the bounds assume.
+    samples = interleave(bench, tools, bench.startup_rounds)
+    return [
+        compare("startup", subject, samples, "wall_seconds", "python -c pass", bound, subject)
+        for subject, bound in (("help", 3.0), ("one step", 6.0))
+    ]
+
+
+def scale(bench: Bench) -> list[Figure]:
+    """Checking, starting and finishing ever larger files, and what each step of them costs."""
+    rows = []
+    for count in bench.scale:
+        case = f"scale {count:,}"
+        with (bench.folder / "flow.yaml").open("w") as out:
+            out.write(f"resile: 1\nname: scale\nsteps:\n  first: {{shell: touch {FIRST_STEP}}}\n")
+            out.writelines(f'  s{number:06d}: {{shell: "true"}}\n' for number in range(1, count))
+        reset(bench.folder)
+        environ = environment(bench.folder)
+        checked = measure([bench.resile, "check", "flow.yaml"], bench.folder, environ)
+        ran = measure([bench.resile, "run", "flow.yaml", "--max-parallel", "2", "--json"], bench.folder, environ)
+        all_completed(count)(bench.folder)
+        first = (bench.folder / FIRST_STEP).stat().st_mtime - ran.started_at
+        rows += [
+            Figure(case, "check", checked.wall_seconds, "s", bound=5.0),
+            Figure(case, "first step", first, "s", bound=5.0),
+            Figure(case, "engine RSS", ran.rss_bytes_max / MEBIBYTE, "MiB", bound=500.0),
+            Figure(case, "check a step", checked.wall_seconds / count * 1e6, "us"),
+            Figure(case, "run a step", ran.wall_seconds / count * 1e6, "us"),
+        ]
+    return rows
+
+
+CASES: dict[str, Case] = {"wide": wide, "chain": chain, "layers": layers, "startup": startup, "scale": scale}

@@ -1,0 +1,119 @@
+"""Imports point downwards only, and the command starts without loading what it does not need.
+
+surfaces  testing
+runtime
+store  executors  sandbox  proof  insight
+core  dialects
+model                                        errors: importable from everywhere
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+SRC = Path(__file__).parent.parent / "src" / "resile"
+
+# Which folders each folder may import, besides itself and `errors`.
+ALLOWED: dict[str, set[str]] = {
+    "model": set(),
+    "core": {"model"},
+    "dialects": {"model"},
+    "store": {"model", "core"},
+    "executors": {"model", "core"},
+    "sandbox": {"model"},
+    "proof": {"model", "core"},
+    "insight": {"model", "core", "store"},
+    "runtime": {"model", "core", "dialects", "store", "executors", "sandbox"},
+    "testing": {"model", "core", "dialects", "store", "executors", "sandbox", "proof", "insight", "runtime"},
+    "surfaces": {"model", "core", "dialects", "store", "executors", "sandbox", "proof", "insight", "runtime"},
+}
+
+# Each costs a noticeable part of the time in which `resile --help` must be done.
+HEAVY = {
+    "apsw",
+    "asyncio",
+    "dataclasses",
+    "inspect",
+    "json",
+    "logging",
+    "msgspec",
+    "rich",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "typing",
+    "yaml",
+}
+
+
+def imports(file: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import in a file, lazy and type-checking ones too."""
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: a relative import"
+            module = node.module or ""
+            # `from resile import store` names a folder as much as `import resile.store` does.
+            names = [f"resile.{alias.name}" for alias in node.names] if module == "resile" else [module]
+            yield from ((node.lineno, name) for name in names)
+
+
+def modules_after(statement: str) -> set[str]:
+    """The top-level names of all modules that a fresh interpreter has loaded after a statement."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+def test_every_folder_has_its_place() -> None:
+    """Each folder of the package stands in the table of layers."""
+    folders = {folder.name for folder in SRC.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
+    assert sorted(folders - ALLOWED.keys()) == []
+
+
+def test_the_table_has_no_way_up() -> None:
+    """Following allowed imports never leads back to where one began."""
+    order = list(TopologicalSorter(ALLOWED).static_order())
+    assert all(order.index(below) < order.index(folder) for folder, allowed in ALLOWED.items() for below in allowed)
+
+
+def test_imports_point_downwards() -> None:
+    """No folder imports another one that it may not know of."""
+    upwards = []
+    for folder, allowed in ALLOWED.items():
+        for file in sorted((SRC / folder).rglob("*.py")):
+            for line, module in imports(file):
+                top, _, rest = module.partition(".")
+                target = rest.partition(".")[0]
+                if top == "resile" and target in ALLOWED and target not in allowed | {folder}:
+                    upwards.append(f"{file.relative_to(SRC)}:{line}: {folder} imports {target}")
+    assert not upwards, "\n" + "\n".join(upwards)
+
+
+def test_errors_stand_on_nothing() -> None:
+    """`errors` imports nothing of the package, because everything imports it."""
+    assert [module for _, module in imports(SRC / "errors.py") if module.startswith("resile")] == []
+
+
+def test_the_package_itself_is_light() -> None:
+    """`import resile` loads nothing heavy."""
+    assert modules_after("import resile") & HEAVY == set()
+
+
+def test_the_command_line_is_light() -> None:
+    """Loading the command's entry point loads none of the heavy modules; each verb loads what it needs."""
+    assert modules_after("import resile.surfaces.cli.main") & HEAVY == set()
+
+
+def test_the_core_stands_alone() -> None:
+    """Loading the core loads no store, no executor, no front end and no runtime."""
+    code = "import sys, resile.core.events, resile.core.actions; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = {name.split(".")[1] for name in done.stdout.split() if name.startswith("resile.")}
+    assert loaded == {"core", "model"}

@@ -1,0 +1,370 @@
+"""The house style, as tests: what a reviewer would otherwise have to look for in every change.
+
+Each test collects every offence as `file:line: what`, so that one run shows them all.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src" / "resile"
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+MODULE_DOCSTRING_WORDS_MIN = 5
+FOLDERS_OF_OTHERS = {
+    ".git",
+    ".venv",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".pytest_cache",
+    "__pycache__",
+    "build",
+}
+
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError|(?i:not (yet )?implemented|placeholder|\bfor now\b)")
+MACHINE_PATH = re.compile(r"(?<![\w.>-])/(work|root|farm)/")
+LOCK_FILES = {"uv.lock", "poetry.lock", "Pipfile.lock", "package-lock.json"}
+ADDRESS = re.compile(r"\w+://|--(index|extra-index|find-links|trusted-host)")
+
+# What the core may import of the world outside: nothing that reads a clock, a file, a random source or the system.
+CORE_IMPORTS = {
+    "__future__",
+    "bisect",
+    "collections",
+    "enum",
+    "functools",
+    "hashlib",
+    "heapq",
+    "itertools",
+    "math",
+    "msgspec",
+    "operator",
+    "re",
+    "resile",
+    "typing",
+    "zlib",
+}
+# `hash` and `id` differ from one process to the next, so a fold that used them would too.
+CORE_CALLS_REFUSED = {"open", "print", "input", "exec", "eval", "compile", "hash", "id", "__import__"}
+DIALECT_NAMES = re.compile(r"prodigy|visor|torc|noetl", re.IGNORECASE)
+
+# Fields of the model that nothing reads yet, each with the reason it is there. A field that comes to be read must
+# leave this list, so it can only shrink. Fields are told apart by name only: one that shares its name with any
+# attribute that is read counts as read.
+FANOUTS = "the issue that runs fan-outs reads it"
+ACTIONS = "the issue that adds this kind of step reads it"
+LADDER = "the issue that fills the ladder reads it"
+SANDBOX = "the issue that brings the JavaScript sandbox reads it"
+UNREAD_FIELDS: dict[str, str] = {
+    "Agent.prompt": ACTIONS,
+    "Breaker.failure_threshold": FANOUTS,
+    "Breaker.half_open_requests": FANOUTS,
+    "Breaker.success_threshold": FANOUTS,
+    "Condition.language": SANDBOX,
+    "ErrorPolicy.attempts_max": FANOUTS,
+    "ErrorPolicy.backoff": FANOUTS,
+    "ErrorPolicy.batch_size": FANOUTS,
+    "ErrorPolicy.breaker": FANOUTS,
+    "ErrorPolicy.collection": FANOUTS,
+    "ErrorPolicy.continue_on_failure": FANOUTS,
+    "ErrorPolicy.failure_threshold": FANOUTS,
+    "ErrorPolicy.failures_max": FANOUTS,
+    "ErrorPolicy.handler": FANOUTS,
+    "ErrorPolicy.on_item_failure": FANOUTS,
+    "ErrorPolicy.threshold_items_min": FANOUTS,
+    "Escalation.factor": LADDER,
+    "Escalation.memory_bytes_max": LADDER,
+    "Escalation.runtime_seconds_max": LADDER,
+    "FanOut.isolation": FANOUTS,
+    "FanOut.item_timeout_seconds": FANOUTS,
+    "FanOut.policy": FANOUTS,
+    "Http.headers": ACTIONS,
+    "Http.method": ACTIONS,
+    "Http.url": ACTIONS,
+    "Match.pattern": LADDER,
+    "Python.function": ACTIONS,
+    "Repair.calls": LADDER,
+    "Repair.failure_is_fatal": LADDER,
+    "Resources.escalation": LADDER,
+    "Rule.change": LADDER,
+    "Rule.repair": LADDER,
+    "Source.distinct": FANOUTS,
+    "Source.filter": FANOUTS,
+    "Source.items_max": FANOUTS,
+    "Source.json_path": FANOUTS,
+    "Source.offset": FANOUTS,
+    "Source.sort_by": FANOUTS,
+    "Step.commit_required": LADDER,
+    "Step.continue_on_error": LADDER,
+    "Step.critical": LADDER,
+    "Step.on_success": LADDER,
+    "Workflow.failure_handlers": LADDER,
+    "WriteFile.content": ACTIONS,
+    "WriteFile.mode": ACTIONS,
+}
+
+
+@cache
+def parse(file: Path) -> ast.Module:
+    """The syntax tree of a file, parsed once for all tests."""
+    return ast.parse(file.read_text(), str(file))
+
+
+def sources(*folders: str) -> list[Path]:
+    """The Python files below these folders of the package; all of them where none is named."""
+    return sorted(file for folder in folders or (".",) for file in (SRC / folder).rglob("*.py"))
+
+
+def suite() -> list[Path]:
+    """The Python files of the test suite."""
+    return sorted((ROOT / "tests").rglob("*.py"))
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every text file of the repository that is ours, with what it says."""
+    for file in sorted(ROOT.rglob("*")):
+        parts = file.relative_to(ROOT).parts
+        if (
+            FOLDERS_OF_OTHERS.isdisjoint(parts)
+            and not any(part.endswith(".egg-info") for part in parts)
+            and file.is_file()
+        ):
+            yield file, file.read_text(errors="replace")
+
+
+def where(file: Path, line: int = 0) -> str:
+    """`file:line` as an editor understands it."""
+    path = file.relative_to(ROOT).as_posix()
+    return f"{path}:{line}" if line else path
+
+
+def expect_none(offences: list[str]) -> None:
+    """Fail with every offence on a line of its own."""
+    assert not offences, "\n" + "\n".join(offences)
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method in a tree, nested ones too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def documented(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """What needs a docstring: classes, functions, methods; nothing local to a function, not `__init__` and its kin."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not node.name.startswith("__"):
+                yield node
+        else:
+            if isinstance(node, ast.ClassDef):
+                yield node
+            yield from documented(node)
+
+
+def cases(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The test functions of a file."""
+    return (node for node in functions(parse(file)) if node.name.startswith("test_"))
+
+
+def asserts(node: ast.AST) -> bool:
+    """Whether a test says what must hold: `assert`, `pytest.raises`, or a helper that is named for asserting."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assert):
+            return True
+        if isinstance(part, ast.Call):
+            name = ast.unparse(part.func).rpartition(".")[2]
+            if name == "raises" or name.startswith(("assert_", "check_", "expect_")):
+                return True
+    return False
+
+
+def names_read(folders: list[str]) -> set[str]:
+    """Every attribute that these folders read, by dot or by a pattern of `match`."""
+    names: set[str] = set()
+    for file in sources(*folders):
+        for node in ast.walk(parse(file)):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                names.add(node.attr)
+            elif isinstance(node, ast.MatchClass):
+                names.update(node.kwd_attrs)
+    return names
+
+
+def model_fields() -> Iterator[tuple[str, str]]:
+    """(class, field) of every struct of the model."""
+    for file in sources("model"):
+        for node in parse(file).body:
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Struct" for base in node.bases):
+                for part in node.body:
+                    if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                        yield node.name, part.target.id
+
+
+def test_no_file_is_too_long() -> None:
+    """No Python file of the repository has more than 500 lines."""
+    lengths = [(where(file), text.count("\n")) for file, text in texts() if file.suffix == ".py"]
+    expect_none([f"{file}: {lines} lines" for file, lines in lengths if lines > FILE_LINES_MAX])
+
+
+def test_no_function_is_too_long() -> None:
+    """No function of the package has more than 60 lines."""
+    long = [
+        f"{where(file, node.lineno)}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for file in sources()
+        for node in functions(parse(file))
+        if node.end_lineno is not None and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+    ]
+    expect_none(long)
+
+
+def test_nothing_says_it_is_unfinished() -> None:
+    """No source file holds a note about work that is left to do."""
+    found = [
+        f"{where(file, number)}: {line.strip()}"
+        for file in sources()
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if UNFINISHED.search(line)
+    ]
+    expect_none(found)
+
+
+def test_everything_is_documented() -> None:
+    """Every module, class and function of the package has a docstring, and a module's says something."""
+    bare = [
+        f"{where(file, getattr(node, 'lineno', 1))}: {getattr(node, 'name', 'the module')}"
+        for file in sources()
+        for node in (parse(file), *documented(parse(file)))
+        if len((ast.get_docstring(node) or "").split()) < (MODULE_DOCSTRING_WORDS_MIN if node is parse(file) else 1)
+    ]
+    expect_none(bare)
+
+
+def test_each_test_says_in_one_sentence_what_holds() -> None:
+    """Each test function has a docstring of exactly one sentence."""
+    wrong = []
+    for file in suite():
+        for node in cases(file):
+            text = " ".join((ast.get_docstring(node) or "").split())
+            if not text.endswith(".") or re.search(r"[.!?] [A-Z]", text):
+                wrong.append(f"{where(file, node.lineno)}: {node.name}: {text!r}")
+    expect_none(wrong)
+
+
+def test_each_test_asserts_something() -> None:
+    """A test that can't fail is no test."""
+    idle = [f"{where(file, node.lineno)}: {node.name}" for file in suite() for node in cases(file) if not asserts(node)]
+    expect_none(idle)
+
+
+def test_no_test_sleeps() -> None:
+    """Tests wait for what they wait for, with a deadline; they never sleep."""
+    sleepers = [
+        where(file, node.lineno)
+        for file in suite()
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "sleep"
+    ]
+    expect_none(sleepers)
+
+
+def test_no_test_mocks() -> None:
+    """Tests use the real parts: nothing imports a mocking library."""
+    mocks = [
+        where(file, node.lineno)
+        for file in suite()
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and re.search(r"\b(mock|unittest|pytest_mock)\b", ast.unparse(node))
+    ]
+    expect_none(mocks)
+
+
+def test_no_path_of_one_machine() -> None:
+    """No file of the repository names a folder that only exists where it was written."""
+    found = [
+        where(file, number)
+        for file, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    expect_none(found)
+
+
+def test_requirements_are_pinned_by_hash_and_by_nothing_else() -> None:
+    """There is no lock file with addresses, and every requirement has a version, hashes and no address."""
+    assert [where(file) for file, _ in texts() if file.name in LOCK_FILES] == []
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        text = (ROOT / name).read_text()
+        assert ADDRESS.search(text) is None, name
+        pins = text.replace("\\\n", " ").splitlines()
+        assert [pin for pin in pins if not re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", pin)] == [], name
+
+
+def test_the_core_is_pure() -> None:
+    """The core imports nothing that could give it a clock, the disk, randomness or the system."""
+    offences = []
+    for file in sources("core"):
+        for node in ast.walk(parse(file)):
+            match node:
+                case ast.Import(names=names):
+                    wrong = [alias.name for alias in names if alias.name.split(".")[0] not in CORE_IMPORTS]
+                case ast.ImportFrom(module=str(module)):
+                    wrong = [] if module.split(".")[0] in CORE_IMPORTS else [module]
+                case ast.Call(func=ast.Name(id=name)):
+                    wrong = [name] if name in CORE_CALLS_REFUSED else []
+                case _:
+                    continue
+            offences += [f"{where(file, node.lineno)}: {name}" for name in wrong]
+    expect_none(offences)
+
+
+def test_the_core_knows_no_dialect() -> None:
+    """The core names no front end and never asks which one a workflow came from."""
+    named = [
+        f"{where(file, number)}: {line.strip()}"
+        for file in sources("core")
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if DIALECT_NAMES.search(line)
+    ]
+    expect_none(named)
+    assert "dialect" not in names_read(["core"])
+
+
+def test_every_model_field_is_read() -> None:
+    """Beyond the model and the front ends something reads each model field, except those listed with a reason."""
+    folders = [folder.name for folder in SRC.iterdir() if folder.is_dir() and folder.name not in ("model", "dialects")]
+    read = names_read(folders)
+    unread = {f"{owner}.{field}" for owner, field in model_fields() if field not in read}
+    expect_none([f"{field}: nothing reads it" for field in sorted(unread - UNREAD_FIELDS.keys())])
+    expect_none([f"{field}: read, or gone; take it off the list" for field in sorted(UNREAD_FIELDS.keys() - unread)])
+
+
+def test_every_event_has_a_handler() -> None:
+    """The door's table has exactly the event types of the closed union."""
+    from resile.core.events import Event
+    from resile.core.react import HANDLERS
+
+    assert set(HANDLERS) == set(get_args(Event))
+
+
+def test_every_order_and_report_is_handled() -> None:
+    """The runtime names each order that the core can give and each report that an executor can make."""
+    from resile.core.actions import Order
+    from resile.executors.contract import Report
+
+    named = {
+        node.id
+        for file in sources("runtime")
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    expected = {kind.__name__ for kind in (*get_args(Order), *get_args(Report))}
+    expect_none(sorted(expected - named))
