@@ -5,7 +5,9 @@ from __future__ import annotations
 from resile.model.workflow import Workflow
 
 
-def expected(workflow: Workflow, fate: dict[str, str], retries: dict[str, int]) -> tuple[dict[str, str], str, list[str]]:
+def expected(
+    workflow: Workflow, fate: dict[str, str], retries: dict[str, int]
+) -> tuple[dict[str, str], str, list[str]]:
     """Final status of each step, the verdict, and the executions as a sorted list of step names.
 
     `fate` is ok, fail, flaky (fails once, then passes), tolerated (fails, and may) or false (its `when` is).

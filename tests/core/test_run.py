@@ -57,7 +57,7 @@ def test_a_wait_sets_a_timer_and_holds_no_slot() -> None:
     assert isinstance(timer, SetTimer)
     assert timer.due == 6.0
     assert world.name(start.job) == "b"  # type: ignore[union-attr]
-    world.feed(TimerFired(6.0, 1, 1))
+    world.feed(TimerFired(6.0, 1, timer.attempt))
     assert world.statuses()["a"] in ("ready", "pending")
 
 
@@ -96,7 +96,9 @@ def test_a_rule_answers_only_what_it_matches() -> None:
 def test_a_parked_failure_blocks_dependents_and_rests_the_engine() -> None:
     """Nothing else can happen: the engine stops, the run has not ended, `end` has not run."""
     park = Rule(then="park", text="park")
-    world = World(flow(step("a", rules=(park,)), step("b", "a"), step("c")), lambda name, _: OK if name == "c" else failed())
+    world = World(
+        flow(step("a", rules=(park,)), step("b", "a"), step("c")), lambda name, _: OK if name == "c" else failed()
+    )
     world.run()
     assert (world.ended, world.executed) == ("parked", ["a", "c"])
     assert world.statuses() == {"a": "pending_failed", "b": "blocked", "c": "completed", "end": "blocked"}

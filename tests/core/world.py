@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from resile.core.actions import (
     AnswerArcs,
     AnswerCondition,
+    AnswerRoute,
     FindAttempt,
     KillAttempt,
     Note,
@@ -23,12 +26,13 @@ from resile.core.events import (
     Capacity,
     ConditionAnswered,
     Event,
+    RouteAnswered,
     RunStarted,
     TimerFired,
 )
 from resile.core.invariants import broken
 from resile.core.react import react
-from resile.core.state import State, decode, encode, new_state
+from resile.core.state import ROOT, State, decode, encode, new_state
 from resile.model.failure import Failure, Outcome
 from resile.model.workflow import Noop, Step, Workflow
 
@@ -55,9 +59,10 @@ class World:
         outcome: Callable[[str, int], Outcome] = lambda _step, _attempt: OK,
         truth: Callable[[str], bool] = lambda _step: True,
         parallel: int = 1,
+        route: Callable[[str, str], RouteAnswered] | None = None,
     ) -> None:
         self.state: State = new_state(workflow)
-        self.outcome, self.truth = outcome, truth
+        self.outcome, self.truth, self.route = outcome, truth, route
         self.clock = 0.0
         self.orders: list[Order] = []
         self.notes: list[Note] = []
@@ -102,6 +107,12 @@ class World:
                 step = self.state.step_of(self.state.jobs[order.job])
                 answers = tuple(arc.when is None or self.truth(f"{step.name}->{arc.step}") for arc in step.arcs)
                 self.feed(ArcsAnswered(self.clock, order.job, answers))
+            case AnswerRoute():
+                assert self.route is not None
+                answer = self.route(self.name(order.job), order.about)
+                self.feed(structs.replace(answer, at=self.clock, job=order.job))
+            case SetTimer(repair=True):
+                pass
             case SetTimer():
                 self.clock = max(self.clock, order.due)
                 self.feed(TimerFired(self.clock, order.job, order.attempt))
@@ -128,7 +139,7 @@ class World:
 
     def statuses(self) -> dict[str, str]:
         """Each step's status by name."""
-        return {self.name(job.id): job.status.name for job in self.state.jobs.values()}
+        return {self.name(job.id): job.status.name for job in self.state.jobs.values() if job.scope == ROOT}
 
     def types(self, step: str | None = None) -> list[str]:
         """The canonical events (of one step), in order."""

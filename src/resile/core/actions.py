@@ -65,13 +65,23 @@ class AnswerArcs(Struct, frozen=True, gc=False):
     because: int
 
 
+class AnswerRoute(Struct, frozen=True, gc=False):
+    """Evaluate the code of the rule that this job has come to: which steps to run, or where to go."""
+
+    job: int
+    rule: int
+    about: Literal["calls", "target"]
+    because: int
+
+
 class SetTimer(Struct, frozen=True, gc=False):
-    """Send `TimerFired` for this job at `due`."""
+    """Send `TimerFired` for this job at `due`; with `repair` it is the end of the repair's time."""
 
     job: int
     attempt: int
     due: float
     because: int
+    repair: bool = False
 
 
 class StopEngine(Struct, frozen=True, gc=False):
@@ -81,5 +91,5 @@ class StopEngine(Struct, frozen=True, gc=False):
     because: int
 
 
-Order = StartAttempt | KillAttempt | FindAttempt | AnswerCondition | AnswerArcs | SetTimer | StopEngine
-Action = Note | StartAttempt | KillAttempt | FindAttempt | AnswerCondition | AnswerArcs | SetTimer | StopEngine
+Order = StartAttempt | KillAttempt | FindAttempt | AnswerCondition | AnswerArcs | AnswerRoute | SetTimer | StopEngine
+Action = Note | Order

@@ -15,13 +15,13 @@ def converge(state: State, out: list[Action], at: float) -> None:
     """Called after each event: move on to `end`, to the verdict, or to rest."""
     if state.phase == "running":
         scope = state.scopes[ROOT]
-        if scope.open and not scope.active and not scope.parked:
+        if scope.open and not state.moving and not state.parked:
             _skip_unreached(state, out, at)
-        if not scope.open:
+        # A killed repair may outlive its owner for a moment; `end` waits for everything that runs.
+        if not scope.open and not state.in_flight:
             state.phase = "ending"
-            end = end_job(state)
-            wake(state, out, end, state.seq)
-        elif not scope.active and scope.parked:
+            wake(state, out, end_job(state), state.seq)
+        elif not state.moving and state.parked:
             out.append(StopEngine("parked", state.seq))
     if state.phase == "ending" and end_job(state).status in TERMINAL:
         _conclude(state, out, at)
@@ -46,7 +46,7 @@ def execution(state: State) -> dict[str, Any]:
     named: dict[str, list[str]] = {"failed": [], "tolerated": [], "canceled": [], "skipped": []}
     results: dict[str, Any] = {}
     for job in state.jobs.values():
-        if job.step == state.plan.end or job.status is Status.disabled:
+        if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
             continue
         name = state.step_of(job).name
         results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.attempt}

@@ -7,22 +7,52 @@ commit. What a job reserves of CPUs, memory and GPUs it holds until its attempt 
 from __future__ import annotations
 
 from resile.core.actions import Action, StartAttempt
+from resile.core.plan import queue_key
 from resile.core.state import Job, Queue, State
 from resile.model.status import Status
+from resile.model.workflow import Resources
 
 
 def enqueue(state: State, job: Job, because: int) -> None:
     """A job may run: put it into the queue of its share of the machine."""
     job.status = Status.ready
+    stir(state, job)
     job.because = because
     state.ticket += 1
     job.ticket = state.ticket
-    key = state.plan.queue_keys[job.step]
+    key = queue_key(granted(state, job))
     queue = state.queues.get(key)
     if queue is None:
         queue = state.queues[key] = Queue()
     queue.push(job.id)
     state.touched.append(job.id)
+
+
+def stir(state: State, job: Job) -> None:
+    """From here on a job gets on by itself."""
+    if not job.moving:
+        job.moving = True
+        state.moving += 1
+
+
+def rest(state: State, job: Job) -> None:
+    """A job waits for something that is not itself: a repair, a judgement, or nothing any more."""
+    if job.moving:
+        job.moving = False
+        state.moving -= 1
+
+
+def granted(state: State, job: Job) -> Resources | None:
+    """What a job takes of the machine: what its step asks for, or what it was last granted beyond that."""
+    resources = state.step_of(job).resources
+    if resources is None or not (job.memory_bytes or job.runtime_seconds):
+        return resources
+    return Resources(
+        resources.cpus,
+        job.memory_bytes or resources.memory_bytes,
+        resources.gpus,
+        job.runtime_seconds or resources.runtime_seconds,
+    )
 
 
 def dispatch(state: State, out: list[Action]) -> None:
@@ -36,7 +66,9 @@ def dispatch(state: State, out: list[Action]) -> None:
         if job is None:
             return
         job.status = Status.pending
-        job.attempt += 1
+        if not job.reserved:
+            job.attempt += 1
+        job.reserved = False
         state.in_flight += 1
         state.touched.append(job.id)
         _take(state, job)
@@ -46,7 +78,7 @@ def dispatch(state: State, out: list[Action]) -> None:
 def release(state: State, job: Job) -> None:
     """An attempt no longer runs: give back what it held."""
     state.in_flight -= 1
-    resources = state.step_of(job).resources
+    resources = granted(state, job)
     if resources is not None:
         state.cpus_used -= resources.cpus
         state.memory_bytes_used -= resources.memory_bytes
@@ -74,7 +106,7 @@ def _next(state: State) -> Job | None:
 
 def _fits(state: State, job: Job) -> bool:
     """Is there room for what this job takes?"""
-    resources = state.step_of(job).resources
+    resources = granted(state, job)
     capacity = state.capacity
     if resources is None or capacity is None:
         return True
@@ -88,7 +120,7 @@ def _fits(state: State, job: Job) -> bool:
 
 def _take(state: State, job: Job) -> None:
     """Hold what a job takes until `release`."""
-    resources = state.step_of(job).resources
+    resources = granted(state, job)
     if resources is not None:
         state.cpus_used += resources.cpus
         state.memory_bytes_used += resources.memory_bytes

@@ -46,7 +46,11 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
         if job.status is kept and job.step != end
         else Job(job.id, ROOT, job.step, tokens=1 if failed_only and job.attempt else 0)
         for job in state.jobs.values()
+        if job.scope == ROOT
     }
+    state.last_job = len(state.jobs)
+    state.last_scope = ROOT
+    state.moving = state.parked = 0
     if not failed_only:
         state.scopes = {}
     state.epoch += 1

@@ -6,7 +6,7 @@ so the same log folds to the same state on any machine.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -103,12 +103,42 @@ class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True)
     problem: str = ""
 
 
+class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=True):
+    """The code of a rule (or of `on_success`) was evaluated.
+
+    `calls` are steps to run, None where the code gave no usable list; `target` a step to go to, empty for none;
+    `stop` is a transition's explicit stop. `problems` say what was wrong with an expression.
+    """
+
+    at: float
+    job: int
+    about: Literal["calls", "target"]
+    calls: tuple[str, ...] | None = None
+    target: str = ""
+    stop: bool = False
+    problems: tuple[str, ...] = ()
+
+
 class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
-    """A wait is over: the job may be tried again."""
+    """A wait is over: the job goes on; or the time of its repair is up."""
 
     at: float
     job: int
     attempt: int
+    repair: bool = False
+
+
+class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
+    """Somebody decided about a parked failure."""
+
+    at: float
+    job: int
+    verdict: Literal["retry", "skip", "fail"]
+    by: str = ""
+    reason: str = ""
+    output: Any = None
+    memory_bytes: int = 0
+    runtime_seconds: float = 0.0
 
 
 class CancelRequested(Struct, frozen=True, tag="cancel_requested", omit_defaults=True):
@@ -136,7 +166,9 @@ Event = (
     | AttemptWithdrawn
     | ConditionAnswered
     | ArcsAnswered
+    | RouteAnswered
     | TimerFired
     | CancelRequested
     | EpochStarted
+    | Judged
 )

@@ -4,8 +4,7 @@
                   |                                      |
                   +-- a need failed: canceled, with all its dependents, at any depth, in this same reaction
 
-A job is `active` in its scope from waking until it settles or parks; when no job is active and some are still
-open, nothing more can happen by itself (converge.py).
+A settled job that somebody waits for (a repair's owner, a caller) goes on the agenda; react.py works it off.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import Action, AnswerArcs, AnswerCondition, KillAttempt
-from resile.core.dispatch import enqueue
+from resile.core.dispatch import enqueue, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
-from resile.core.state import ROOT, Cause, Job, Route, Scope, State
+from resile.core.state import NO_RULE, Cause, Job, Route, Scope, State
 from resile.model.rules import Trigger
 from resile.model.status import TERMINAL, Status
 
@@ -30,12 +29,12 @@ _SETTLED_NOTES: dict[Status, str] = {
 
 def wake(state: State, out: list[Action], job: Job, because: int) -> None:
     """Everything a job waited for holds: ask its `when`, or make it ready."""
-    state.scopes[job.scope].active += 1
     if job.tokens:
         job.tokens -= 1
     if state.step_of(job).when is None:
         enqueue(state, job, because)
     else:
+        stir(state, job)
         job.asking = "when"
         job.because = because
         out.append(AnswerCondition(job.id, because))
@@ -44,22 +43,24 @@ def wake(state: State, out: list[Action], job: Job, because: int) -> None:
 def settle(
     state: State, out: list[Action], at: float, job: Job, status: Status, data: dict[str, Any], because: int = 0
 ) -> None:
-    """A job has come to its end (for this visit); tell its dependents."""
+    """A job has come to its end (for this visit); tell its dependents, and whoever waits for it."""
     scope = state.scopes[job.scope]
     if job.status is Status.pending_failed:
-        scope.parked -= 1
-    elif job.status is not Status.blocked or job.asking:
-        scope.active -= 1
+        state.parked -= 1
+    rest(state, job)
     job.status = status
     job.asking = ""
     job.ended_at = at
+    job.rule, job.handling, job.calls, job.error = NO_RULE, 0, (), None
     if job.announced:
         because = note_job(state, out, at, "step.exit", job, because=because)
     kind = "step_recovered" if job.recovered and status is Status.completed else _SETTLED_NOTES[status]
     note_job(state, out, at, kind, job, data, because=because)
-    if job.step == state.plan.end:
+    if state.is_end(job):
         return
     scope.open -= 1
+    if job.callers or scope.owner:
+        state.agenda.append(job.id)
     if not job.informed:
         job.informed = True
         _inform_dependents(state, out, at, scope, job)
@@ -69,45 +70,51 @@ def settle(
 
 def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope, first: Job) -> None:
     """Count down the dependents of a settled job, and of all that are canceled or skipped because of it."""
-    plan, jobs, waiting = state.plan, state.jobs, scope.waiting
+    plan, jobs, waiting = state.plan_of(scope.id), state.jobs, scope.waiting
     work = [first]
     while work:
         source = work.pop()
-        status = source.status
-        good = status is Status.completed or source.tolerated
+        good = source.good
         for number in plan.dependents[source.step]:
             waiting[number] -= 1
-            if good and waiting[number]:
+            if not good:
+                scope.tainted.add(number)
+            elif waiting[number]:
                 continue
             job = jobs[scope.first + number]
             if job.status is not Status.blocked or job.asking:
                 continue
-            if not good:
-                scope.tainted.add(number)
-            fate = _fate(state, scope, number, source)
-            if fate is Status.ready:
-                if number not in plan.arc_targets or job.tokens:
-                    wake(state, out, job, source.noted)
-            elif fate is not None:
-                _drop(state, out, at, scope, job, fate, source)
+            if _follow(state, out, at, scope, job, source):
                 work.append(job)
+
+
+def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, source: Job) -> bool:
+    """Wake, cancel or skip a blocked job as its needs say; True where it has come to its end."""
+    fate = _fate(state, scope, job.step, source)
+    if fate is Status.ready:
+        if job.step not in state.plan_of(scope.id).arc_targets or job.tokens:
+            wake(state, out, job, source.noted)
+        return False
+    if fate is None:
+        return False
+    _drop(state, out, at, scope, job, fate, source)
+    return True
 
 
 def _fate(state: State, scope: Scope, number: int, source: Job) -> Status | None:
     """What a blocked job's needs now say: ready, canceled, skipped, or nothing yet."""
     if number not in scope.tainted:
         return Status.ready if not scope.waiting[number] else None
-    failed = source.status not in (Status.completed, Status.skipped) and not source.tolerated
-    if failed and not state.plan.grouped[number]:
+    plan = state.plan_of(scope.id)
+    failed = not source.good and source.status is not Status.skipped
+    if failed and not plan.grouped[number]:
         return Status.canceled
     if scope.waiting[number] and not failed:
         return None
     skipped = False
-    for need in state.plan.steps[number].needs:
-        members = [state.jobs[scope.first + state.plan.index[name]] for name in need.any_of]
-        if any(member.status is Status.completed or member.tolerated for member in members):
-            continue
-        if any(member.status not in TERMINAL for member in members):
+    for need in plan.steps[number].needs:
+        members = [state.jobs[scope.first + plan.index[name]] for name in need.any_of]
+        if any(member.good for member in members) or any(member.status not in TERMINAL for member in members):
             continue
         if all(member.status is Status.skipped for member in members):
             skipped = skipped or not need.skip_satisfies
@@ -123,22 +130,36 @@ def _drop(state: State, out: list[Action], at: float, scope: Scope, job: Job, fa
     job.status = fate
     job.ended_at = at
     job.informed = True
-    job.cause = source.cause or cause_of(state, source)
+    job.cause = source.cause or Cause(state.step_of(source).name, source.id, STATUS_NAMES[source.status])
     scope.open -= 1
+    if scope.owner or job.callers:
+        state.agenda.append(job.id)
     data = {"cause": {"step": job.cause.step, "job": job.cause.job, "status": job.cause.status}}
     note_job(state, out, at, _SETTLED_NOTES[fate], job, data, because=source.noted)
 
 
-def cause_of(state: State, job: Job) -> Cause:
-    """A job as the cause of another's end."""
-    return Cause(state.step_of(job).name, job.id, STATUS_NAMES[job.status])
+def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: list[int]) -> None:
+    """Count the needs of these steps anew after some jobs were set back, and let go on what can."""
+    plan = state.plan_of(scope.id)
+    for number in numbers:
+        members = {name for need in plan.steps[number].needs for name in need.any_of}
+        jobs = [state.jobs[scope.first + plan.index[name]] for name in sorted(members)]
+        scope.waiting[number] = sum(job.status not in TERMINAL for job in jobs)
+        scope.tainted.discard(number)
+        if any(job.status in TERMINAL and not job.good for job in jobs):
+            scope.tainted.add(number)
+    for number in numbers:
+        job = state.jobs[scope.first + number]
+        if job.status is Status.blocked and not job.asking and not scope.waiting[number]:
+            _follow(state, out, at, scope, job, job)
 
 
 def succeed(state: State, out: list[Action], at: float, job: Job) -> None:
-    """An attempt succeeded, or its failure is tolerated: follow the arcs, then settle."""
+    """The work of a job is done, or its failure is tolerated: follow the arcs, then settle."""
     arcs = state.step_of(job).arcs
     if arcs and not stopping(state):
         if any(arc.when is not None for arc in arcs):
+            stir(state, job)
             job.asking = "arcs"
             out.append(AnswerArcs(job.id, job.noted))
             return
@@ -152,24 +173,27 @@ def finish(state: State, out: list[Action], at: float, job: Job) -> None:
     if job.tolerated:
         settle(state, out, at, job, Status.failed, {"tolerated": True})
     else:
+        job.recovered = job.repaired
         settle(state, out, at, job, Status.completed, {})
 
 
 def take_arcs(state: State, out: list[Action], at: float, job: Job, answers: tuple[bool, ...]) -> bool:
     """Follow the arcs whose condition holds; False where the loop budget ended the scope."""
     step = state.step_of(job)
+    plan = state.plan_of(job.scope)
+    scope = state.scopes[job.scope]
     chosen = [arc.step for arc, holds in zip(step.arcs, answers, strict=True) if holds]
     if step.arcs_mode == "first":
         chosen = chosen[:1]
-    for name in chosen or [state.plan.steps[state.plan.end].name]:
+    for name in chosen or [state.workflow.end.name]:
         because = record_route(state, out, at, job, "next", "goto", name, "next")
-        number = state.plan.index[name]
-        if number == state.plan.end:
+        number = plan.index[name]
+        if number == plan.end:
             continue
-        target = state.jobs[state.scopes[job.scope].first + number]
+        target = state.jobs[scope.first + number]
         target.tokens += 1
         if target.status is Status.blocked and not target.asking:
-            if not state.scopes[job.scope].waiting[number]:
+            if not scope.waiting[number]:
                 wake(state, out, target, because)
         elif target.status in TERMINAL and not revisit(state, out, at, target, because, asker=job):
             return False
@@ -186,15 +210,26 @@ def revisit(state: State, out: list[Action], at: float, job: Job, because: int, 
         return True
     if not spend(state, out, at, asker, 1, "next", "goto"):
         return False
-    state.scopes[job.scope].open += 1
-    job.status = Status.blocked
-    job.announced = job.recovered = job.tolerated = False
-    job.cause = job.exit_code = job.ended_at = None
+    reopen(state, job)
     wake(state, out, job, because)
     return True
 
 
-def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigger: str, action: str) -> bool:
+def reopen(state: State, job: Job) -> None:
+    """Set a job back to before its first attempt of this visit; its counters stay spent."""
+    if job.status in TERMINAL:
+        state.scopes[job.scope].open += 1
+    if job.status is Status.pending_failed:
+        state.parked -= 1
+    rest(state, job)
+    job.status = Status.blocked
+    job.asking = ""
+    job.announced = job.repaired = job.recovered = job.tolerated = job.excused = job.stale = job.reserved = False
+    job.cause = job.exit_code = job.ended_at = job.error = None
+    job.rule, job.handling, job.calls, job.target, job.output_job = NO_RULE, 0, (), "", 0
+
+
+def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigger: Trigger, action: str) -> bool:
     """Take from the scope's loop budget; a spent one fails the scope at once."""
     scope = state.scopes[job.scope]
     limit = loops_max(state)
@@ -204,12 +239,9 @@ def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigg
     message = f"Routing loop budget exceeded (max_loops={limit}) during {trigger} {action}"
     state.aborted = message
     seq = note_job(state, out, at, "loop_budget_exceeded", job, {"message": message})
-    state.routes.append(
-        Route(at, scope.name, state.step_of(job).name, job.attempt, "next", "budget", None, f"max_loops={limit}")
-    )
+    keep_route(state, at, job, trigger, "budget", None, f"max_loops={limit}")
     if job.status in TERMINAL:
         scope.open += 1
-        scope.active += 1
     fail(state, out, at, job, message)
     stop_all(state, out, at, seq)
     return False
@@ -221,19 +253,26 @@ def loops_max(state: State) -> int:
     return state.workflow.loops_max if asked is None else asked
 
 
-def fail(state: State, out: list[Action], at: float, job: Job, message: str) -> None:
+def fail(state: State, out: list[Action], at: float, job: Job, message: str, **more: Any) -> None:
     """The ladder is spent: the failure stands and the path leads to `end`."""
-    data = {"message": message, "routed_to_end": True, "original_failed_step": state.step_of(job).name}
+    data = {"message": message, "routed_to_end": True, "original_failed_step": state.step_of(job).name, **more}
     settle(state, out, at, job, Status.failed, data)
+
+
+def keep_route(state: State, at: float, job: Job, trigger: Trigger, action: str, target: str | None, rule: str) -> None:
+    """Keep a verdict for the summary."""
+    name = state.step_of(job).name
+    attempt = job.error.attempt if job.error is not None else job.attempt
+    state.routes.append(Route(at, state.scopes[job.scope].name, name, attempt, trigger, action, target, rule))
 
 
 def record_route(
     state: State, out: list[Action], at: float, job: Job, trigger: Trigger, action: str, target: str | None, rule: str
 ) -> int:
-    """Note a jump and keep it for the summary."""
-    name = state.step_of(job).name
-    state.routes.append(Route(at, state.scopes[job.scope].name, name, job.attempt, trigger, action, target, rule))
-    return note_job(state, out, at, "route_taken", job, {"trigger": trigger, "action": action, "target": target})
+    """Note a jump or a call, and keep it for the summary."""
+    keep_route(state, at, job, trigger, action, target, rule)
+    data = {"trigger": trigger, "action": action, "target": target, "rule": rule}
+    return note_job(state, out, at, "route_taken", job, data)
 
 
 def stopping(state: State) -> bool:
@@ -242,11 +281,12 @@ def stopping(state: State) -> bool:
 
 
 def stop_all(state: State, out: list[Action], at: float, because: int) -> None:
-    """Cancel what has not started and kill what runs; `end` is left alone."""
+    """Cancel what has not started and kill what runs, in every scope; `end` is left alone."""
     for job in list(state.jobs.values()):
-        if job.scope != ROOT or job.step == state.plan.end or job.status in TERMINAL:
+        if state.is_end(job) or job.status in TERMINAL:
             continue
         job.tokens = 0
+        job.callers = ()
         if job.asking or job.status not in (Status.pending, Status.running):
             job.informed = True
             settle(state, out, at, job, Status.canceled, {}, because)

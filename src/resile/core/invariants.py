@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from resile.core.state import ROOT, State
+from resile.core.state import ROOT, Job, State
 from resile.model.status import TERMINAL, Status
 
-_MOVING = (Status.ready, Status.pending, Status.running, Status.recovering)
+_MOVING = (Status.ready, Status.pending, Status.running)
 
 
 def broken(state: State) -> list[str]:
     """The invariants that do not hold, in words; empty when all is well."""
     found: list[str] = []
-    scope = state.scopes[ROOT]
-    end = state.plan.end
-    jobs = [job for job in state.jobs.values() if job.step != end]
     every = list(state.jobs.values())
+    end = state.jobs[state.plan.end + 1]
     counts = {
-        "open": (scope.open, sum(job.status not in TERMINAL for job in jobs)),
-        "active": (scope.active, sum(job.status in _MOVING or job.asking == "when" for job in every)),
-        "parked": (scope.parked, sum(job.status is Status.pending_failed for job in every)),
+        "moving": (state.moving, sum(_moves(job) for job in every)),
+        "parked": (state.parked, sum(job.status is Status.pending_failed for job in every)),
         "in flight": (
             state.in_flight,
             sum(job.status in (Status.pending, Status.running) and not job.asking for job in every),
         ),
     }
+    for scope in state.scopes.values():
+        inside = [job for job in every if job.scope == scope.id and job is not end]
+        counts[f"open in {scope.name}"] = (scope.open, sum(job.status not in TERMINAL for job in inside))
     found += [f"{name}: counted {kept}, there are {real}" for name, (kept, real) in counts.items() if kept != real]
+    if state.agenda:
+        found.append(f"the agenda still holds {state.agenda}")
     capacity = state.capacity
     if capacity is not None and state.in_flight > capacity.parallel + capacity.ahead:
         found.append(f"{state.in_flight} attempts in flight, room for {capacity.parallel + capacity.ahead}")
-    last = every[-1]
-    if last.status is not Status.blocked and not last.asking and scope.open:
+    if (end.status is not Status.blocked or end.asking) and state.scopes[ROOT].open:
         found.append("`end` moved before everything else was terminal")
-    if state.phase == "ended" and (last.status not in TERMINAL or not state.verdict):
+    if state.phase == "ended" and (end.status not in TERMINAL or not state.verdict):
         found.append("the run ended without `end` or without a verdict")
-    waiting = [number for number, count in enumerate(scope.waiting) if count < 0]
-    if waiting:
-        found.append(f"negative in-degree at steps {waiting}")
+    for scope in state.scopes.values():
+        if any(count < 0 for count in scope.waiting):
+            found.append(f"negative in-degree in {scope.name}: {scope.waiting}")
     return found
+
+
+def _moves(job: Job) -> bool:
+    """Will this job get on by itself?"""
+    if job.asking:
+        return True
+    if job.status is Status.recovering:
+        return (bool(job.due) and not job.handling and not job.calls) or job.moving
+    return job.status in _MOVING

@@ -2,52 +2,185 @@
 
     rule = match -> limit -> wait -> repair -> then
 
+    climb --> [ask its code] --> reserve --> wait --> repair (repair.py) --> carry out --> retry, recovered, ...
+      ^                                                   |
+      +------- the rules below it <-- a handler failed ---+
+
 A spent rule no longer matches and the walk goes on. Below the last rule the failure stands.
 """
 
 from __future__ import annotations
 
-from resile.core.actions import Action, SetTimer
+from typing import Literal
+
+from resile.core.actions import Action, AnswerRoute, SetTimer
+from resile.core.answers import ladder_of, matches
 from resile.core.backoff import delay_seconds
-from resile.core.dispatch import enqueue
-from resile.core.flow import fail, settle, spend, succeed
+from resile.core.dispatch import enqueue, granted, rest, stir
+from resile.core.flow import fail, keep_route, record_route, spend, succeed
+from resile.core.goto import is_ancestor, jump
 from resile.core.notes import note_job
-from resile.core.state import Job, Route, State
+from resile.core.state import Error, Job, State
 from resile.model.failure import Failure
-from resile.model.limits import LOST_RETRIES
-from resile.model.rules import Match, Rule
+from resile.model.rules import Rule
 from resile.model.status import Status
 
-_LOST = Match(kinds=("lost",))
-_POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)
-# Every step's implicit first rules: a machine that fails is not the step's fault, but not for ever.
-LOSS_RULES: dict[str, tuple[Rule, ...]] = {
-    "retry": (Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=LOST_RETRIES), _POISON),
-    "park": (_POISON,),
-}
 
-
-def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure) -> None:
-    """Find the rule that answers this failure and do as it says."""
+def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure, first: int = 0) -> None:
+    """Find the rule that answers this failure, from rule number `first` on, and begin to do as it says."""
     step = state.step_of(job)
-    for number, rule in enumerate(LOSS_RULES[step.on_loss] + step.rules):
-        fired = (job.fired or {}).get(number, 0)
-        if fired < rule.limit and matches(rule.match, failure):
-            job.fired = {**(job.fired or {}), number: fired + 1}
-            _answer(state, out, at, job, failure, rule, fired + 1)
+    if job.error is None:
+        job.error = Error(at, job.attempt, step.name, failure)
+    rules = ladder_of(step)
+    matched = False
+    for number in range(first, len(rules)):
+        rule = rules[number]
+        if not matches(rule.match, failure) or _off(state, rule):
+            continue
+        matched = True
+        if (job.fired or {}).get(number, 0) >= _limit(state, rule) or not _can_change(state, job, rule, failure):
+            continue
+        job.rule = number
+        asks_calls = rule.repair is not None and rule.repair.calls_js
+        if asks_calls or rule.target_js or rule.transitions:
+            ask(state, out, job, "calls" if asks_calls else "target")
+        else:
+            calls = rule.repair.calls if rule.repair is not None else ()
+            reserve(state, out, at, job, rule, calls, rule.target)
+        return
+    outcome = "MaxRetriesExceeded" if matched else "NoMatchingRule" if step.rules else "NoHandler"
+    keep_route(state, at, job, "on_failure", "fail", None, "no rule left")
+    fail(state, out, at, job, failure.message, outcome=outcome)
+
+
+def _off(state: State, rule: Rule) -> bool:
+    """Is this kind of rule turned off for the run (`--no-failure-routing`)?"""
+    routing = rule.then == "goto" or (rule.then == "retry" and rule.routing)
+    return routing and not state.options.failure_routing
+
+
+def _limit(state: State, rule: Rule) -> int:
+    """How often a rule may fire: `--retry-max` caps what the file calls retry."""
+    asked = state.options.retry_max
+    return min(rule.limit, asked) if asked is not None and rule.then == "retry" and rule.routing else rule.limit
+
+
+def ask(state: State, out: list[Action], job: Job, about: Literal["calls", "target"]) -> None:
+    """Have the code of a job's rule evaluated: which steps to run, or where to go."""
+    stir(state, job)
+    job.status = Status.recovering
+    job.asking = about
+    out.append(AnswerRoute(job.id, job.rule, about, job.noted))
+
+
+def route_answered(
+    state: State, out: list[Action], at: float, job: Job, calls: tuple[str, ...] | None, target: str, stop: bool
+) -> None:
+    """A rule's code has answered: apply the rule, or go on below it where nothing came of it."""
+    assert job.error is not None
+    rule = ladder_of(state.step_of(job))[job.rule]
+    if rule.repair is not None and rule.repair.calls_js:
+        wanted = tuple(dict.fromkeys((*rule.repair.calls, *(calls or ()))))
+        if wanted or rule.retries_anyway:
+            reserve(state, out, at, job, rule, wanted, rule.target)
             return
-    _route(state, at, job, "fail", "no rule left")
-    fail(state, out, at, job, failure.message)
+    elif not stop and (where := target or rule.target) and is_ancestor(state, job, where):
+        reserve(state, out, at, job, rule, (), where)
+        return
+    climb(state, out, at, job, job.error.failure, job.rule + 1)
 
 
-def matches(match: Match, failure: Failure) -> bool:
-    """Do all matchers of a rule hold for this failure?"""
-    return (
-        (not match.kinds or failure.kind in match.kinds)
-        and (not match.codes or failure.exit_code in match.codes)
-        and failure.exit_code not in match.codes_excluded
-        and (not match.signals or failure.signal in match.signals)
-    )
+def reserve(
+    state: State, out: list[Action], at: float, job: Job, rule: Rule, calls: tuple[str, ...], target: str
+) -> None:
+    """Spend the rule and hold the job: from here on nobody else can start it, and a crash resumes at this point."""
+    action = "run" if calls and rule.then == "retry" else rule.then
+    if rule.cost and not spend(state, out, at, job, rule.cost, "on_failure", action):
+        return
+    fired = (job.fired or {}).get(job.rule, 0) + 1
+    job.fired = {**(job.fired or {}), job.rule: fired}
+    job.calls, job.target = calls, target
+    job.status = Status.recovering
+    text = origin_text(state, rule)
+    if rule.then == "goto":
+        record_route(state, out, at, job, "on_failure", "goto", target, text)
+    else:
+        keep_route(state, at, job, "on_failure", rule.then, None, text)
+    if rule.then == "retry":
+        job.attempt += 1
+        job.reserved = True
+        delay = 0.0
+        if rule.wait is not None:
+            delay = delay_seconds(rule.wait, fired, f"{state.workflow.name}/{state.step_of(job).name}")
+        _escalate(state, job, rule)
+        data = {"rule": text, "delay_seconds": delay, "next_attempt": job.attempt, "outcome": "Retried"}
+        seq = note_job(state, out, at, "retry_scheduled", job, data)
+        if delay > 0:
+            stir(state, job)
+            job.due = at + delay
+            out.append(SetTimer(job.id, job.attempt, job.due, seq))
+            return
+    repair_or_go(state, out, at, job)
+
+
+def repair_or_go(state: State, out: list[Action], at: float, job: Job) -> None:
+    """The wait is over: run the repair where the rule has one, else carry the rule out."""
+    from resile.core.repair import begin_repair
+
+    rule = ladder_of(state.step_of(job))[job.rule]
+    if rule.repair is not None and (rule.repair.steps or job.calls):
+        begin_repair(state, out, at, job, rule.repair.steps, rule.repair.timeout_seconds)
+    else:
+        carry_out(state, out, at, job, rule)
+
+
+def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) -> None:
+    """The last part of a rule, after its repair."""
+    assert job.error is not None
+    failure = job.error.failure
+    match rule.then:
+        case "retry":
+            job.error = None
+            enqueue(state, job, job.noted)
+        case "recovered":
+            job.repaired = True
+            job.error = None
+            succeed(state, out, at, job)
+        case "fallback":
+            job.repaired = True
+            job.error = None
+            job.output_job = state.scopes[job.handling].first + len(state.plan_of(job.handling).steps) - 1
+            succeed(state, out, at, job)
+        case "tolerate":
+            job.tolerated = True
+            succeed(state, out, at, job)
+        case "goto":
+            jump(state, out, at, job, job.target)
+        case "park":
+            rest(state, job)
+            state.parked += 1
+            job.status = Status.pending_failed
+            note_job(state, out, at, "step_parked", job, {"message": failure.message})
+        case "fail":
+            fail(state, out, at, job, failure.message, outcome="NoMatchingRule")
+
+
+def repair_failed(state: State, out: list[Action], at: float, job: Job, message: str) -> None:
+    """A repair did not work: as its rule says, go on, leave the failure to the rules below, or stop climbing."""
+    assert job.error is not None
+    rule = ladder_of(state.step_of(job))[job.rule]
+    assert rule.repair is not None
+    if rule.repair.on_failure == "ignore":
+        carry_out(state, out, at, job, rule)
+        return
+    if job.reserved:
+        job.reserved = False
+        job.attempt -= 1
+    if rule.repair.on_failure == "fail":
+        fail(state, out, at, job, message, outcome="Error")
+    else:
+        job.fired = {**(job.fired or {}), job.rule: rule.limit}
+        climb(state, out, at, job, job.error.failure, job.rule + 1)
 
 
 def origin_text(state: State, rule: Rule) -> str:
@@ -56,45 +189,29 @@ def origin_text(state: State, rule: Rule) -> str:
     return where + rule.text
 
 
-def _answer(state: State, out: list[Action], at: float, job: Job, failure: Failure, rule: Rule, fired: int) -> None:
-    """Carry out one rule's verdict."""
-    if rule.cost and not spend(state, out, at, job, rule.cost, "on_failure", rule.then):
-        return
-    _route(state, at, job, rule.then, origin_text(state, rule))
-    match rule.then:
-        case "retry":
-            _retry(state, out, at, job, rule, fired)
-        case "tolerate":
-            job.tolerated = True
-            succeed(state, out, at, job)
-        case "park":
-            scope = state.scopes[job.scope]
-            scope.active -= 1
-            scope.parked += 1
-            job.status = Status.pending_failed
-            note_job(state, out, at, "step_parked", job, {"message": failure.message})
-        case "fail":
-            fail(state, out, at, job, failure.message)
-        case _:
-            settle(state, out, at, job, Status.failed, {"message": f"{failure.message} ({rule.then} has no repair)"})
+def _can_change(state: State, job: Job, rule: Rule, failure: Failure) -> bool:
+    """A rule that asks for more is spent when there is no more to ask for."""
+    return rule.change is None or _more(state, job, rule, failure) is not None
 
 
-def _retry(state: State, out: list[Action], at: float, job: Job, rule: Rule, fired: int) -> None:
-    """Reserve the next attempt, now or after the rule's wait."""
-    identity = f"{state.workflow.name}/{state.step_of(job).name}"
-    delay = delay_seconds(rule.wait, fired, identity) if rule.wait is not None else 0.0
-    data = {"rule": origin_text(state, rule), "delay_seconds": delay, "next_attempt": job.attempt + 1}
-    if delay > 0:
-        job.status = Status.recovering
-        job.due = at + delay
-        seq = note_job(state, out, at, "retry_scheduled", job, data)
-        out.append(SetTimer(job.id, job.attempt, job.due, seq))
-        return
-    seq = note_job(state, out, at, "retry_scheduled", job, data)
-    enqueue(state, job, seq)
+def _more(state: State, job: Job, rule: Rule, failure: Failure) -> tuple[int, float] | None:
+    """Memory and runtime after one more round, or None where both are at their ceiling."""
+    change, resources = rule.change, granted(state, job)
+    if change is None or resources is None:
+        return None
+    memory, runtime = resources.memory_bytes, resources.runtime_seconds or 0.0
+    if failure.kind == "timeout":
+        ceiling = change.runtime_seconds_max
+        grown = min(runtime * change.factor, ceiling) if ceiling else runtime * change.factor
+        return (memory, grown) if grown > runtime else None
+    most = change.memory_bytes_max
+    larger = min(int(memory * change.factor), most) if most else int(memory * change.factor)
+    return (larger, runtime) if larger > memory else None
 
 
-def _route(state: State, at: float, job: Job, action: str, rule: str) -> None:
-    """Keep one line for the summary."""
-    name = state.step_of(job).name
-    state.routes.append(Route(at, state.scopes[job.scope].name, name, job.attempt, "on_failure", action, None, rule))
+def _escalate(state: State, job: Job, rule: Rule) -> None:
+    """Grant a job more for its next attempt."""
+    assert job.error is not None
+    more = _more(state, job, rule, job.error.failure)
+    if more is not None:
+        job.memory_bytes, job.runtime_seconds = more

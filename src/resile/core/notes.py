@@ -23,7 +23,7 @@ def note_job(
             at,
             kind,
             state.scopes[job.scope].name,
-            state.plan.steps[job.step].name,
+            state.step_of(job).name,
             job.id,
             job.attempt,
             STATUS_NAMES[job.status],

@@ -12,7 +12,7 @@ from resile.model.workflow import Resources, Step, Workflow
 class Plan:
     """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow."""
 
-    __slots__ = ("arc_targets", "dependents", "end", "grouped", "index", "queue_keys", "steps", "waiting")
+    __slots__ = ("arc_targets", "dependents", "end", "grouped", "index", "steps", "waiting")
 
     def __init__(self, steps: tuple[Step, ...], end: Step | None) -> None:
         self.steps = steps if end is None else (*steps, end)
@@ -21,7 +21,6 @@ class Plan:
         self.dependents: list[list[int]] = [[] for _ in self.steps]
         self.waiting = [0] * len(self.steps)
         self.grouped = [False] * len(self.steps)
-        self.queue_keys = [queue_key(step.resources) for step in self.steps]
         for number, step in enumerate(steps):
             needed = {name for need in step.needs for name in need.any_of}
             self.grouped[number] = any(len(need.any_of) > 1 for need in step.needs)

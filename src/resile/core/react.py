@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from resile.core.actions import Action, AnswerArcs, AnswerCondition, FindAttempt, KillAttempt, SetTimer, StopEngine
+from resile.core.actions import (
+    Action,
+    AnswerArcs,
+    AnswerCondition,
+    AnswerRoute,
+    FindAttempt,
+    KillAttempt,
+    SetTimer,
+    StopEngine,
+)
 from resile.core.converge import converge, end_job
 from resile.core.dispatch import dispatch, enqueue, release
 from resile.core.epoch import begin_epoch, open_root
@@ -25,14 +34,18 @@ from resile.core.events import (
     ConditionAnswered,
     EpochStarted,
     Event,
+    Judged,
+    RouteAnswered,
     RunResumed,
     RunStarted,
     TimerFired,
 )
-from resile.core.flow import fail, finish, settle, stop_all, stopping, succeed, take_arcs
-from resile.core.ladder import climb
+from resile.core.flow import fail, finish, keep_route, settle, stop_all, stopping, take_arcs
+from resile.core.goto import drop_stale
+from resile.core.ladder import climb, repair_or_go, route_answered
 from resile.core.notes import note_job, note_run
-from resile.core.state import Failed, Job, State
+from resile.core.repair import expired, follow_up, succeeded, success_answered
+from resile.core.state import ROOT, SUCCESS, Failed, Job, State
 from resile.model.failure import Failure
 from resile.model.status import Status
 
@@ -44,6 +57,8 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
     out: list[Action] = []
     before = state.seq
     HANDLERS[type(event)](state, event, out)
+    while state.agenda:
+        follow_up(state, out, event.at, state.jobs[state.agenda.pop(0)])
     dispatch(state, out)
     converge(state, out, event.at)
     if state.phase == "ending":
@@ -78,8 +93,10 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
             out.append(AnswerCondition(job.id, because))
         elif job.asking == "arcs":
             out.append(AnswerArcs(job.id, because))
-        elif job.status is Status.recovering:
-            out.append(SetTimer(job.id, job.attempt, job.due, because))
+        elif job.asking:
+            out.append(AnswerRoute(job.id, job.rule, job.asking, because))
+        elif job.status is Status.recovering and job.due:
+            out.append(SetTimer(job.id, job.attempt, job.due, because, repair=not job.moving))
         elif job.status is Status.pending or job.status is Status.running:
             out.append(FindAttempt(job.id, job.attempt, because))
 
@@ -106,7 +123,7 @@ def _attempt_adopted(state: State, event: AttemptAdopted, out: list[Action]) -> 
     if job.status is Status.pending:
         _announce(state, out, event.at, job, event.pid)
     note_job(state, out, event.at, "attempt_adopted", job, {"pid": event.pid})
-    if stopping(state) and job.step != state.plan.end:
+    if stopping(state) and not state.is_end(job):
         out.append(KillAttempt(job.id, job.attempt, job.noted))
 
 
@@ -130,13 +147,14 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         _announce(state, out, event.at - outcome.usage.wall_seconds, job, 0)
     release(state, job)
     job.exit_code = outcome.exit_code
+    if outcome.values:
+        state.scopes[ROOT].values.update(outcome.values)
     if outcome.failure is None:
-        if outcome.values:
-            state.scopes[job.scope].values.update(outcome.values)
-            if job.step == state.plan.end and (status := outcome.values.get("workflow_status")) in OVERRIDES:
-                state.override = status
+        if state.is_end(job) and (status := outcome.values.get("workflow_status")) in OVERRIDES:
+            state.override = status
         note_job(state, out, event.at, "attempt_succeeded", job, _usage(event))
-        succeed(state, out, event.at, job)
+        if not drop_stale(state, out, event.at, job):
+            succeeded(state, out, event.at, job)
         return
     failure = outcome.failure
     kind = "attempt_lost" if failure.kind == "lost" else "attempt_failed"
@@ -144,10 +162,12 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
     if event.canceled:
         settle(state, out, event.at, job, Status.terminated, {"message": failure.message})
         return
+    if drop_stale(state, out, event.at, job):
+        return
     if state.first_failure is None:
         name = state.step_of(job).name
         state.first_failure = Failed(name, job.attempt, failure.kind, failure.exit_code, failure.message)
-    if stopping(state) and job.step != state.plan.end:
+    if stopping(state) and not state.is_end(job):
         fail(state, out, event.at, job, failure.message)
     else:
         climb(state, out, event.at, job, failure)
@@ -182,7 +202,7 @@ def _attempt_withdrawn(state: State, event: AttemptWithdrawn, out: list[Action])
         note_job(state, out, event.at, "attempt_lost", job, {"interrupted": True})
     else:
         job.attempt -= 1
-    if stopping(state) and job.step != state.plan.end:
+    if stopping(state) and not state.is_end(job):
         status = Status.terminated if event.started else Status.canceled
         settle(state, out, event.at, job, status, {})
     else:
@@ -215,12 +235,55 @@ def _arcs_answered(state: State, event: ArcsAnswered, out: list[Action]) -> None
         finish(state, out, event.at, job)
 
 
-def _timer_fired(state: State, event: TimerFired, _out: list[Action]) -> None:
-    """A wait is over."""
+def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
+    """A wait is over: go on with the rule; or the time of a repair is."""
     job = _expected(state, event.job, event.attempt)
-    if job is not None and job.status is Status.recovering:
+    if job is None or job.status is not Status.recovering:
+        return
+    if event.repair:
+        expired(state, out, job)
+    elif job.moving:
         job.due = 0.0
-        enqueue(state, job, job.noted)
+        repair_or_go(state, out, event.at, job)
+
+
+def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> None:
+    """The code of a rule, or of `on_success`, has said what to run or where to go."""
+    job = state.jobs.get(event.job)
+    if job is None or job.asking != event.about:
+        return
+    job.asking = ""
+    for problem in event.problems:
+        note_job(state, out, event.at, "expression_rejected", job, {"problem": problem})
+    if job.rule == SUCCESS:
+        success_answered(state, out, event.at, job, event.about, event.calls, event.target, event.stop)
+    else:
+        route_answered(state, out, event.at, job, event.calls, event.target, event.stop)
+
+
+def _judged(state: State, event: Judged, out: list[Action]) -> None:
+    """Somebody decided about a parked failure: try again, go on without it, or let it fail."""
+    job = state.jobs.get(event.job)
+    if job is None or job.status is not Status.pending_failed:
+        return
+    data = {"verdict": event.verdict, "by": event.by, "reason": event.reason}
+    note_job(state, out, event.at, "step_judged", job, data)
+    keep_route(state, event.at, job, "judge", event.verdict, None, event.reason or "judge")
+    match event.verdict:
+        case "retry":
+            state.parked -= 1
+            job.memory_bytes = event.memory_bytes or job.memory_bytes
+            job.runtime_seconds = event.runtime_seconds or job.runtime_seconds
+            job.error = None
+            enqueue(state, job, job.noted)
+        case "skip":
+            job.excused = True
+            if event.output is not None:
+                names = [capture.name for capture in state.step_of(job).capture] or [state.step_of(job).name]
+                state.scopes[ROOT].values.update(dict.fromkeys(names, event.output))
+            settle(state, out, event.at, job, Status.skipped, data)
+        case "fail":
+            fail(state, out, event.at, job, event.reason or "judged a failure")
 
 
 def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -> None:
@@ -263,5 +326,7 @@ HANDLERS: dict[type, Callable[[State, Any, list[Action]], None]] = {
     ArcsAnswered: _arcs_answered,
     TimerFired: _timer_fired,
     CancelRequested: _cancel_requested,
+    RouteAnswered: _route_answered,
     EpochStarted: _epoch_started,
+    Judged: _judged,
 }

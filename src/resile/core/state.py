@@ -13,14 +13,19 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from resile.core.answers import ladder_of
 from resile.core.events import Capacity, Options
 from resile.core.plan import Plan, plan_of
+from resile.model.failure import Failure
 from resile.model.rules import Trigger
 from resile.model.status import Status
 from resile.model.workflow import Step, Workflow
 
-FORMAT = 1
+FORMAT = 2
 ROOT = 1
+# What a job's `rule` holds when it is not the number of a rule of its ladder.
+NO_RULE = -1
+SUCCESS = -2
 
 
 class Cause(Struct, frozen=True, gc=False):
@@ -31,44 +36,81 @@ class Cause(Struct, frozen=True, gc=False):
     status: str
 
 
+class Error(Struct, frozen=True, gc=False):
+    """The failure that a repair is about, for its `${error.*}` and its environment."""
+
+    at: float
+    attempt: int
+    step: str
+    failure: Failure
+
+
 class Job(Struct, gc=False, omit_defaults=True):
-    """A step in a scope. `fired` counts each rule's firings; `because` is the seq that made it ready."""
+    """A step in a scope.
+
+    `moving` jobs will get on by themselves; one whose repair runs, or that is parked, will not. `fired` counts
+    each rule's firings, `rule` is the one being carried out. `because` is the seq that made the job ready.
+    """
 
     id: int
     scope: int
     step: int
     status: Status = Status.blocked
     attempt: int = 0
+    reserved: bool = False
     ticket: int = 0
     tokens: int = 0
-    informed: bool = False
     because: int = 0
     noted: int = 0
-    asking: Literal["", "when", "arcs"] = ""
+    asking: Literal["", "when", "arcs", "calls", "target"] = ""
+    moving: bool = False
+    informed: bool = False
     announced: bool = False
+    repaired: bool = False
     recovered: bool = False
     tolerated: bool = False
+    excused: bool = False
+    stale: bool = False
     due: float = 0.0
-    exit_code: int | None = None
+    rule: int = NO_RULE
+    handling: int = 0
+    calls: tuple[str, ...] = ()
+    target: str = ""
+    callers: tuple[int, ...] = ()
     fired: dict[int, int] | None = None
+    error: Error | None = None
+    exit_code: int | None = None
+    output_job: int = 0
+    memory_bytes: int = 0
+    runtime_seconds: float = 0.0
     gpus: tuple[int, ...] = ()
     cause: Cause | None = None
     started_at: float | None = None
     ended_at: float | None = None
 
+    @property
+    def good(self) -> bool:
+        """Do dependents go on as after a success?"""
+        return self.status is Status.completed or self.tolerated or self.excused
+
 
 class Scope(Struct, gc=False, omit_defaults=True):
-    """Counters of one place where steps run. `open` jobs are not terminal, `active` ones will move by themselves."""
+    """Counters of one place where steps run; `open` jobs are not terminal.
+
+    A repair's scope belongs to the job `owner` and holds the steps of that job's rule number `rule`.
+    """
 
     id: int
     name: str
     first: int
     waiting: list[int]
+    owner: int = 0
+    rule: int = NO_RULE
+    depth: int = 0
     tainted: set[int] = set()
     open: int = 0
-    active: int = 0
-    parked: int = 0
     loops: int = 0
+    expired: bool = False
     values: dict[str, Any] = {}
 
 
@@ -121,6 +163,7 @@ class State(Struct, dict=True):
     """Everything the core knows of a run.
 
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the driver cleared it.
+    `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events.
     """
 
     seq: int = 0
@@ -135,17 +178,22 @@ class State(Struct, dict=True):
     inputs: dict[str, Any] = {}
     options: Options = Options()
     capacity: Capacity | None = None
+    moving: int = 0
+    parked: int = 0
     in_flight: int = 0
     cpus_used: float = 0.0
     memory_bytes_used: int = 0
     gpus_free: list[int] = []
     ticket: int = 0
+    last_job: int = 0
+    last_scope: int = ROOT
     queues: dict[str, Queue] = {}
     scopes: dict[int, Scope] = {}
     jobs: dict[int, Job] = {}
     routes: list[Route] = []
     first_failure: Failed | None = None
     touched: list[int] = []
+    agenda: list[int] = []
 
     @property
     def workflow(self) -> Workflow:
@@ -156,17 +204,37 @@ class State(Struct, dict=True):
     @property
     def plan(self) -> Plan:
         """The shape of the root scope; not part of a snapshot."""
-        plan: Plan = self.__dict__["plan"]
+        plan: Plan = self.__dict__["plans"][ROOT]
+        return plan
+
+    def plan_of(self, scope: int) -> Plan:
+        """The shape of any scope; a repair's is made from its owner's rule when it is first asked for."""
+        plans: dict[int, Plan] = self.__dict__["plans"]
+        plan = plans.get(scope)
+        if plan is None:
+            where = self.scopes[scope]
+            owner = self.step_of(self.jobs[where.owner])
+            actions = owner.on_success if where.rule == SUCCESS else ladder_of(owner)[where.rule].repair
+            plan = plans[scope] = Plan(actions.steps if actions is not None else (), None)
         return plan
 
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
-        return self.plan.steps[job.step]
+        return self.plan_of(job.scope).steps[job.step]
 
-    def job_named(self, name: str) -> Job | None:
-        """The job of a step of the root scope."""
-        number = self.plan.index.get(name)
-        return None if number is None else self.jobs[self.scopes[ROOT].first + number]
+    def is_end(self, job: Job) -> bool:
+        """Is this the run's `end`?"""
+        return job.scope == ROOT and job.step == self.plan.end
+
+    def job_named(self, name: str, scope: int = ROOT) -> Job | None:
+        """The job of a step, looked for in a scope and then in those around it."""
+        while scope:
+            number = self.plan_of(scope).index.get(name)
+            if number is not None:
+                return self.jobs[self.scopes[scope].first + number]
+            owner = self.scopes[scope].owner
+            scope = self.jobs[owner].scope if owner else 0
+        return None
 
 
 def new_state(workflow: Workflow) -> State:
@@ -177,10 +245,11 @@ def new_state(workflow: Workflow) -> State:
 def attach(state: State, workflow: Workflow) -> State:
     """Give a state its definition, which is stored once and not in every snapshot."""
     state.__dict__["workflow"] = workflow
-    state.__dict__["plan"] = plan_of(workflow)
+    state.__dict__["plans"] = {ROOT: plan_of(workflow)}
     if not state.jobs:
-        plan = state.plan
-        state.jobs = {number + 1: Job(number + 1, ROOT, number) for number in range(len(plan.steps))}
+        count = len(state.plan.steps)
+        state.jobs = {number + 1: Job(number + 1, ROOT, number) for number in range(count)}
+        state.last_job = count
     return state
 
 

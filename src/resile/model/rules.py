@@ -56,17 +56,34 @@ class Escalation(Struct, frozen=True, omit_defaults=True):
     runtime_seconds_max: float = 0.0
 
 
+class Transition(Struct, frozen=True, array_like=True):
+    """The first whose expression holds says where to go; no target is an explicit stop."""
+
+    when: str
+    to: str | None = None
+
+
 class Repair(Struct, frozen=True, omit_defaults=True):
-    """What runs before a job is tried again or judged recovered: its own steps, or named ones of the scope."""
+    """What runs before a job is tried again or judged recovered: its own steps, or named ones of the scope.
+
+    `on_failure` says what a failed repair means: `ignore` goes on as if it had worked, `next` leaves the failure
+    to the rules below, `fail` ends the climb.
+    """
 
     steps: tuple[Step, ...] = ()
     calls: tuple[str, ...] = ()
+    calls_js: str = ""
     timeout_seconds: float | None = None
-    failure_is_fatal: bool = True
+    on_failure: Literal["ignore", "next", "fail"] = "next"
 
 
 class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One answer to a failure."""
+    """One answer to a failure.
+
+    `routing` marks what the file calls retry, run or goto, which a caller may turn off.
+
+    `retries_anyway` lets a rule whose code names no step to run retry all the same.
+    """
 
     then: Then
     text: str
@@ -76,5 +93,22 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
     repair: Repair | None = None
     change: Escalation | None = None
     target: str = ""
+    target_js: str = ""
+    transitions: tuple[Transition, ...] = ()
+    cost: int = 0
+    routing: bool = False
+    retries_anyway: bool = False
+    origin: Origin = Origin()
+
+
+class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What follows a success, in this order: own steps, named steps, a jump back."""
+
+    steps: tuple[Step, ...] = ()
+    calls: tuple[str, ...] = ()
+    calls_js: str = ""
+    target: str = ""
+    target_js: str = ""
+    transitions: tuple[Transition, ...] = ()
     cost: int = 0
     origin: Origin = Origin()

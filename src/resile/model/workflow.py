@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from resile.model.fanout import FanOut
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
-from resile.model.rules import Escalation, Origin, Rule
+from resile.model.rules import Escalation, Origin, Rule, SuccessActions
 
 CaptureForm = Literal["text", "json", "lines", "number", "bool", "stderr", "exit_code"]
 
@@ -134,7 +134,7 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     when: Condition | None = None
     rules: tuple[Rule, ...] = ()
     on_loss: Literal["retry", "park"] = "retry"
-    on_success: tuple[Step, ...] = ()
+    on_success: SuccessActions | None = None
     timeout_seconds: float | None = None
     grace_seconds: float | None = None
     env: dict[str, str] = {}
@@ -145,7 +145,6 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     commit_required: bool = False
     critical: bool = False
     called_only: bool = False
-    continue_on_error: bool = False
     origin: Origin = Origin()
 
 

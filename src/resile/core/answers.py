@@ -1,0 +1,47 @@
+"""The rules of a step as the core walks them, and whether one answers a failure."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from resile.model.failure import Failure
+from resile.model.limits import LOST_RETRIES
+from resile.model.rules import Match, Rule
+from resile.model.workflow import Step
+
+_LOST = Match(kinds=("lost",))
+_POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)
+# Every step's implicit first rules: a machine that fails is not the step's fault, but not for ever.
+_LOSS_RULES: dict[str, tuple[Rule, ...]] = {
+    "retry": (Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=LOST_RETRIES), _POISON),
+    "park": (_POISON,),
+}
+
+
+def ladder_of(step: Step) -> tuple[Rule, ...]:
+    """All rules of a step, in the order in which a failure walks them."""
+    return _LOSS_RULES[step.on_loss] + step.rules
+
+
+def matches(match: Match, failure: Failure) -> bool:
+    """Do all matchers of a rule hold for this failure?"""
+    return (
+        (not match.kinds or failure.kind in match.kinds)
+        and (not match.codes or failure.exit_code in match.codes)
+        and failure.exit_code not in match.codes_excluded
+        and (not match.signals or failure.signal in match.signals)
+        and (not match.pattern or _found(match.pattern, failure))
+    )
+
+
+def _found(pattern: str, failure: Failure) -> bool:
+    """Does a pattern occur in the message or in one of the bounded tails?"""
+    search = _compiled(pattern).search
+    return any(search(text) for text in (failure.stderr, failure.stdout, failure.message))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A rule's pattern, compiled once."""
+    return re.compile(pattern, re.MULTILINE)
