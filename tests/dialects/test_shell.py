@@ -74,11 +74,11 @@ EVERY_SHELL = {
     "double, glued": 'printf \'%s\\0\' ""${v}""',
     "single": "printf '%s\\0' '${v}'",
     "assignment": "A=${v}; printf '%s\\0' \"$A\"",
-    "quoted assignment": "A=\"${v}\"; printf '%s\\0' \"$A\"",
-    "environment": "A=${v} sh -c 'printf \"%s\\0\" \"$A\"'",
+    "quoted assignment": 'A="${v}"; printf \'%s\\0\' "$A"',
+    "environment": 'A=${v} sh -c \'printf "%s\\0" "$A"\'',
     "substitution": "A=$(printf '%s.' ${v}); printf '%s\\0' \"${A%.}\"",
     "quoted substitution": 'A="$(printf \'%s.\' "${v}")"; printf \'%s\\0\' "${A%.}"',
-    "nested substitution": 'A="$(printf \'%s\' "$(printf \'%s.\' \'${v}\')")"; printf \'%s\\0\' "${A%.}"',
+    "nested substitution": "A=\"$(printf '%s' \"$(printf '%s.' '${v}')\")\"; printf '%s\\0' \"${A%.}\"",
     "backquotes": "A=`printf '%s.' ${v}`; printf '%s\\0' \"${A%.}\"",
     "backquotes, double": "A=`printf '%s.' \"${v}\"`; printf '%s\\0' \"${A%.}\"",
     "backquotes, single": "A=`printf '%s.' '${v}'`; printf '%s\\0' \"${A%.}\"",
@@ -276,7 +276,7 @@ def test_nul_is_refused(text: str) -> None:
 def test_a_megabyte_goes_through(tmp_path: Path) -> None:
     """Size changes nothing."""
     value = "'\"$(touch pwned)\n" * 60_000
-    script = render_shell("printf %s ${v}; printf %s \"${v}\"; cat <<EOX\n${v}\nEOX\n", lookup_of(value))
+    script = render_shell('printf %s ${v}; printf %s "${v}"; cat <<EOX\n${v}\nEOX\n', lookup_of(value))
     assert run("sh", script, tmp_path) == (value * 3 + "\n").encode()
 
 
@@ -317,7 +317,9 @@ def test_everything_else_needs_the_shell(command: str) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
-        st.text(st.sampled_from(list("ab1=,./:-+@%_'\" #~*$\\{}[]!^|é")), min_size=1, max_size=6), min_size=1, max_size=4
+        st.text(st.sampled_from(list("ab1=,./:-+@%_'\" #~*$\\{}[]!^|é")), min_size=1, max_size=6),
+        min_size=1,
+        max_size=4,
     )
 )
 def test_plain_words_are_what_the_shell_would_pass(tmp_path: Path, words: list[str]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ import pytest
 from resile.errors import ResileError
 from resile.executors import doors, history
 from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
-from resile.executors.local import frame
+from resile.executors.local import SILENT_DEATHS_MAX, frame, greeting
 
 from .driver import driving, lives, read_pid, sh, wait_for, wait_until_gone
 
@@ -226,10 +229,117 @@ def test_an_engine_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
         assert starts == list(range(count))
 
 
+def test_what_was_not_acknowledged_survives_an_orderly_close(tmp_path: Path) -> None:
+    """Closing says nothing about what is on disk: the next engine is told again."""
+    with driving(tmp_path) as driver:
+        driver.shell("exit 3")
+    with driving(tmp_path) as later:
+        later.executor.find([(1, 1)])
+        ended = later.until_count(Ended, 1)[0]
+        assert isinstance(ended, Ended)
+        assert ended.wait_status == 3 << 8
+
+
 def test_a_launcher_that_always_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter that can't run the launcher is reported after three tries, not tried for ever."""
+    """An interpreter that can't run the launcher is reported after some tries, not tried for ever."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with driving(tmp_path) as driver, pytest.raises(ResileError, match="dies as soon as it is started"):
-        for attempt in range(1, 10):
+    with driving(tmp_path) as driver:
+        for attempt in range(1, SILENT_DEATHS_MAX):
             driver.executor.start([sh(1, "true", attempt=attempt)])
             driver.until_count(Withdrawn, attempt)
+        driver.executor.start([sh(1, "true", attempt=SILENT_DEATHS_MAX)])
+        with pytest.raises(ResileError, match="dies as soon as it is started"):
+            driver.until_count(Withdrawn, SILENT_DEATHS_MAX)
+
+
+def test_another_number_of_slots_at_a_resume(tmp_path: Path) -> None:
+    """Slots that come and go with the engines never share a segment."""
+    for name in ("one", "two"):
+        os.mkfifo(tmp_path / name)
+    with driving(tmp_path, slots=2) as first:
+        first.executor.start([sh(1, "cat one"), sh(2, "cat two")])
+        first.started(2)
+    with driving(tmp_path, slots=1) as second:
+        second.executor.find([(1, 1), (2, 1)])
+        (tmp_path / "one").write_text("1")
+        second.until_count(Ended, 1)
+    with driving(tmp_path, slots=2) as third:
+        third.executor.find([(2, 1)])
+        third.run(sh(3, "echo 3"))
+        (tmp_path / "two").write_text("2")
+        ends = {report.job: report for report in third.until_count(Ended, 2) if isinstance(report, Ended)}
+        assert (third.out(ends[2]), third.out(ends[3])) == (b"2", b"3\n")
+        assert ends[2].log.segment != ends[3].log.segment
+
+
+def test_a_number_given_out_again_has_the_newest_word(tmp_path: Path) -> None:
+    """An attempt that was withdrawn and later ran under the same number has ended, whichever spool is read first."""
+    with driving(tmp_path, slots=1) as driver:
+        driver.executor.start([sh(1, "sleep 600"), sh(2, "true")])
+        driver.started(1)
+        driver.executor.kill(2, 1)
+        driver.until_count(Withdrawn, 1)
+        os.kill(driver.launcher_pid(), signal.SIGKILL)
+        driver.until_count(Lost, 1)
+        assert driver.run(sh(2, "exit 5"))[2].wait_status == 5 << 8
+    assert len(list((tmp_path / "launcher").glob("*.spool"))) == 2
+    with driving(tmp_path) as later:
+        later.executor.find([(2, 1)])
+        ended = later.until(bool)[0]
+        assert isinstance(ended, Ended)
+        assert ended.wait_status == 5 << 8
+
+
+def test_a_greeting_may_be_followed_by_news_at_once() -> None:
+    """What a launcher says right behind its greeting is kept apart from it, though it comes in one piece."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"H 1 t 5 6 boot 1:1\nS 1 1 0 9 0 t-0-0 0 0\nR\nE 1 1 and so")
+        assert greeting(ours) == ([b"H 1 t 5 6 boot 1:1", b"S 1 1 0 9 0 t-0-0 0 0"], b"E 1 1 and so")
+
+
+def limit_file_size(pid: int, limit: int) -> None:
+    """Let a process write files only up to this size, which is how a full disk looks to it."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, hard))
+
+
+def test_output_that_does_not_fit_on_the_disk_is_a_failure(tmp_path: Path) -> None:
+    """An attempt whose output could not be kept did not succeed, whatever it exited with."""
+    with driving(tmp_path) as driver:
+        driver.shell("true", job=1)
+        limit_file_size(driver.launcher_pid(), 8192)
+        ended = driver.run(sh(2, "head -c 20000 /dev/zero"))[2]
+        assert (ended.wait_status, ended.spawn_error, ended.spawn_stage) == (0, errno.EFBIG, "output")
+        assert ended.log.out_length == 8192
+
+
+def test_a_full_disk_stops_new_starts_until_there_is_room(tmp_path: Path) -> None:
+    """While the spool takes no more nothing is started; when it does again all lines are in it, in order."""
+    with driving(tmp_path, slots=1) as driver:
+        driver.shell("true", job=1)
+        launcher = driver.launcher_pid()
+        spool = next((tmp_path / "launcher").glob("*.spool"))
+        limit_file_size(launcher, spool.stat().st_size + 5)
+        driver.shell("true", job=2)
+        ended = driver.run(sh(3, "touch three"))[3]
+        assert (ended.spawn_error, ended.spawn_stage) == (errno.ENOSPC, "output")
+        limit_file_size(launcher, resource.RLIM_INFINITY)
+        wait_for(lambda: b"\nE 3 1 " in spool.read_bytes())
+        assert driver.run(sh(4, "exit 4"))[4].wait_status == 4 << 8
+        lines = b" ".join(line[:3] for line in spool.read_bytes().splitlines()[1:])
+        assert lines == b"S 1 E 1 S 2 E 2 E 3 S 4 E 4"
+    assert not (tmp_path / "three").exists()
+
+
+def test_an_engine_that_dies_before_its_launcher_got_to_work(tmp_path: Path) -> None:
+    """Orders that still wait in the socket of a launcher that has just been started are found by the next engine."""
+    with driving(tmp_path) as driver:
+        driver.executor.start([sh(1, "echo $$ >> one; exec sleep 600")])
+    with driving(tmp_path) as later:
+        later.executor.find([(1, 1)])
+        later.until_count(Adopted, 1)
+        assert len(list((tmp_path / "launcher").glob("*.spool"))) == 1
+        later.executor.kill(1, 1)
+        later.until_count(Ended, 1)
+    assert len((tmp_path / "one").read_text().split()) == 1

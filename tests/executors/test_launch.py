@@ -160,6 +160,7 @@ def test_the_launcher_and_its_files_go_when_all_is_acknowledged(tmp_path: Path) 
     with driving(tmp_path) as driver:
         driver.shell("echo hi")
         pid = driver.launcher_pid()
+        driver.executor.acknowledge()
     wait_until_gone(pid)
     left = sorted(path.name.partition("-")[2] for path in (tmp_path / "launcher").iterdir())
     assert left == ["0-0.e", "0-0.o"]

@@ -16,7 +16,7 @@ import msgspec
 import resile
 
 SOURCES = str(Path(resile.__file__).parent.parent)
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 20.0
 
 
 class Program:

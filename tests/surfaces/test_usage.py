@@ -71,7 +71,7 @@ def test_version(program: Program) -> None:
             "did you mean '--max-parallel'?",
         ),
         (("run", "a", "--max-parallel"), "--max-parallel needs a value: --max-parallel N", None),
-        (("run", "a", "--max-parallel", "--json"), "--max-parallel needs a value: --max-parallel N", None),
+        (("run", "a", "--max-parallel", "--debug"), "--max-parallel needs a value: --max-parallel N", None),
         (("run", "a", "--max-parallel", "0"), "--max-parallel is a whole number from 1, not '0'", ""),
         (("run", "a", "--retry-max=-1"), "--retry-max is a whole number from 0, not '-1'", ""),
         (("run", "a", "--cpus", "nan"), "--cpus is a number above 0, not 'nan'", ""),

@@ -10,14 +10,12 @@ folders and file names, where a backslash before a reference keeps it as text an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
-
-    Lookup = Callable[[str], Any]
 
 TEMPLATES_KEPT = 4_096
 
@@ -47,6 +45,9 @@ class Missing:
 
 MISSING: Final = Missing()
 """What a lookup answers for a name that the workflow does not know."""
+
+
+Lookup = Callable[[str], Any]
 
 
 class ValueRefused(Exception):

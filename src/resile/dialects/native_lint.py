@@ -119,6 +119,8 @@ class _Lint:
             self._check_places(text)
         for name, offset in names(text.node.text):
             path = path_of(name)
+            if len(path) == 1:
+                continue
             match path[0]:
                 case "inputs":
                     self._input(text, name, path, offset)
@@ -129,7 +131,7 @@ class _Lint:
                 case "env":
                     if len(path) != 2:
                         self._error(text, name, offset, "`env` has the form `${env.NAME}`")
-                case root if len(path) > 1 and "." in name and root not in self.captured:
+                case root if "." in name and root not in self.captured:
                     self._unknown_root(text, name, str(root), offset)
                 case _:
                     pass
@@ -162,9 +164,7 @@ class _Lint:
 
     def _input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """An input must be declared."""
-        if len(path) < 2:
-            self._error(text, name, offset, "which input?", "`${inputs.NAME}`")
-        elif str(path[1]) not in self.inputs:
+        if str(path[1]) not in self.inputs:
             message = f"there is no input `{shorten(str(path[1]))}`"
             hint = did_you_mean(str(path[1]), self.inputs, "inputs") or "declare it under `inputs`"
             self._error(text, name, offset, message, hint)
@@ -196,9 +196,9 @@ class _Lint:
 
     def _execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """The execution as a whole, which only `end` sees complete."""
-        if len(path) < 2 or str(path[1]) not in EXECUTION_FIELDS:
-            wanted = str(path[1]) if len(path) > 1 else ""
-            message = f"the execution has no `{shorten(wanted)}`" if wanted else "what of the execution?"
+        wanted = str(path[1])
+        if wanted not in EXECUTION_FIELDS:
+            message = f"the execution has no `{shorten(wanted)}`"
             self._error(text, name, offset, message, did_you_mean(wanted, EXECUTION_FIELDS, "it has"))
         elif text.owner != "end":
             self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")

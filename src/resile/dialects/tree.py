@@ -67,7 +67,7 @@ _WORDS: dict[str, bool | float | None] = {
 _NUMBER_STARTS = frozenset("0123456789+-.")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")
 _BASED = re.compile(r"0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,9})?")
 _TAG_PREFIX = "tag:yaml.org,2002:"
 _DROPPED = Scalar(value="", text="", line=0, column=0)
 

@@ -55,7 +55,8 @@ class Attempts:
         self.spawner = Spawner()
         self.secrets: tuple[bytes, ...] = ()
         self.folder = self.token = b""
-        self.slots = self.opened = 0
+        # Slots wanted, open now, and ever made: the last one numbers them, so no two share a segment.
+        self.slots = self.opened = self.made = 0
         # Why nothing may be started: the spool could not say so.
         self.blocked_errno = ENOSPC
         self.wake_at = NEVER
@@ -65,6 +66,8 @@ class Attempts:
         self.subreaper = doors.become_subreaper()
         self.children = doors.open_children()
         self.oom = Watch()
+        # Read once for all attempts that are looked at or killed in one turn: it costs milliseconds.
+        self.table: dict[int, processes.Process] | None = None
 
     def catch_children(self) -> int:
         """Have SIGCHLD make a descriptor readable; the descriptor."""
@@ -92,7 +95,7 @@ class Attempts:
                 slot = self.free.pop()
             elif self.opened < self.slots:
                 try:
-                    slot = Slot(self.opened, self.folder, self.token)
+                    slot = Slot(self.made, self.folder, self.token)
                 except OSError as error:
                     if error.errno in (EMFILE, ENFILE) and self.opened:
                         # As many at a time as this process may have files open for: the rest waits.
@@ -101,6 +104,7 @@ class Attempts:
                     self.refuse(self.next_queued()[0], error.errno or ENOSPC, b"output")
                     continue
                 self.opened += 1
+                self.made += 1
             else:
                 return
             self.start(slot, *self.next_queued())
@@ -265,6 +269,7 @@ class Attempts:
         """Something is due: listen to the output of longer attempts, end those whose time is up."""
         now = time.monotonic()
         self.wake_at = NEVER
+        self.table = None
         for slot in list(self.running.values()):
             due = self.advance(slot, now)
             self.wake_at = min(self.wake_at, due)
@@ -280,7 +285,7 @@ class Attempts:
             return slot.deadline if slot.watched else min(slot.deadline, slot.started + WATCH_AFTER_SECONDS)
         if not slot.reaped and now < slot.deadline:
             return slot.deadline
-        found = processes.members(slot.pid, not slot.reaped, self.mark(slot), slot.known)
+        found = self.members(slot)
         if slot.reaped and (not found or now >= slot.deadline + GIVE_UP_SECONDS):
             self.finish(slot)
             return NEVER
@@ -296,15 +301,18 @@ class Attempts:
         slot.cut = why
         slot.deadline = now + slot.grace_seconds
         self.wake_at = min(self.wake_at, slot.deadline)
-        found = processes.members(slot.pid, True, self.mark(slot), slot.known)
+        found = self.members(slot)
         # The group at once, so that no child forked in between is missed; then those that left the group.
         doors.signal_group(slot.pid, SIGTERM)
         doors.signal_group(slot.pid, SIGCONT)
         processes.send_all({pid: entry for pid, entry in found.items() if entry.group != slot.pid}, SIGTERM, SIGCONT)
 
-    def mark(self, slot: Slot) -> bytes:
-        """The mark that the processes of an attempt carry."""
-        return self.spawner.mark + b":" + slot.key.replace(b" ", b":")
+    def members(self, slot: Slot) -> dict[int, processes.Process]:
+        """The living processes of an attempt, by the process table of this turn."""
+        if self.table is None:
+            self.table = processes.table()
+        mark = self.spawner.mark + b":" + slot.key.replace(b" ", b":")
+        return processes.members(self.table, slot.pid, not slot.reaped, mark, slot.known)
 
     def listen(self, slot: Slot) -> None:
         """Take the attempt's output as it comes."""

@@ -16,14 +16,22 @@ BACKLOG = 4
 
 def take_stdin() -> int:
     """The engine's socket comes as standard input; children get /dev/null there, and nothing else of the engine's."""
-    for name in posix.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            _close(int(name))
+    for descriptor in descriptors():
+        if descriptor > 2:
+            _close(descriptor)
     connection = posix.dup(0)
     null = posix.open(b"/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.dup2(null, 0)
     posix.close(null)
     return connection
+
+
+def descriptors() -> list[int]:
+    """What is open in this process; nothing where the system does not tell."""
+    try:
+        return [int(name) for name in posix.listdir("/proc/self/fd")]
+    except OSError:
+        return []
 
 
 def _close(descriptor: int) -> None:

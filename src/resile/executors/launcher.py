@@ -6,7 +6,7 @@
 
 A frame is four bytes of length and NUL-separated fields; argv and environment can't hold a NUL:
 
-    C token label folder slots directory nsecrets secret-in-hex... NAME=value...   what all attempts share
+    C token folder slots directory nsecrets secret-in-hex... NAME=value...   what all attempts share
     S job attempt timeout grace cwd nargv nfallback argv... fallback... NAME=value...
     K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
@@ -125,6 +125,7 @@ class Launcher:
     def take_frames(self) -> None:
         """Act on every complete frame in the inbox."""
         inbox = self.inbox
+        self.attempts.table = None
         at = 0
         while len(inbox) - at >= 4:
             length = int.from_bytes(inbox[at : at + 4], "big")
@@ -164,19 +165,19 @@ class Launcher:
     def configure(self, fields: list[bytes]) -> None:
         """The run that this launcher serves; from a later engine, how it wants things from now on."""
         attempts = self.attempts
-        first = 7 + int(fields[6])
+        first = 6 + int(fields[5])
         if self.spool is None:
-            attempts.token, attempts.folder = fields[1], fields[3]
+            attempts.token, attempts.folder = fields[1], fields[2]
             try:
-                self.spool = Spool(attempts.folder, attempts.token, fields[2])
+                self.spool = Spool(attempts.folder, attempts.token)
                 self.listener = doors.listen(attempts.folder)
                 self.epoll.register(self.listener, select.EPOLLIN)
                 attempts.blocked_errno = 0
             except OSError as error:
                 attempts.blocked_errno = error.errno or ENOSPC
-        attempts.slots = max(1, int(fields[4]))
-        attempts.secrets = patterns(bytes.fromhex(field.decode()) for field in fields[7:first])
-        attempts.spawner.configure(attempts.token, fields[5], fields[first:])
+        attempts.slots = max(1, int(fields[3]))
+        attempts.secrets = patterns(bytes.fromhex(field.decode()) for field in fields[6:first])
+        attempts.spawner.configure(attempts.token, fields[4], fields[first:])
 
     def flush(self) -> None:
         """Put the new lines on the spool, then tell the engine."""

@@ -21,7 +21,8 @@ from resile.errors import ResileError
 from resile.executors import doors, history, prestart, processes
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Withdrawn
 from resile.executors.history import Author, Key, Past
-from resile.executors.spool import SUFFIX
+from resile.executors.prestart import Prestarted
+from resile.executors.spool import SUFFIX, identity
 from resile.model.failure import LogRange
 
 RECEIVE_BYTES = 256 * 1024
@@ -30,7 +31,7 @@ SEND_SECONDS_MAX = 60
 GREETING_SECONDS_MAX = 15.0
 CONNECT_SECONDS_MAX = 5.0
 CONNECT_AGAIN_SECONDS = 0.01
-SILENT_DEATHS_MAX = 3
+SILENT_DEATHS_MAX = 10
 
 
 class LocalExecutor:
@@ -45,9 +46,12 @@ class LocalExecutor:
         base_env: Mapping[bytes, bytes],
         directory: bytes,
         secrets: Sequence[bytes] = (),
-        launcher: _socket.socket | None = None,
+        launcher: Prestarted | None = None,
     ) -> None:
-        """Open the run whose output folder this is; `label` names run and epoch, `launcher` comes from `prestart`."""
+        """Open the run whose output folder this is.
+
+        `label` names run and epoch, without spaces; `launcher` comes from `prestart`.
+        """
         self._folder = os.path.join(os.path.abspath(folder), history.FOLDER)
         self._label = label
         self._config = (slots, directory, tuple(secrets), dict(base_env))
@@ -72,7 +76,7 @@ class LocalExecutor:
         if self._socket is None:
             self._open(launcher or prestart.prestart())
         elif launcher is not None:
-            launcher.close()
+            launcher.socket.close()
 
     # --- the contract
 
@@ -144,10 +148,20 @@ class LocalExecutor:
 
     # --- talking
 
-    def _open(self, connection: _socket.socket) -> None:
-        """Give a fresh launcher its orders."""
+    def _open(self, launcher: Prestarted) -> None:
+        """Give a fresh launcher its orders; before that, have its spool say that there is one."""
         self._token = os.urandom(6).hex()
-        self._attach(connection)
+        path = os.path.join(self._folder, self._token + SUFFIX)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, identity(self._token, self._label, launcher.pid))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            launcher.socket.close()
+            raise ResileError("output_folder", f"can't write: {error.strerror}", where=path) from None
+        self._attach(launcher.socket)
         self._configure()
 
     def _attach(self, connection: _socket.socket) -> None:
@@ -161,7 +175,7 @@ class LocalExecutor:
     def _configure(self) -> None:
         """Tell the launcher what all attempts of the run share."""
         slots, directory, secrets, base_env = self._config
-        head = (self._token.encode(), self._label.encode(), os.fsencode(self._folder), b"%d" % slots, directory)
+        head = (self._token.encode(), os.fsencode(self._folder), b"%d" % slots, directory)
         values = [secret.hex().encode() for secret in secrets]
         pairs = [name + b"=" + value for name, value in base_env.items()]
         self._send(frame(b"C", *head, b"%d" % len(values), *values, *pairs))
@@ -191,14 +205,18 @@ class LocalExecutor:
             if not data:
                 self._launcher_died()
                 return
-            text = self._inbox + data
-            end = text.rfind(b"\n") + 1
-            self._inbox = text[end:]
-            self._heard += end
-            for line in text[:end].splitlines():
-                self._hear(line)
+            self._take(data)
             if len(data) < RECEIVE_BYTES:
                 return
+
+    def _take(self, data: bytes) -> None:
+        """Act on every complete line."""
+        text = self._inbox + data
+        end = text.rfind(b"\n") + 1
+        self._inbox = text[end:]
+        self._heard += end
+        for line in text[:end].splitlines():
+            self._hear(line)
 
     def _hear(self, line: bytes) -> None:
         """One line: a report where the attempt is ours, else kept for `find`."""
@@ -243,44 +261,44 @@ class LocalExecutor:
 
     def _meet(self, spools: list[str]) -> None:
         """Connect to the launcher that still serves this folder, and read what dead ones left."""
-        authors = {}
-        for name in spools:
-            author, _ = history.read_spool(os.path.join(self._folder, name))
-            if author is not None:
-                authors[author.token] = author
-        living = self._connect(authors)
-        for name in spools:
-            path = os.path.join(self._folder, name)
+        paths = sorted((os.path.join(self._folder, name) for name in spools), key=os.path.getmtime)
+        authors = [author for author, _ in map(history.read_spool, paths) if author is not None]
+        living, heard = self._connect(authors)
+        for path in paths:
             # Read again: what was alive a moment ago may have written its last lines since.
             author, lines = history.read_spool(path)
-            if author is None or author.token != living:
+            if author is None or living is None or author.token != living.token:
                 self._dead.append(path)
                 if author is not None and author.label == self._label:
                     history.fold(lines, author, self._past)
                 elif author is not None:
                     self._end_all(author, lines)
+        if living is not None:
+            # The newest word on an attempt that was given out twice; then what came behind the greeting.
+            history.fold(heard, living, self._past)
+            self._take(b"")
 
-    def _connect(self, authors: dict[str, Author]) -> str:
-        """Hear the greeting of a living launcher of this run; its token, or nothing where none lives."""
+    def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
+        """Hear the greeting of a living launcher of this run; who it is and what it said, if any lives."""
         deadline = time.monotonic() + CONNECT_SECONDS_MAX
-        while any(author.lives() for author in authors.values()):
+        while any(author.lives() for author in authors):
             connection = doors.connect(os.fsencode(self._folder))
-            lines = greeting(connection) if connection is not None else []
+            lines, since = greeting(connection) if connection is not None else ([], b"")
             author = history.parse_author(lines[0]) if lines else None
             if connection is not None and author is not None and author.label == self._label:
                 self._token = author.token
-                history.fold(lines, author, self._past)
                 self._attach(connection)
                 self._configure()
-                return author.token
+                self._inbox = since
+                return author, lines
             if connection is not None:
                 dismiss(connection)
             if time.monotonic() > deadline:
-                pids = ", ".join(str(author.pid) for author in authors.values() if author.lives())
+                pids = ", ".join(str(author.pid) for author in authors if author.lives())
                 hint = f"end process {pids} and resume again"
                 raise ResileError("launcher_unreachable", "the run's launcher lives but does not answer", hint=hint)
             time.sleep(CONNECT_AGAIN_SECONDS)
-        return ""
+        return None, []
 
     def _launcher_died(self) -> None:
         """The launcher is gone: read its spool, settle what is outstanding, and be ready for a fresh one."""
@@ -399,20 +417,20 @@ def timeval(seconds: int) -> bytes:
     return struct.pack("@ll", seconds, 0)
 
 
-def greeting(connection: _socket.socket) -> list[bytes]:
-    """All that a launcher says to an engine that connects; nothing where it dies meanwhile."""
+def greeting(connection: _socket.socket) -> tuple[list[bytes], bytes]:
+    """What a launcher says to an engine that connects, and what it has said since; nothing where it dies meanwhile."""
     connection.settimeout(GREETING_SECONDS_MAX)
     text = b""
     try:
-        while not text.endswith(b"\nR\n"):
+        while (end := text.find(b"\nR\n")) < 0:
             data = connection.recv(RECEIVE_BYTES)
             if not data:
-                return []
+                return [], b""
             text += data
     except OSError:
-        return []
+        return [], b""
     connection.settimeout(None)
-    return text.split(b"\n")[:-2]
+    return text[:end].split(b"\n"), text[end + 3 :]
 
 
 def dismiss(connection: _socket.socket) -> None:

@@ -24,8 +24,18 @@ _BOOT = (
 _children: set[int] = set()
 
 
-def prestart() -> _socket.socket:
-    """A launcher that waits for its configuration; our end of its socket."""
+class Prestarted:
+    """A launcher that waits for its orders: its process, and our end of its socket."""
+
+    __slots__ = ("pid", "socket")
+
+    def __init__(self, pid: int, socket: _socket.socket) -> None:
+        self.pid = pid
+        self.socket = socket
+
+
+def prestart() -> Prestarted:
+    """Start a launcher."""
     reap()
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
     here = os.path.dirname(os.path.abspath(__file__))
@@ -38,7 +48,7 @@ def prestart() -> _socket.socket:
     pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True, setsigmask=())
     theirs.close()
     _children.add(pid)
-    return ours
+    return Prestarted(pid, ours)
 
 
 def reap() -> None:

@@ -27,7 +27,7 @@ TICKS_PER_SECOND: int = posix.sysconf("SC_CLK_TCK")
 class Process:
     """One line of the process table, from /proc/PID/stat."""
 
-    __slots__ = ("alive", "group", "parent", "pid", "session", "start_ticks")
+    __slots__ = ("alive", "group", "known_mark", "parent", "pid", "session", "start_ticks")
 
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
@@ -36,6 +36,14 @@ class Process:
         self.group = int(fields[2])
         self.session = int(fields[3])
         self.start_ticks = int(fields[19])
+        self.known_mark: bytes | None = None
+
+    @property
+    def mark(self) -> bytes:
+        """The mark in the environment that the process was started with; empty where there is none."""
+        if self.known_mark is None:
+            self.known_mark = mark_of(self.pid)
+        return self.known_mark
 
 
 def read_file(path: bytes, limit: int) -> bytes:
@@ -66,7 +74,11 @@ def process(pid: int) -> Process | None:
 
 def table() -> dict[int, Process]:
     """Every process that can be seen."""
-    found = (process(int(name)) for name in posix.listdir("/proc") if name.isdigit())
+    try:
+        names = posix.listdir("/proc")
+    except OSError:
+        names = []
+    found = (process(int(name)) for name in names if name.isdigit())
     return {entry.pid: entry for entry in found if entry is not None}
 
 
@@ -110,13 +122,14 @@ def closure(processes: dict[int, Process], seeds: set[int]) -> dict[int, Process
     return {pid: processes[pid] for pid in found if pid in processes and processes[pid].alive}
 
 
-def members(leader: int, leader_is_ours: bool, marks: bytes, known: dict[int, int]) -> dict[int, Process]:
+def members(
+    processes: dict[int, Process], leader: int, leader_is_ours: bool, mark: bytes, known: dict[int, int]
+) -> dict[int, Process]:
     """The living processes of an attempt; `known` is pid -> start of those seen before, and is brought up to date.
 
     Where the leader has been reaped its number may already be somebody else's, so only the mark, what was
     known before and orphans that fell to this process from the leader's session count then.
     """
-    processes = table()
     me = posix.getpid()
     seeds = set()
     for pid, entry in processes.items():
@@ -124,7 +137,7 @@ def members(leader: int, leader_is_ours: bool, marks: bytes, known: dict[int, in
         if (
             (known.get(pid) == entry.start_ticks)
             or (same_session and pid != me and (leader_is_ours or (entry.parent == me and pid != leader)))
-            or mark_of(pid) == marks
+            or entry.mark == mark
         ):
             seeds.add(pid)
     found = closure(processes, seeds)
@@ -190,7 +203,7 @@ def orphans(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met
             leaders[leader] = mark
     seeds = set()
     for pid, entry in processes.items():
-        mark = leaders.get(entry.session) or leaders.get(entry.group) or mark_of(pid)
+        mark = leaders.get(entry.session) or leaders.get(entry.group) or entry.mark
         if mark in attempts:
             met.add(mark)
             seeds.add(pid)

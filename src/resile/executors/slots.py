@@ -27,7 +27,7 @@ SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 # Python ignores these two, and what is ignored stays ignored across exec.
 _DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
 _NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
-_SEGMENT_FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND | posix.O_CLOEXEC
+_SEGMENT_FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_APPEND | posix.O_CLOEXEC
 
 
 class Pipe:
@@ -79,11 +79,11 @@ class Pipe:
             self.size += written
             data = data[written:]
 
-    def renew(self) -> int:
+    def renew(self, fresh: tuple[int, int]) -> int:
         """Somebody may still hold this pipe: take a fresh one; the old one's reading end."""
         old = self.reader
         posix.close(self.writer)
-        self.reader, self.writer = make_pipe()
+        self.reader, self.writer = fresh
         return old
 
     def close(self) -> None:
@@ -188,7 +188,14 @@ class Slot:
 
     def renew(self) -> tuple[int, int]:
         """Take fresh pipes because somebody may still write to these; the reading ends of the old ones."""
-        old = (self.out.renew(), self.err.renew())
+        first = make_pipe()
+        try:
+            second = make_pipe()
+        except OSError:
+            posix.close(first[0])
+            posix.close(first[1])
+            raise
+        old = (self.out.renew(first), self.err.renew(second))
         self.rewire()
         return old
 

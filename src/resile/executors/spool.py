@@ -5,6 +5,9 @@
                   E job attempt started at status cpu rss segment out outlen err errlen cut errno stage oom
                   W job attempt at
 
+The engine makes the file, with its first line, before it gives its launcher any orders: so whoever comes after that
+engine knows of the launcher even if it has not got to work yet. From then on only the launcher writes.
+
 The lines of running attempts stay until they end, whatever has been acknowledged. When enough is acknowledged
 the file is written anew beside itself and renamed, so a reader sees the old one or the new one. The file outlives
 the launcher and the engine, not the machine: after a power cut no attempt runs any more either.
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
 VERSION = 1
 SUFFIX = ".spool"
 COMPACT_BYTES = 512 * 1024
-_FLAGS = posix.O_RDWR | posix.O_CREAT | posix.O_APPEND | posix.O_CLOEXEC
+HEADER_BYTES_MAX = 4096
+_FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 
 
 class Spool:
@@ -33,17 +37,15 @@ class Spool:
 
     __slots__ = ("acknowledged", "base", "descriptor", "header", "path", "pending", "size")
 
-    def __init__(self, folder: bytes, token: bytes, label: bytes) -> None:
+    def __init__(self, folder: bytes, token: bytes) -> None:
         self.path = folder + b"/" + token + SUFFIX.encode()
-        self.descriptor = posix.open(self.path, _FLAGS | posix.O_EXCL, 0o600)
-        self.header = identity(token, label)
-        self.size = 0
-        self.base = 0
-        self.acknowledged = 0
-        self.pending = b""
-        self.append(self.header)
+        self.descriptor = posix.open(self.path, _FLAGS)
+        self.header = posix.pread(self.descriptor, HEADER_BYTES_MAX, 0)
+        self.size = len(self.header)
         # The first engine is not told the header.
         self.base = self.size
+        self.acknowledged = 0
+        self.pending = b""
 
     def append(self, lines: bytes) -> bool:
         """Add lines in one write; False where the disk takes no more (they are kept and tried again)."""
@@ -71,7 +73,7 @@ class Spool:
         beside = self.path + b".new"
         try:
             data = head + posix.pread(self.descriptor, self.size - self.acknowledged, self.acknowledged)
-            descriptor = posix.open(beside, _FLAGS | posix.O_TRUNC, 0o600)
+            descriptor = posix.open(beside, _FLAGS | posix.O_CREAT | posix.O_TRUNC, 0o600)
         except OSError:
             return
         try:
@@ -95,7 +97,8 @@ class Spool:
             posix.unlink(self.path)
 
 
-def identity(token: bytes, label: bytes) -> bytes:
-    """The first line: who writes this file."""
-    me = process(posix.getpid())
-    return b"H %d %s %d %d %s %s\n" % (VERSION, token, posix.getpid(), me.start_ticks if me else 0, boot_id(), label)
+def identity(token: str, label: str, pid: int) -> bytes:
+    """The first line: who will write this file."""
+    launcher = process(pid)
+    start_ticks = launcher.start_ticks if launcher else 0
+    return b"H %d %s %d %d %s %s\n" % (VERSION, token.encode(), pid, start_ticks, boot_id(), label.encode())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import AnswerArcs, AnswerCondition
-from resile.core.events import ArcsAnswered, ConditionAnswered
+from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute
+from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered
 from resile.core.state import State
 from resile.dialects.interpolate import MISSING, is_one_reference
 from resile.model.workflow import Condition
@@ -31,6 +31,11 @@ class Conditions:
         """Which of a step's arcs hold?"""
         step = self._state.step_of(self._state.jobs[order.job])
         return ArcsAnswered(at, order.job, tuple(arc.when is None or self._holds(arc.when) for arc in step.arcs))
+
+    def answer_route(self, order: AnswerRoute, at: float) -> RouteAnswered:
+        """What does the code of a rule, or of `on_success`, say?"""
+        problem = "expressions need the sandbox"
+        return RouteAnswered(at, order.job, order.about, problems=(problem,))
 
     def _holds(self, condition: Condition) -> bool:
         """One condition: a literal, or one reference whose value is judged."""

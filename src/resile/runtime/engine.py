@@ -25,6 +25,7 @@ from typing import assert_never
 from resile.core.actions import (
     AnswerArcs,
     AnswerCondition,
+    AnswerRoute,
     FindAttempt,
     KillAttempt,
     Note,
@@ -82,7 +83,7 @@ class Engine:
         self._logfiles = logfiles
         self._listener = listener
         self._inbox: deque[tuple[Event, AttemptRow | None]] = deque()
-        self._timers: list[tuple[float, int, int]] = []
+        self._timers: list[tuple[float, int, int, bool]] = []
         self._running: set[tuple[int, int]] = set()
         self._stop: RunStatus | None = None
         self._interrupts = 0
@@ -146,8 +147,8 @@ class Engine:
                 self._logfiles.write(row)
             self._inbox.append((event, row))
         while self._timers and self._timers[0][0] <= now and not self._interrupts:
-            _, job, attempt = heapq.heappop(self._timers)
-            self._inbox.append((TimerFired(now, job, attempt), None))
+            _, job, attempt, repair = heapq.heappop(self._timers)
+            self._inbox.append((TimerFired(now, job, attempt, repair), None))
         if now >= self._next_requests:
             self._next_requests = now + REQUESTS_SECONDS
             for request in self._store.take_requests(self._lease.run):
@@ -214,8 +215,10 @@ class Engine:
                 self._inbox.append((self._conditions.answer(order, time.time()), None))
             case AnswerArcs():
                 self._inbox.append((self._conditions.answer_arcs(order, time.time()), None))
+            case AnswerRoute():
+                self._inbox.append((self._conditions.answer_route(order, time.time()), None))
             case SetTimer():
-                heapq.heappush(self._timers, (order.due, order.job, order.attempt))
+                heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair))
             case StopEngine():
                 self._stop = order.status
             case _:

@@ -12,7 +12,7 @@ def job_row(state: State, job: Job) -> JobRow:
     return JobRow(
         job.id,
         state.step_of(job).name,
-        "root",
+        state.scopes[job.scope].name if job.scope in state.scopes else "root",
         job.status,
         job.attempt,
         job.exit_code,

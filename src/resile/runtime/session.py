@@ -30,7 +30,7 @@ from resile.runtime.values import Values
 from resile.store.contract import JobRow, Lease, RunRow, Store
 
 if TYPE_CHECKING:
-    from _socket import socket
+    from resile.executors.prestart import Prestarted
 
 
 def create(store: Store, workflow: Workflow, definition: bytes, *, output: Path, directory: Path) -> RunRow:
@@ -92,7 +92,7 @@ class Session:
         events: list[Event],
         *,
         parallel: int,
-        launcher: socket | None,
+        launcher: Prestarted | None,
         ready: Callable[[Engine], None],
     ) -> RunStatus:
         """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""

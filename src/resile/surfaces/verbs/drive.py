@@ -26,7 +26,7 @@ from resile.surfaces.documents import run_document
 from resile.surfaces.verbs.load import load, read_inputs, remember
 
 if TYPE_CHECKING:
-    from _socket import socket
+    from resile.executors.prestart import Prestarted
 
 
 class Machine(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Watcher(Protocol):
         """These canonical events are on disk now."""
 
 
-def run(call: RunCall, watcher: Watcher, launcher: socket | None = None) -> Finished:
+def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> Finished:
     """Compile a file, start a run of it and drive it to its end; `launcher` was started ahead to save time."""
     before = open_store(call.db) if exists(call.db) else None
     workflow, definition = load(call.path, before)
@@ -206,7 +206,7 @@ def _drive(
     events: list[Event],
     capacity: Capacity,
     watcher: Watcher,
-    launcher: socket | None = None,
+    launcher: Prestarted | None = None,
 ) -> Finished:
     """Hand the run to an engine and tell how it stands afterwards."""
     session = Session(store, row, state, env=os.environ, listener=watcher.notes)

@@ -1,0 +1,275 @@
+"""Every accepted key of a native file changes the model: one case for each row of the tables."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from resile.dialects.base import compile_text, describe_keys
+from resile.dialects.native_keys import NOT_YET, TABLES
+from resile.model.codec import decode, encode
+from resile.model.rules import Backoff, Origin, Rule
+from resile.model.workflow import (
+    Arc,
+    Capture,
+    Condition,
+    Input,
+    Need,
+    Noop,
+    Resources,
+    Secret,
+    Shell,
+    Step,
+    Workflow,
+)
+
+
+def compiled(text: str) -> Workflow:
+    """The workflow in a text that has no findings."""
+    result = compile_text(text, file="flow.yaml", folder="/f")
+    assert [finding.render() for finding in result.diagnostics] == []
+    assert (result.dialect, result.why) == ("native", "it has the key `resile`")
+    assert result.workflow is not None
+    assert decode(encode(result.workflow)) == result.workflow
+    return result.workflow
+
+
+def step_with(keys: str) -> Step:
+    """The step `s` with these keys, beside a step `a` and an input `i`."""
+    workflow = compiled(f"resile: 1\ninputs: {{i: '1'}}\nsteps:\n  a: {{shell: x}}\n  s: {{{keys}}}\n")
+    return workflow.steps[1]
+
+
+def rule_with(keys: str) -> Rule:
+    """The one rule of a step with these keys."""
+    (rule,) = step_with(f"shell: x, {keys}").rules
+    return rule
+
+
+def wait_with(keys: str) -> Backoff | None:
+    """The backoff of a retry with these keys."""
+    return rule_with(f"retry: {{max: 1, backoff: {{{keys}}}}}").wait
+
+
+def workflow_with(keys: str) -> Workflow:
+    """A workflow of one step with these keys."""
+    return compiled(f"resile: 1\n{keys}\nsteps: [{{shell: x}}]\n")
+
+
+CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
+    ("the workflow", "resile"): [(workflow_with("").dialect, "native")],
+    ("the workflow", "name"): [(workflow_with("name: nightly").name, "nightly"), (workflow_with("").name, "flow")],
+    ("the workflow", "max_parallel"): [(workflow_with("max_parallel: 3").max_parallel, 3)],
+    ("the workflow", "grace"): [
+        (workflow_with("grace: 2s").grace_seconds, 2.0),
+        (workflow_with("grace: 0").grace_seconds, 0.0),
+        (workflow_with("").grace_seconds, 10.0),
+    ],
+    ("the workflow", "shell_program"): [(workflow_with("shell_program: bash").steps[0].action, Shell("x", "bash"))],
+    ("the workflow", "env"): [
+        (workflow_with("env: {A: 1.10, B: true, C: '', D: , E: x}").env, {"A": "1.10", "B": "true", "C": "", "D": "", "E": "x"})
+    ],
+    ("the workflow", "inputs"): [
+        (workflow_with("inputs: {a: 1.10, b: [1]}").inputs, {"a": Input(default="1.10"), "b": Input("json", [1])})
+    ],
+    ("the workflow", "secrets"): [(workflow_with("secrets: [TOKEN]").secrets, {"TOKEN": Secret(env="TOKEN")})],
+    ("the workflow", "steps"): [
+        ([s.name for s in compiled("resile: 1\nsteps: [{shell: a}, {shell: b}]").steps], ["step-1", "step-2"]),
+        ([s.name for s in compiled("resile: 1\nsteps: {q: {shell: a}}").steps], ["q"]),
+    ],
+    ("a step", "id"): [
+        (compiled("resile: 1\nsteps: [{id: q, shell: a}]").steps[0], Step(name="q", action=Shell("a"), origin=Origin(2, 14)))
+    ],
+    ("a step", "name"): [(compiled("resile: 1\nsteps: [{name: my step, shell: a}]").steps[0].name, "my step")],
+    ("a step", "shell"): [
+        (step_with("shell: echo 1").action, Shell("echo 1")),
+        (step_with("shell: true").action, Shell("true")),
+    ],
+    ("a step", "noop"): [(step_with("noop: true").action, Noop())],
+    ("a step", "shell_program"): [
+        (step_with("shell: x, shell_program: bash").action, Shell("x", "bash")),
+        (step_with("shell: x, shell_program: /bin/bash").action, Shell("x", "/bin/bash")),
+    ],
+    ("a step", "needs"): [
+        (step_with("shell: x, needs: [a]").needs, (Need(("a",)),)),
+        (step_with("shell: x, needs: a").needs, (Need(("a",)),)),
+    ],
+    ("a step", "next"): [
+        (step_with("shell: x, next: a").arcs, (Arc("a"),)),
+        (step_with("shell: x, next: [a, end]").arcs, (Arc("a"), Arc("end"))),
+    ],
+    ("a step", "when"): [
+        (step_with("shell: x, when: false").when, Condition("false", "value", Origin(5, 23))),
+        (step_with("shell: x, when: True").when, Condition("true", "value", Origin(5, 23))),
+        (step_with("shell: x, when: '${inputs.i}'").when, Condition("${inputs.i}", "value", Origin(5, 23))),
+    ],
+    ("a step", "timeout"): [(step_with("shell: x, timeout: 1h30m").timeout_seconds, 5400.0)],
+    ("a step", "grace"): [(step_with("shell: x, grace: 0").grace_seconds, 0.0)],
+    ("a step", "env"): [(step_with("shell: x, env: {A: '${inputs.i}'}").env, {"A": "${inputs.i}"})],
+    ("a step", "working_dir"): [(step_with("shell: x, working_dir: sub").working_dir, "sub")],
+    ("a step", "capture"): [
+        (step_with("shell: x, capture: out").capture, (Capture("out"),)),
+        (
+            step_with("shell: x, capture: {a: text, b: json, c: lines, d: number, e: bool, f: stderr, g: exit_code}").capture,
+            (Capture("a"), Capture("b", "json"), Capture("c", "lines"), Capture("d", "number"), Capture("e", "bool"),
+             Capture("f", "stderr"), Capture("g", "exit_code")),
+        ),
+    ],
+    ("a step", "outputs"): [
+        (step_with("shell: x, outputs: [f, 'g/${inputs.i}']").outputs, ("f", "g/${inputs.i}")),
+        (step_with("shell: x, outputs: f").outputs, ("f",)),
+    ],
+    ("a step", "resources"): [(step_with("shell: x, resources: {cpus: 2}").resources, Resources(cpus=2.0))],
+    ("a step", "retry"): [
+        (rule_with("retry: 2"), Rule(then="retry", text="retry 2", limit=2, origin=Origin(5, 17))),
+        (step_with("shell: x, retry: 0").rules, ()),
+    ],
+    ("a step", "rerun_on_loss"): [
+        (step_with("shell: x, rerun_on_loss: never").on_loss, "park"),
+        (step_with("shell: x, rerun_on_loss: retry").on_loss, "retry"),
+    ],
+    ("a step", "park"): [
+        (rule_with("park: true"), Rule(then="park", text="park", origin=Origin(5, 17))),
+        ([r.then for r in step_with("shell: x, park: true, retry: 1").rules], ["retry", "park"]),
+    ],
+    ("a step", "on_failure"): [
+        (rule_with("on_failure: true"), Rule(then="tolerate", text="on_failure: tolerate", origin=Origin(5, 17))),
+        (step_with("shell: x, on_failure: false").rules, ()),
+        (step_with("shell: x, on_failure: null").rules, ()),
+        ([r.then for r in step_with("shell: x, on_failure: true, retry: 1").rules], ["retry", "tolerate"]),
+    ],
+    ("a step", "on_fail"): [(rule_with("on_fail: true").then, "tolerate")],
+    ("a step", "fail_workflow"): [
+        (rule_with("fail_workflow: false"), Rule(then="tolerate", text="fail_workflow: false", origin=Origin(5, 17))),
+        (step_with("shell: x, fail_workflow: true").rules, ()),
+    ],
+    ("retry", "max"): [(rule_with("retry: {max: 7}").limit, 7)],
+    ("retry", "backoff"): [(wait_with("initial: 1s"), Backoff("fixed", 1.0))],
+    ("backoff", "type"): [
+        (wait_with(f"initial: 2, type: {kind}"), Backoff(kind, 2.0, 2.0 if kind == "linear" else 0.0))  # type: ignore[arg-type]
+        for kind in ("fixed", "linear", "exponential", "fibonacci")
+    ],
+    ("backoff", "mode"): [(wait_with("initial: 2, mode: fibonacci"), Backoff("fibonacci", 2.0))],
+    ("backoff", "initial"): [(wait_with("initial: 500ms"), Backoff("fixed", 0.5))],
+    ("backoff", "delay"): [(wait_with("delay: 3"), Backoff("fixed", 3.0))],
+    ("backoff", "delay_ms"): [(wait_with("delay_ms: 250"), Backoff("fixed", 0.25))],
+    ("backoff", "increment"): [(wait_with("type: linear, initial: 1, increment: 5"), Backoff("linear", 1.0, 5.0))],
+    ("backoff", "multiplier"): [
+        (wait_with("type: exponential, initial: 1, multiplier: 3"), Backoff("exponential", 1.0, multiplier=3.0))
+    ],
+    ("backoff", "max_delay"): [(wait_with("initial: 1, max_delay: 1m"), Backoff("fixed", 1.0, delay_seconds_max=60.0))],
+    ("backoff", "jitter"): [(wait_with("initial: 1, jitter: 0.15"), Backoff("fixed", 1.0, jitter=0.15))],
+    ("on_failure", "fail_workflow"): [
+        (rule_with("on_failure: {fail_workflow: false}").then, "tolerate"),
+        (step_with("shell: x, on_failure: {fail_workflow: true}").rules, ()),
+    ],
+    ("next", "mode"): [
+        (step_with("shell: x, next: {mode: first, arcs: [a]}").arcs_mode, "first"),
+        (step_with("shell: x, next: {mode: all, arcs: [a]}").arcs_mode, "all"),
+    ],
+    ("next", "arcs"): [(step_with("shell: x, next: {arcs: [a, {step: end}]}").arcs, (Arc("a"), Arc("end")))],
+    ("an arc", "step"): [(step_with("shell: x, next: [{step: a}]").arcs, (Arc("a"),))],
+    ("an arc", "when"): [
+        (
+            step_with("shell: x, next: [{step: a, when: '${inputs.i}'}]").arcs,
+            (Arc("a", Condition("${inputs.i}", "value", Origin(5, 40))),),
+        )
+    ],
+    ("resources", "cpus"): [(step_with("shell: x, resources: {cpus: 0.5}").resources, Resources(cpus=0.5))],
+    ("resources", "memory"): [(step_with("shell: x, resources: {memory: 4g}").resources, Resources(memory_bytes=4 * 1024**3))],
+    ("resources", "gpus"): [(step_with("shell: x, resources: {gpus: 1}").resources, Resources(gpus=1))],
+    ("resources", "runtime"): [(step_with("shell: x, resources: {runtime: 1h}").resources, Resources(runtime_seconds=3600.0))],
+    ("an input", "default"): [(workflow_with("inputs: {a: {default: x}}").inputs, {"a": Input(default="x")})],
+    ("an input", "required"): [(workflow_with("inputs: {a: {required: true}}").inputs, {"a": Input(required=True)})],
+    ("an input", "type"): [
+        (workflow_with("inputs: {a: {type: number, default: 2}}").inputs, {"a": Input("number", 2)}),
+        (workflow_with("inputs: {a: {type: bool, default: true}}").inputs, {"a": Input("bool", True)}),
+        (workflow_with("inputs: {a: {type: json, default: {k: [1]}}}").inputs, {"a": Input("json", {"k": [1]})}),
+        (workflow_with("inputs: {a: {type: text, default: 012}}").inputs, {"a": Input("text", "012")}),
+    ],
+    ("a secret", "env"): [(workflow_with("secrets: {T: {env: X}}").secrets, {"T": Secret(env="X")})],
+    ("a secret", "file"): [(workflow_with("secrets: {T: {file: t.txt}}").secrets, {"T": Secret(file="t.txt")})],
+}  # fmt: skip
+
+
+def test_every_key_has_a_case() -> None:
+    """A key that is accepted without a test of its effect does not get in."""
+    assert {(table, key) for table, key, _, _ in describe_keys()} == CASES.keys()
+
+
+@pytest.mark.parametrize("row", CASES, ids=".".join)
+def test_key_changes_the_model(row: tuple[str, str]) -> None:
+    """Each key does to the model what its row says."""
+    for got, expected in CASES[row]:
+        assert got == expected
+
+
+def test_every_key_is_documented() -> None:
+    """Each row says what the key takes and what it does, in one line."""
+    for table, key, kind, doc in describe_keys():
+        assert kind, (table, key)
+        assert doc.endswith("."), (table, key)
+        assert "\n" not in doc, (table, key)
+
+
+def test_words_of_later_versions_are_refused_by_name() -> None:
+    """A known word that this version does not run is told apart from a typing error."""
+    known = {table.name: table.keys for table in TABLES}
+    for table, words in NOT_YET.items():
+        for word in words:
+            assert word not in known[table]
+            step: dict[str, object] = {"shell": "x"}
+            tree: dict[str, object] = {"resile": 1, "steps": {"s": step}}
+            match table:
+                case "the workflow":
+                    tree[word] = 1
+                case "a step":
+                    step[word] = 1
+                case _:
+                    step[table] = {word: 1}
+            (finding,) = compile_text(msgspec.json.encode(tree)).diagnostics
+            assert finding.code == "not-yet", (table, word)
+            assert f"{word}`" in finding.message
+            assert finding.message.endswith("not run by this version")
+
+
+def test_the_model_of_a_whole_file() -> None:
+    """List order, groups, `end` out of the list, and positions, in one file."""
+    workflow = compiled(
+        "resile: 1\n"
+        "name: all\n"
+        "steps:\n"
+        "- id: end\n"
+        "  shell: echo ${execution.status}\n"
+        "- id: a\n"
+        "  shell: x\n"
+        "  capture: v\n"
+        "- name: b\n"
+        "  needs: a\n"
+        "  shell: echo ${v}\n"
+        "- shell: echo ${steps.a.output}\n"
+        "- id: d\n"
+        '  needs: ["a|b"]\n'
+        "  noop: true\n"
+    )
+    assert [(step.name, step.needs, step.origin) for step in workflow.steps] == [
+        ("a", (), Origin(6, 7)),
+        ("b", (Need(("a",)),), Origin(9, 9)),
+        ("step-4", (Need(("b",), True),), Origin(12, 3)),
+        ("d", (Need(("step-4",), True), Need(("a", "b"))), Origin(13, 7)),
+    ]
+    assert workflow.end == Step(name="end", action=Shell("echo ${execution.status}"), origin=Origin(4, 7))
+    assert (workflow.file, workflow.folder, workflow.dialect) == ("flow.yaml", "/f", "native")
+
+
+def test_a_file_without_end_gets_one() -> None:
+    """The implicit `end` does nothing."""
+    assert compiled("resile: 1\nsteps: {a: {shell: x}}").end == Step(name="end", action=Noop(), origin=Origin(1, 1))
+
+
+def test_json_gives_the_same_model() -> None:
+    """The same workflow in JSON differs only in positions."""
+    yaml = compiled("resile: 1\nsteps:\n  a: {shell: x, retry: 2}\n  b: {shell: y, needs: [a]}\n")
+    tree = {"resile": 1, "steps": {"a": {"shell": "x", "retry": 2}, "b": {"shell": "y", "needs": ["a"]}}}
+    json = compiled(msgspec.json.encode(tree).decode())
+    assert [(s.name, s.action, s.needs) for s in json.steps] == [(s.name, s.action, s.needs) for s in yaml.steps]
