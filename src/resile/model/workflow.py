@@ -35,9 +35,13 @@ class Noop(Struct, frozen=True, tag="noop"):
 
 
 class Agent(Struct, frozen=True, tag="agent", omit_defaults=True):
-    """A prompt for the configured agent command."""
+    """A prompt for an agent's command line; limits hold where its output reports cost and tokens (0: none)."""
 
     prompt: str
+    command: tuple[str, ...] = ("claude", "-p")
+    prompt_by: Literal["argument", "stdin"] = "argument"
+    cost_max: float = 0.0
+    tokens_max: int = 0
 
 
 class Validate(Struct, frozen=True, tag="validate", omit_defaults=True):

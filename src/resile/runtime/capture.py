@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from resile.executors.segments import read
-from resile.model.failure import Failure, LogRange
+from resile.model.failure import LogRange
 from resile.model.limits import VALUE_BYTES_MAX
-from resile.model.workflow import Capture
+from resile.model.workflow import Agent, Capture
 
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
@@ -74,13 +74,30 @@ def _number(name: str, text: str) -> int | float:
         raise CaptureRefused(f"capture {name!r}: {text[:60]!r} is not a number") from error
 
 
-def missing_output(directory: Path, outputs: list[str]) -> Failure | None:
-    """The failure of an attempt that did not leave the files it declared."""
-    missing = [name for name in outputs if not os.path.exists(directory / name)]
-    if not missing:
-        return None
-    names = ", ".join(repr(name) for name in missing)
-    return Failure("contract", f"declared output file {names} is missing", 0, signature="contract: output file missing")
+def missing_outputs(directory: Path, outputs: list[str]) -> str:
+    """What is wrong with the files that a step declared; empty where all are there."""
+    missing = ", ".join(repr(name) for name in outputs if not os.path.exists(directory / name))
+    return f"declared output file {missing} is missing" if missing else ""
+
+
+def overspent(folder: str, log: LogRange, action: Agent) -> str:
+    """What an agent spent beyond its limits, where its output (one JSON object) reports it."""
+    if not action.cost_max and not action.tokens_max:
+        return ""
+    try:
+        report = msgspec.json.decode(read(folder, log, "o", VALUE_BYTES_MAX))
+    except msgspec.DecodeError:
+        return ""
+    if not isinstance(report, dict):
+        return ""
+    cost = report.get("total_cost_usd", report.get("cost_usd", 0))
+    usage = report.get("usage") or {}
+    tokens = sum(count for name, count in usage.items() if name.endswith("tokens") and isinstance(count, int))
+    if action.cost_max and isinstance(cost, int | float) and cost > action.cost_max:
+        return f"the agent reports a cost of {cost}, its limit is {action.cost_max:g}"
+    if action.tokens_max and tokens > action.tokens_max:
+        return f"the agent reports {tokens} tokens, its limit is {action.tokens_max}"
+    return ""
 
 
 def verdict_of(folder: str, log: LogRange, values: dict[str, Any]) -> str:

@@ -144,7 +144,7 @@ class Engine:
                 self._running.discard(key)
             event, row = self._observer.observe(report, interrupted=self._interrupts > 1)
             if isinstance(report, Ended) and row is not None:
-                self._logfiles.write(row)
+                self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))
             self._inbox.append((event, row))
         while self._timers and self._timers[0][0] <= now and not self._interrupts:
             _, job, attempt, repair = heapq.heappop(self._timers)
@@ -158,6 +158,11 @@ class Engine:
             self._store.renew_lease(self._lease, now, LEASE_SECONDS)
         if self._interrupts:
             self._wind_down()
+
+    def _has_repairs(self, number: int) -> bool:
+        """Could a failure of this job start a repair, which finds its log files written?"""
+        job = self._state.jobs.get(number)
+        return job is not None and any(rule.repair is not None for rule in self._state.step_of(job).rules)
 
     def _obey(self, request: Request) -> None:
         """Something that another surface asked of this run."""

@@ -24,10 +24,13 @@ class LogFiles:
         self._thread: Thread | None = None
         self.problem: OSError | None = None
 
-    def write(self, row: AttemptRow) -> None:
-        """Queue an attempt's output for export where it has any."""
+    def write(self, row: AttemptRow, *, at_once: bool) -> None:
+        """Export an attempt's output where it has any: queued, or at once where a repair is going to read it."""
         log = row.log
         if log is None or not (log.out_length or log.err_length) or not (self._every or row.failure is not None):
+            return
+        if at_once:
+            self._export(row)
             return
         if self._thread is None:
             self._thread = Thread(target=self._work, name="log files", daemon=True)
@@ -41,12 +44,16 @@ class LogFiles:
             self._thread.join()
 
     def _work(self) -> None:
-        """Export one attempt after the other; a full disk must not stop the run, the segments have it all."""
+        """One attempt after the other; a full disk must not stop the run, the segments have it all."""
         while (row := self._queue.get()) is not None:
-            try:
-                export_attempt(self._output, self._run, row, named_logs(self._output))
-            except OSError as problem:
-                self.problem = problem
+            self._export(row)
+
+    def _export(self, row: AttemptRow) -> None:
+        """Export one attempt."""
+        try:
+            export_attempt(self._output, self._run, row, named_logs(self._output))
+        except OSError as problem:
+            self.problem = problem
 
 
 def export_attempt(output: Path, run: int, row: AttemptRow, into: Path) -> None:

@@ -11,10 +11,12 @@ from resile.core.state import State
 from resile.executors import evidence
 from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
 from resile.model.failure import Failure, Outcome
-from resile.model.workflow import Capture, Step
-from resile.runtime.capture import CaptureRefused, captured, missing_output, verdict_of
+from resile.model.workflow import Action, Agent, Capture, Step, Validate
+from resile.runtime.capture import CaptureRefused, captured, missing_outputs, overspent, verdict_of
+from resile.runtime.commits import head_of
 from resile.runtime.perform import Performer, time_limit
 from resile.runtime.secrets import redact
+from resile.runtime.values import Values
 from resile.store.contract import AttemptRow
 
 # Forms that any output has; the others would fail a step a second time.
@@ -24,9 +26,12 @@ _ALWAYS_THERE = ("text", "lines", "stderr", "exit_code")
 class Observer:
     """Reads the reports of one run."""
 
-    def __init__(self, state: State, performer: Performer, *, folder: str, secrets: tuple[str, ...]) -> None:
+    def __init__(
+        self, state: State, performer: Performer, values: Values, *, folder: str, secrets: tuple[str, ...]
+    ) -> None:
         self._state = state
         self._performer = performer
+        self._values = values
         self._folder = folder
         self._secrets = secrets
         self._started: dict[tuple[int, int], AttemptRow] = {}
@@ -76,31 +81,40 @@ class Observer:
     def _timeout(self, report: Ended) -> float:
         """The time that an attempt had, for its message."""
         job = self._state.jobs.get(report.job)
-        return 0.0 if job is None else time_limit(self._state.step_of(job)) or 0.0
+        return 0.0 if job is None else time_limit(self._state, job) or 0.0
 
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
-        """The outcome with what the step promised: captures, output files, `end`'s verdict."""
+        """The outcome with what the step promised: captures, output files, a commit, `end`'s verdict."""
         job = self._state.jobs.get(report.job)
         if job is None:
             return outcome
         step = self._state.step_of(job)
         if outcome.failure is not None:
             return self._failed(step, outcome)
-        if not step.capture and not step.outputs and job.step != self._state.plan.end:
-            return outcome
+        if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
+            return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:
             values = captured(self._folder, outcome.log, step.capture, outcome.exit_code)
         except CaptureRefused as problem:
-            failure = Failure("contract", redact(str(problem), self._secrets), 0, signature="contract: capture")
-            return msgspec.structs.replace(outcome, failure=failure)
-        if job.step == self._state.plan.end and (verdict := verdict_of(self._folder, outcome.log, values)):
+            return _broken(outcome, redact(str(problem), self._secrets), "capture")
+        if self._state.is_end(job) and (verdict := verdict_of(self._folder, outcome.log, values)):
             values = {**values, "workflow_status": verdict}
-        failure_found: Failure | None = None
-        if step.outputs:
-            failure_found = missing_output(self._performer.directory_of(step), self._performer.outputs_of(step))
-        return msgspec.structs.replace(outcome, values=values, failure=failure_found)
+        outcome = msgspec.structs.replace(outcome, values=values)
+        lookup = self._values.of(job)
+        directory = self._performer.directory_of(step, lookup)
+        if step.outputs and (missing := missing_outputs(directory, self._performer.outputs_of(step, lookup))):
+            return _broken(outcome, missing, "output file missing")
+        if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):
+            return _broken(outcome, "commit_required: the step made no commit", "no commit")
+        return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
+
+    def _agent(self, action: Agent, outcome: Outcome) -> Outcome:
+        """An agent that reports having spent more than it may has failed."""
+        assert outcome.log is not None
+        problem = overspent(self._folder, outcome.log, action)
+        return _broken(outcome, problem, "agent limit") if problem else outcome
 
     def _failed(self, step: Step, outcome: Outcome) -> Outcome:
         """A failed attempt still gives what every output has, for handlers and tolerant dependents."""
@@ -112,6 +126,10 @@ class Observer:
         except CaptureRefused:
             values = {}
         failure = outcome.failure
+        if isinstance(step.action, Validate) and failure.kind == "exit":
+            failure = msgspec.structs.replace(failure, kind="check")
+        if (isinstance(step.action, Agent) and failure.kind == "spawn") or failure.exit_code == 127:
+            failure = _with_hint(failure, step.action)
         if self._secrets:
             failure = msgspec.structs.replace(
                 failure,
@@ -120,3 +138,17 @@ class Observer:
                 stderr=redact(failure.stderr, self._secrets),
             )
         return msgspec.structs.replace(outcome, values=values, failure=failure)
+
+
+def _broken(outcome: Outcome, message: str, signature: str) -> Outcome:
+    """A success that did not keep what the step promised."""
+    failure = Failure("contract", message, outcome.exit_code, signature=f"contract: {signature}")
+    return msgspec.structs.replace(outcome, failure=failure)
+
+
+def _with_hint(failure: Failure, action: Action) -> Failure:
+    """The failure of an agent whose program is not there, with what to do about it."""
+    if not isinstance(action, Agent):
+        return failure
+    hint = f"is the agent {action.command[0]!r} installed? Name another with `agent: {{command: …}}`"
+    return msgspec.structs.replace(failure, message=f"{failure.message} ({hint})")

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resile.core.actions import StartAttempt
+from resile.core.dispatch import granted
 from resile.core.state import Job, State
 from resile.dialects.interpolate import ValueRefused, render_text
 from resile.dialects.shell import plain_argv, render_shell
 from resile.executors.contract import Launch
 from resile.model.failure import Failure, Outcome
-from resile.model.workflow import Noop, Shell, Step
+from resile.model.workflow import Agent, Noop, Shell, Step, Validate, WriteFile
+from resile.runtime.commits import head_of
 from resile.runtime.values import Values
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # Linux takes at most 128 KiB in one argument, its closing NUL included.
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
+# Runs an agent with its prompt on standard input: $0 is the file, the rest its command.
+_FROM_FILE = b'exec "$@" < "$0"'
 
 
 class Performer:
@@ -35,88 +39,145 @@ class Performer:
         self._values = values
         self._directory = directory
         self._scripts = folder / "scripts"
-        self._constant_env = tuple(
-            (os.fsencode(name), os.fsencode(value))
-            for name, value in (
-                ("RESILE_WORKFLOW_ID", str(run)),
-                ("RESILE_RUN_ID", str(state.epoch)),
-                ("RESILE_OUTPUT_DIR", str(output)),
-            )
-        )
+        self._run_env = {"WORKFLOW_ID": str(run), "RUN_ID": str(state.epoch), "OUTPUT_DIR": str(output), "API_URL": ""}
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """What to run for this attempt, or its outcome where nothing needs to run."""
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
+        lookup = self._values.of(job)
         try:
             match step.action:
                 case Noop():
                     return Outcome(exit_code=0)
-                case Shell():
-                    return self._shell(order, job, step, step.action)
+                case WriteFile():
+                    return self._write_file(step, step.action, lookup)
+                case Shell() | Validate():
+                    argv, fallback = self._command(order, step.action.command, step.action.program, lookup)
+                case Agent():
+                    argv, fallback = self._agent(order, step.action, lookup), ()
+                case _:
+                    kind = type(step.action).__name__.lower()
+                    return Outcome(failure=Failure("contract", f"this version does not run {kind} steps"))
+            if step.commit_required:
+                self._note_head(order, step, lookup)
+            return self._launch(order, job, step, argv, fallback, lookup)
         except ValueRefused as problem:
             return Outcome(failure=Failure("contract", str(problem), signature="contract: value refused"))
-        kind = type(step.action).__name__.lower()
-        return Outcome(failure=Failure("contract", f"this version does not run {kind} steps"))
 
-    def _shell(self, order: StartAttempt, job: Job, step: Step, action: Shell) -> Launch:
-        """A shell command: plain words directly, anything else through its shell."""
-        lookup = self._values.lookup
-        command = render_shell(action.command, lookup, action.program)
-        program = os.fsencode(action.program)
-        text = os.fsencode(command)
-        through_shell: tuple[bytes, ...] = (program, b"-c", text)
-        if len(text) > ARGUMENT_BYTES_MAX:
-            through_shell = (program, self._script(order, text))
-        plain = plain_argv(command) if action.program == "sh" and len(text) <= ARGUMENT_BYTES_MAX else None
-        argv = through_shell if plain is None else tuple(map(os.fsencode, plain))
+    def _launch(
+        self,
+        order: StartAttempt,
+        job: Job,
+        step: Step,
+        argv: tuple[bytes, ...],
+        fallback: tuple[bytes, ...],
+        lookup: Lookup,
+    ) -> Launch:
+        """The attempt with its environment, place and limits."""
         grace = self._state.workflow.grace_seconds if step.grace_seconds is None else step.grace_seconds
         return Launch(
             order.job,
             order.attempt,
             argv,
             self._env(order, job, step, lookup),
-            os.fsencode(self.directory_of(step)) if step.working_dir else b"",
-            time_limit(step) or 0.0,
+            os.fsencode(self.directory_of(step, lookup)) if step.working_dir else b"",
+            time_limit(self._state, job) or 0.0,
             grace,
-            through_shell if plain is not None else (),
+            fallback,
         )
 
-    def directory_of(self, step: Step) -> Path:
-        """Where a step runs."""
-        return self._directory / render_text(step.working_dir, self._values.lookup)
+    def _command(
+        self, order: StartAttempt, command: str, program: str, lookup: Lookup
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """A shell command: plain words directly (with the shell to fall back on), anything else through its shell."""
+        rendered = render_shell(command, lookup, program)
+        text = os.fsencode(rendered)
+        shell = os.fsencode(program)
+        if len(text) > ARGUMENT_BYTES_MAX:
+            return (shell, self._file(order, "sh", text)), ()
+        plain = plain_argv(rendered) if program == "sh" else None
+        if plain is None:
+            return (shell, b"-c", text), ()
+        return tuple(map(os.fsencode, plain)), (shell, b"-c", text)
 
-    def outputs_of(self, step: Step) -> list[str]:
+    def _agent(self, order: StartAttempt, action: Agent, lookup: Lookup) -> tuple[bytes, ...]:
+        """An agent's command with its prompt as the last argument, or on standard input where it is too long."""
+        prompt = os.fsencode(render_text(action.prompt, lookup))
+        command = tuple(map(os.fsencode, action.command))
+        if action.prompt_by == "argument" and len(prompt) <= ARGUMENT_BYTES_MAX:
+            return (*command, prompt)
+        return (b"sh", b"-c", _FROM_FILE, self._file(order, "prompt", prompt), *command)
+
+    def _write_file(self, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
+        """A file made from text: it appears whole or not at all."""
+        path = self.directory_of(step, lookup) / render_text(action.path, lookup)
+        data = render_text(action.content, lookup).encode("utf-8", "surrogateescape")
+        beside = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
+                file.write(data)
+            os.replace(beside, path)
+        except OSError as error:
+            message = f"can't write {path}: {error.strerror}"
+            return Outcome(1, Failure("exit", message, 1, signature=f"write_file: {error.strerror}"))
+        return Outcome(exit_code=0)
+
+    def directory_of(self, step: Step, lookup: Lookup) -> Path:
+        """Where a step runs."""
+        return self._directory / render_text(step.working_dir, lookup)
+
+    def outputs_of(self, step: Step, lookup: Lookup) -> list[str]:
         """The files that a step must leave."""
-        return [render_text(name, self._values.lookup) for name in step.outputs]
+        return [render_text(name, lookup) for name in step.outputs]
+
+    def _note_head(self, order: StartAttempt, step: Step, lookup: Lookup) -> None:
+        """Keep the commit that a step starts from; a crash must not forget it, so it is a file."""
+        head = head_of(self.directory_of(step, lookup))
+        if head is None:
+            raise ValueRefused("commit_required: the step does not run inside a git repository")
+        self._file(order, "head", head.encode())
+
+    def head_before(self, job: int, attempt: int) -> str:
+        """The commit that an attempt started from."""
+        return self._path(job, attempt, "head").read_text()
 
     def _env(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> tuple[tuple[bytes, bytes], ...]:
-        """What a step's environment has beyond the caller's."""
-        pairs = [
-            *self._constant_env,
-            (b"RESILE_JOB_ID", b"%d" % job.id),
-            (b"RESILE_JOB_NAME", os.fsencode(step.name)),
-            (b"RESILE_ATTEMPT_ID", b"%d" % order.attempt),
-        ]
+        """What a step's environment has beyond the caller's; in a repair it tells of the attempt that failed."""
+        told = {**self._run_env, "JOB_ID": str(job.id), "JOB_NAME": step.name, "ATTEMPT_ID": str(order.attempt)}
+        prefixes: tuple[str, ...] = ("RESILE_",)
+        failed = self._values.failed_job(job)
+        if failed is not None and failed.error is not None:
+            error = failed.error
+            code = error.failure.exit_code
+            told |= {"JOB_ID": str(failed.id), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
+            told["RETURN_CODE"] = "" if code is None else str(code)
+            prefixes = ("RESILE_", "TORC_")
+        pairs = [(os.fsencode(prefix + name), os.fsencode(told[name])) for prefix in prefixes for name in told]
         if order.gpus:
             pairs.append((b"CUDA_VISIBLE_DEVICES", ",".join(map(str, order.gpus)).encode()))
         for given in (self._state.workflow.env, step.env):
             pairs += _rendered(given, lookup)
         return tuple(pairs)
 
-    def _script(self, order: StartAttempt, text: bytes) -> bytes:
-        """A command too long for one argument, as a file that only its owner can read."""
+    def _path(self, job: int, attempt: int, ending: str) -> Path:
+        """Where a file of one attempt is kept."""
+        return self._scripts / f"job_j{job}_r{self._state.epoch}_a{attempt}.{ending}"
+
+    def _file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
+        """A file that belongs to one attempt, readable by its owner alone."""
         self._scripts.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._scripts / f"job_j{order.job}_r{self._state.epoch}_a{order.attempt}.sh"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:
+        path = self._path(order.job, order.attempt, ending)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(text)
         return os.fsencode(path)
 
 
-def time_limit(step: Step) -> float | None:
-    """How long an attempt may run: the shorter of its timeout and of the runtime it asked for."""
-    limits = (step.timeout_seconds, step.resources.runtime_seconds if step.resources is not None else None)
+def time_limit(state: State, job: Job) -> float | None:
+    """How long an attempt may run: the shorter of its timeout and of the runtime it was granted."""
+    resources = granted(state, job)
+    limits = (state.step_of(job).timeout_seconds, resources.runtime_seconds if resources is not None else None)
     return min((limit for limit in limits if limit is not None), default=None)
 
 

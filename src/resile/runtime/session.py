@@ -122,7 +122,7 @@ class Session:
             state=state,
             executor=executor,
             performer=performer,
-            observer=Observer(state, performer, folder=str(folder), secrets=hidden),
+            observer=Observer(state, performer, values, folder=str(folder), secrets=hidden),
             conditions=Conditions(state, values),
             journal=journal,
             logfiles=LogFiles(output, row.id, len(state.jobs)),

@@ -1,4 +1,4 @@
-"""What `${...}` can name while a run goes on: inputs, environment, steps, captured names, the execution.
+"""What `${...}` can name while a run goes on: inputs, environment, steps, captured names, errors, the execution.
 
 Outputs are not kept in memory: they are read from the log segments when a text really names them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resile.core.converge import execution
 from resile.core.notes import STATUS_NAMES
@@ -18,11 +18,14 @@ from resile.model.limits import VALUE_BYTES_MAX
 from resile.runtime.folders import epoch_folder
 from resile.store.contract import AttemptRow, Store
 
+if TYPE_CHECKING:
+    from resile.dialects.interpolate import Lookup
+
 Key = str | int
 
 
 class Values:
-    """Looks names up for one run."""
+    """Looks names up for the jobs of one run."""
 
     def __init__(self, store: Store, run: int, output: Path, state: State, env: Mapping[str, str]) -> None:
         self._store = store
@@ -31,9 +34,12 @@ class Values:
         self._state = state
         self._env = env
 
-    def lookup(self, name: str) -> Any:
-        """The value of a name such as `steps.build.output`, or MISSING where the workflow does not know it."""
-        path = path_of(name)
+    def of(self, job: Job) -> Lookup:
+        """The lookup for the texts of one job: the value of `steps.build.output`, or MISSING where nobody knows it."""
+        return lambda name: self.find(path_of(name), job)
+
+    def find(self, path: Sequence[Key], job: Job) -> Any:
+        """The value under a path, as one job sees it."""
         head, rest = path[0], path[1:]
         match head:
             case "inputs":
@@ -41,29 +47,66 @@ class Values:
             case "env":
                 return self._env.get(str(rest[0]), MISSING) if len(rest) == 1 else MISSING
             case "steps":
-                return self._step(rest)
+                return self._step(rest, job)
             case "execution":
                 return walk(execution(self._state), rest)
+            case "error":
+                failed = self.failed_job(job)
+                return MISSING if failed is None else walk(self.error(failed), rest)
+            case "shell" if rest[:1] == ("output",):
+                failed = self.failed_job(job)
+                if failed is not None:
+                    return self._both_streams(failed)
         return walk(self._state.scopes[ROOT].values, path)
 
-    def _step(self, path: Sequence[Key]) -> Any:
-        """A property of another step."""
-        job = self._state.job_named(str(path[0])) if len(path) >= 2 else None
-        if job is None:
+    def failed_job(self, job: Job) -> Job | None:
+        """The failed job that this one repairs, if it is part of a repair."""
+        if job.callers:
+            return self._state.jobs[job.callers[0]]
+        scope = self._state.scopes.get(job.scope)
+        while scope is not None and scope.owner:
+            owner = self._state.jobs[scope.owner]
+            if owner.error is not None:
+                return owner
+            scope = self._state.scopes.get(owner.scope)
+        return None
+
+    def error(self, failed: Job) -> dict[str, Any]:
+        """What a repair can say about the failure it answers."""
+        error = failed.error
+        if error is None:
+            return {}
+        failure = error.failure
+        return {
+            "message": failure.message,
+            "exit_code": failure.exit_code,
+            "step": error.step,
+            "timestamp": _iso(error.at),
+            "stdout": failure.stdout,
+            "stderr": failure.stderr,
+            "kind": failure.kind,
+            "attempt": error.attempt,
+            "signal": failure.signal,
+        }
+
+    def _step(self, path: Sequence[Key], job: Job) -> Any:
+        """A property of another step, found in the job's own scope or in those around it."""
+        other = self._state.job_named(str(path[0]), job.scope) if len(path) >= 2 else None
+        if other is None:
             return MISSING
         match path[1]:
             case "output":
-                return walk(self._output_of(job), path[2:])
+                return walk(self.output(other), path[2:])
             case "stderr":
-                return self._text(job, "e")
+                return self._text(other, "e")
             case "exit_code":
-                return job.exit_code
+                return other.exit_code
             case "status":
-                return STATUS_NAMES[job.status]
+                return STATUS_NAMES[other.status]
             case "attempts":
-                return job.attempt
+                return other.attempt
             case "outputs":
-                return walk(self._captured(job), path[2:])
+                return walk(self._captured(other), path[2:])
         return MISSING
 
     def _captured(self, job: Job) -> dict[str, Any]:
@@ -71,22 +114,34 @@ class Values:
         values = self._state.scopes[ROOT].values
         return {capture.name: values.get(capture.name) for capture in self._state.step_of(job).capture}
 
-    def _output_of(self, job: Job) -> Any:
-        """The captured value where there is exactly one, else the trimmed stdout."""
+    def output(self, job: Job) -> Any:
+        """The captured value where there is exactly one, else the trimmed stdout; of its fallback where it has one."""
+        if job.output_job:
+            return self.output(self._state.jobs[job.output_job])
         captured = self._captured(job)
         if len(captured) == 1:
             return next(iter(captured.values()))
         return self._text(job, "o")
+
+    def _both_streams(self, failed: Job) -> str:
+        """stdout, then stderr, of the attempt that failed."""
+        number = failed.error.attempt if failed.error is not None else failed.attempt
+        for row in self._store.attempts(self._run, failed.id):
+            if row.epoch == self._state.epoch and row.attempt == number:
+                return "\n".join(text for stream in ("o", "e") if (text := self._read(row, stream)))
+        return ""
 
     def _text(self, job: Job, stream: Stream) -> str:
         """What the last attempt of a job wrote, trimmed."""
         last: AttemptRow | None = None
         for row in self._store.attempts(self._run, job.id):
             last = row
-        if last is None or last.log is None:
-            return ""
-        data = read(str(epoch_folder(self._output, self._run, last.epoch)), last.log, stream, VALUE_BYTES_MAX)
-        return data.decode("utf-8", "surrogateescape").strip()
+        return "" if last is None else self._read(last, stream)
+
+    def _read(self, row: AttemptRow, stream: Stream) -> str:
+        """What one attempt wrote to one stream, trimmed."""
+        folder = str(epoch_folder(self._output, self._run, row.epoch))
+        return read(folder, row.log, stream, VALUE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
 
 
 def walk(value: Any, path: Sequence[Key]) -> Any:
@@ -99,3 +154,10 @@ def walk(value: Any, path: Sequence[Key]) -> Any:
         else:
             return MISSING
     return value
+
+
+def _iso(at: float) -> str:
+    """A moment in UTC as RFC 3339 writes it."""
+    import time
+
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
