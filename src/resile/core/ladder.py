@@ -113,7 +113,13 @@ def reserve(
         if rule.wait is not None:
             delay = delay_seconds(rule.wait, fired, f"{state.workflow.name}/{state.step_of(job).name}")
         _escalate(state, job, rule)
-        data = {"rule": text, "delay_seconds": delay, "next_attempt": job.attempt, "outcome": "Retried"}
+        data = {
+            "rule": text,
+            "then": "retry",
+            "delay_seconds": delay,
+            "next_attempt": job.attempt,
+            "outcome": "Retried",
+        }
         seq = note_job(state, out, at, "retry_scheduled", job, data)
         if delay > 0:
             stir(state, job)

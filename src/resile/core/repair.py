@@ -9,12 +9,14 @@ A repair is jobs like any others: durable, logged, with timeouts and rules of th
 
 from __future__ import annotations
 
+from typing import Any
+
 from resile.core.actions import Action, KillAttempt, SetTimer
 from resile.core.answers import ladder_of
 from resile.core.dispatch import rest
 from resile.core.flow import fail, keep_route, record_route, reopen, spend, stopping, succeed, wake
 from resile.core.goto import drop_stale, is_ancestor, jump
-from resile.core.ladder import ask, carry_out, repair_failed
+from resile.core.ladder import ask, carry_out, origin_text, repair_failed
 from resile.core.notes import note_job
 from resile.core.state import NO_RULE, SUCCESS, Job, Scope, State
 from resile.model.status import TERMINAL, Status
@@ -28,7 +30,11 @@ def begin_repair(
     rest(state, job)
     job.status = Status.recovering
     what = "on_success" if job.rule == SUCCESS else "on_failure"
-    seq = note_job(state, out, at, "repair_started", job, {"for": what, "calls": list(job.calls)})
+    data: dict[str, Any] = {"for": what, "calls": list(job.calls)}
+    if job.rule != SUCCESS:
+        rule = ladder_of(state.step_of(job))[job.rule]
+        data |= {"rule": origin_text(state, rule), "then": rule.then}
+    seq = note_job(state, out, at, "repair_started", job, data)
     if timeout_seconds is not None:
         out.append(SetTimer(job.id, job.attempt, at + timeout_seconds, seq, repair=True))
         job.due = at + timeout_seconds

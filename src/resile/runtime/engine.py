@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import assert_never
 
+import msgspec
+
 from resile.core.actions import (
     AnswerArcs,
     AnswerCondition,
@@ -34,7 +36,7 @@ from resile.core.actions import (
     StartAttempt,
     StopEngine,
 )
-from resile.core.events import CancelRequested, Event, TimerFired
+from resile.core.events import CancelRequested, Event, Judged, TimerFired
 from resile.core.react import react
 from resile.core.state import State
 from resile.executors.contract import Ended, Executor, Launch, Started
@@ -166,9 +168,12 @@ class Engine:
 
     def _obey(self, request: Request) -> None:
         """Something that another surface asked of this run."""
-        if request.kind == "cancel":
-            by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))
-            self._inbox.append((CancelRequested(request.at, by, reason), None))
+        match request.kind:
+            case "cancel":
+                by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))
+                self._inbox.append((CancelRequested(request.at, by, reason), None))
+            case "judge":
+                self._inbox.append((msgspec.convert({"at": request.at, **request.body}, Judged), None))
 
     def _wind_down(self) -> None:
         """Interrupted: start nothing more, and once nothing runs, stop; the second time, kill what runs."""

@@ -7,7 +7,7 @@ be put where it stands fails the attempt (`contract`) before anything runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,11 +30,25 @@ ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 # Runs an agent with its prompt on standard input: $0 is the file, the rest its command.
 _FROM_FILE = b'exec "$@" < "$0"'
 
+# In a rehearsal (`resile try`) it says what an attempt comes to without running it.
+Rehearsal = Callable[[StartAttempt, Step], Outcome | None]
+
 
 class Performer:
     """Renders the attempts of one run."""
 
-    def __init__(self, state: State, values: Values, *, run: int, output: Path, folder: Path, directory: Path) -> None:
+    def __init__(
+        self,
+        state: State,
+        values: Values,
+        *,
+        run: int,
+        output: Path,
+        folder: Path,
+        directory: Path,
+        rehearsal: Rehearsal | None = None,
+    ) -> None:
+        self._rehearsal = rehearsal
         self._state = state
         self._values = values
         self._directory = directory
@@ -46,6 +60,8 @@ class Performer:
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         lookup = self._values.of(job)
+        if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
+            return supposed
         try:
             match step.action:
                 case Noop():

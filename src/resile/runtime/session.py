@@ -23,7 +23,7 @@ from resile.runtime.journal import Journal
 from resile.runtime.logfiles import LogFiles
 from resile.runtime.observe import Observer
 from resile.runtime.past import counts
-from resile.runtime.perform import Performer
+from resile.runtime.perform import Performer, Rehearsal
 from resile.runtime.rows import job_row
 from resile.runtime.secrets import load_secrets, needles
 from resile.runtime.values import Values
@@ -94,6 +94,7 @@ class Session:
         parallel: int,
         launcher: Prestarted | None,
         ready: Callable[[Engine], None],
+        rehearsal: Rehearsal | None = None,
     ) -> RunStatus:
         """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
         row, state = self._row, self._state
@@ -105,7 +106,9 @@ class Session:
         writer = self._store.writer()
         journal = Journal(writer, row.id, lease.token)
         values = Values(self._store, row.id, output, state, self._env)
-        performer = Performer(state, values, run=row.id, output=output, folder=folder, directory=directory)
+        performer = Performer(
+            state, values, run=row.id, output=output, folder=folder, directory=directory, rehearsal=rehearsal
+        )
         executor = LocalExecutor(
             str(folder),
             slots=parallel,

@@ -2,6 +2,8 @@
 
 load.py   compile and check files       drive.py  run, resume, rerun, reset, cancel
 look.py   status, events                logs.py   what steps wrote
+judge.py  parked failures               metrics.py  how the rules did
+rehearse.py  one step's ladder against a supposed failure
 """
 
 from __future__ import annotations
@@ -19,6 +21,12 @@ _MODULES = {
     "events": "look",
     "follow": "look",
     "status": "look",
+    "Judgement": "judge",
+    "failures": "judge",
+    "judge": "judge",
+    "metrics": "metrics",
+    "rehearse": "rehearse",
+    "supposed": "rehearse",
     "LogPart": "logs",
     "export_logs": "logs",
     "follow_logs": "logs",
