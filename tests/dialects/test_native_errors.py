@@ -1,5 +1,6 @@
 """Everything that can be wrong with a native file, with its exact place, message and hint."""
 
+# ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
 import os

@@ -1,5 +1,6 @@
 """Every accepted key of a native file changes the model: one case for each row of the tables."""
 
+# ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
 import msgspec

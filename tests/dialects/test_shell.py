@@ -1,5 +1,6 @@
 """Values in shell commands, against the real `sh` and `bash`."""
 
+# ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
 import subprocess
@@ -55,6 +56,9 @@ HOSTILE = [
     "\x7f",
     "{a,b}",
     "{a,'b,c}'",
+    "<(",
+    ">(touch pwned)",
+    "{a,<(b'}",
     "'{a,b}",
     "{'a,b'}",
     "'a' {1..3} '",
@@ -101,11 +105,11 @@ EVERY_SHELL = {
     "comment in a substitution": "A=$( # ${v} )\n printf '%s.' ${v}); printf '%s\\0' \"${A%.}\"",
     "continued line": "printf '%s\\0' \\\n${v}",
     "after escapes": "true \\' \\\" \\\\ \"\\\"\" '\\'; printf '%s\\0' ${v}",
-    "here-document": "A=$(cat <<EOX\n${v}.\nEOX\n); printf '%s\\0' \"${A%.}\"",
-    "quoted here-document": "A=$(cat <<'EOX'\n${v}.\nEOX\n); printf '%s\\0' \"${A%.}\"",
-    "here-document, then more": "cat <<EOX >/dev/null; printf '%s\\0' ${v}\nit's ${v}\nEOX\n",
-    "two here-documents": "cat <<A >/dev/null\n\"${v}\nA\ncat <<\\B >/dev/null\n'${v}\nB\nprintf '%s\\0' ${v}",
-    "substitution in a here-document": "A=$(cat <<EOX\n$(printf '%s' ${v}.)\nEOX\n); printf '%s\\0' \"${A%.}\"",
+    "here-document": "A=$(cat <<_EOX_\n${v}.\n_EOX_\n); printf '%s\\0' \"${A%.}\"",
+    "quoted here-document": "A=$(cat <<'_EOX_'\n${v}.\n_EOX_\n); printf '%s\\0' \"${A%.}\"",
+    "here-document, then more": "cat <<_EOX_ >/dev/null; printf '%s\\0' ${v}\nit's ${v}\n_EOX_\n",
+    "two here-documents": "cat <<_A_ >/dev/null\n\"${v}\n_A_\ncat <<\\_B_ >/dev/null\n'${v}\n_B_\nprintf '%s\\0' ${v}",
+    "substitution in a here-document": "A=$(cat <<_EOX_\n$(printf '%s' ${v}.)\n_EOX_\n); printf '%s\\0' \"${A%.}\"",
     "path": "printf '%s\\0' ${steps['a b'].output}",
     "path in single quotes": "printf '%s\\0' '${steps['a b'].output}'",
 }
@@ -121,10 +125,11 @@ BASH_ONLY = {
     "extended glob": "shopt -s extglob; printf '%s\\0' ${v}",
 }
 
-# U+0001 before U+007F is left out: bash itself loses the first of them in a here-document inside $( ).
+# Left out is what the shells themselves lose, from plain files too: bash a U+0001 before U+007F, dash a byte above
+# 127 behind the first letters of a here-document's delimiter (which starts with `_` here).
 TEXT = st.text(
     st.one_of(st.sampled_from(list("$`\"'\\{}()[]<>|&;#!*?~ \n\t=-%aEOX1")), st.characters(codec="utf-8")), max_size=60
-).filter(lambda text: "\0" not in text and "\x01" not in text)
+).filter(lambda text: "\0" not in text and "\x01" not in text and "_" not in text)
 
 
 def lookup_of(value: object):  # type: ignore[no-untyped-def]
@@ -166,11 +171,7 @@ def test_every_place_of_bash_prints_the_value(context: str, tmp_path: Path) -> N
 def test_random_values_survive_every_place(value: str, tmp_path: Path) -> None:
     """All places in one script: every one prints the value, in both shells, whatever it holds."""
     expected = value.encode("utf-8", "surrogateescape") + b"\0"
-    try:
-        script = "\n".join(render_shell(text, lookup_of(value)) for text in EVERY_SHELL.values())
-    except ValueRefused:
-        assert set(value.split("\n")) & {"EOX", "A", "B"} or value.endswith(("EOX", "A", "B")) or "EOX" in value
-        return
+    script = "\n".join(render_shell(text, lookup_of(value)) for text in EVERY_SHELL.values())
     for shell in ("sh", "bash"):
         assert run(shell, script, tmp_path) == expected * len(EVERY_SHELL)
 

@@ -1,5 +1,6 @@
 """YAML 1.2 with positions."""
 
+# ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
 import math

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
 import termios
@@ -32,6 +31,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
         self.raw = ""
@@ -49,6 +49,10 @@ class Terminal:
     def text(self) -> str:
         """What was written, without the movements of the cursor."""
         return ESCAPES.sub("", self.raw).replace("\r\n", "\n").replace("\r", "\n")
+
+    def press_ctrl_c(self) -> None:
+        """As a person does: the terminal then signals its whole foreground group."""
+        os.write(self._ours, b"\x03")
 
     def until(self, needle: str) -> None:
         """Read until this was shown."""
@@ -134,9 +138,9 @@ def test_ctrl_c_in_the_live_view(program: Program) -> None:
     with Terminal(program, "run", program.write(HELD)) as terminal:
         up.wait()
         terminal.until("▶ hold")
-        terminal.process.send_signal(signal.SIGINT)
+        terminal.press_ctrl_c()
         terminal.until("stopping: waiting for 1 running step; press Ctrl-C again to kill it")
-        terminal.process.send_signal(signal.SIGINT)
+        terminal.press_ctrl_c()
         terminal.until("killing 1 running step")
         assert terminal.end() == 130
         assert "  resile resume 1  # go on" in terminal.text

@@ -30,7 +30,7 @@ def descendants(plan: Plan, number: int) -> set[int]:
 
 
 def jump(state: State, out: list[Action], at: float, job: Job, target: str) -> None:
-    """Set the target back, and those of its descendants that had begun; what runs finishes, is dropped and runs again."""
+    """Set back the target and those of its descendants that had begun; what runs finishes, is dropped, runs again."""
     scope = state.scopes[job.scope]
     plan = state.plan_of(job.scope)
     start = plan.index[target]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _DOUBLE = re.compile(r'[\\$`"]')
 _DEFAULT = re.compile(r'[\\$`"}]')
+_PAIRED = re.compile(r"['(]")
 _HEREDOC = re.compile(r"[\\$`]")
 _ANSI = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
 _COMMENT = re.compile(r"[^A-Za-z0-9_ .,:/@%+=\x80-\U0010ffff-]")
@@ -59,8 +60,8 @@ def _written(hole: Hole, value: str) -> str:
         case "double":
             return _DOUBLE.sub(r"\\\g<0>", value)
         case "default":
-            # Inside "${V:-...}" bash wants single quotes in pairs, unless they stand in quotes of their own.
-            return _DEFAULT.sub(r"\\\g<0>", value).replace("'", '"\'"')
+            # Inside "${V:-...}" bash looks for the partner of `'` and of `<(`, unless quotes of their own hide them.
+            return _PAIRED.sub(r'"\g<0>"', _DEFAULT.sub(r"\\\g<0>", value))
         case "heredoc":
             return _HEREDOC.sub(r"\\\g<0>", value)
         case "literal":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resile.core.actions import Note
+from resile.model.workflow import Noop
 from resile.surfaces.cli.output import clock, duration, encode, plural, say, visible
 from resile.surfaces.cli.watch import Tally
 
@@ -45,6 +46,7 @@ class Lines:
         self._every_event = every_event
         self._tally: Tally | None = None
         self._small = False
+        self._silent = ""
         self._next_progress = 0.0
         self._started: dict[int, float] = {}
 
@@ -52,6 +54,8 @@ class Lines:
         """Say which run it is."""
         self._tally = tally
         self._small = tally.total <= EVERY_STEP_MAX
+        if isinstance(state.workflow.end.action, Noop):
+            self._silent = state.workflow.end.name
         done = f", {tally.done} done before" if tally.done else ""
         say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}{done}")
 
@@ -76,7 +80,7 @@ class Lines:
     def _line(self, note: Note) -> str:
         """What is said of one event; nothing of most."""
         kind = note.type
-        if kind not in _TROUBLE and not self._small:
+        if kind not in _TROUBLE and (not self._small or note.step == self._silent):
             return ""
         text = self._text(note, kind)
         return f"{clock(note.at)} {text}" if text else ""

@@ -136,6 +136,7 @@ class Live:
         """A bar, what runs longest, and what failed last."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
         tally = self._tally
@@ -158,7 +159,8 @@ class Live:
             )
             for note in list(tally.recent)
         ]
-        bar = ProgressBar(total=max(1, tally.total), completed=tally.done)
+        bar = Table.grid(expand=True)
+        bar.add_row(ProgressBar(total=max(1, tally.total), completed=tally.done))
         return Group(self._headline(), bar, rows, *failed, *self._foot())
 
     def _headline(self) -> RenderableType:

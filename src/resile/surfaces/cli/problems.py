@@ -20,7 +20,8 @@ SOURCE_COLUMNS_MAX = 72
 
 def report(error: Exception, *, json: bool, debug: bool) -> int:
     """Say what happened; the exit code."""
-    if debug or os.environ.get("RESILE_TRACEBACK"):
+    expected = isinstance(error, ResileError)
+    if os.environ.get("RESILE_TRACEBACK") or (debug and not expected):
         from traceback import format_exception
 
         say("".join(format_exception(error)).rstrip())
@@ -40,7 +41,8 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
 def render(error: ResileError, paint: Paint) -> str:
     """An error as text: its findings one by one, then the message with where and hint."""
     lines = findings(error.diagnostics, paint)
-    where = f"{error.where}: " if error.where and not error.diagnostics else ""
+    told = bool(error.diagnostics) or error.message.startswith(error.where)
+    where = "" if told else f"{error.where}: "
     lines.append(f"resile: {paint('red', 'error')}: {where}{visible(error.message)}")
     if error.hint and not any(found.hint == error.hint for found in error.diagnostics):
         lines.append(f"  hint: {visible(error.hint)}")

@@ -6,8 +6,19 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from resile.errors import ResileError
+from resile.model.status import EXIT_CODES
 from resile.surfaces.cli.arguments import Call, refusal
-from resile.surfaces.cli.output import Paint, abandon_stdout, columns, is_terminal, print_document, write_text
+from resile.surfaces.cli.output import (
+    Paint,
+    abandon_stdout,
+    again,
+    columns,
+    is_terminal,
+    print_document,
+    say,
+    write_text,
+)
 from resile.surfaces.cli.watch import Display, Quiet, Watch
 from resile.surfaces.verbs import drive as verbs
 
@@ -67,7 +78,12 @@ def display_for(call: Call) -> Display:
 def _drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     """Look on while the verb drives, then say how it ended."""
     with Watch(display_for(call)) as watch:
-        finished = act(watch)
+        try:
+            finished = act(watch)
+        except ResileError as error:
+            if not watch.run:
+                raise
+            return _broke_off(call, watch.run, error)
     try:
         if call.json:
             print_document(finished.document)
@@ -80,6 +96,15 @@ def _drive(call: Call, act: Callable[[Watch], Finished]) -> int:
         # Nobody reads the summary, but the exit code still says how the run ended.
         abandon_stdout()
     return finished.exit_code
+
+
+def _broke_off(call: Call, run: int, error: ResileError) -> int:
+    """The engine had to leave a run that had begun (a full disk, a lost lease): say so, and how to go on."""
+    from resile.surfaces.cli.problems import report
+
+    report(error, json=call.json, debug=call.flag("debug"))
+    say(f"  run {run} is interrupted; `{again(f'resume {run}', call.db)}` goes on")
+    return EXIT_CODES["interrupted"]
 
 
 def _machine(call: Call) -> Machine:

@@ -161,6 +161,7 @@ class Watch:
         self._interrupts = 0
         self._before: dict[signal.Signals, Any] = {}
         self.tally: Tally | None = None
+        self.run = 0
 
     def __enter__(self) -> Watch:
         return self
@@ -173,6 +174,7 @@ class Watch:
 
     def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
         """The run has an id: from here on Ctrl-C stops it gently."""
+        self.run = run
         self._interrupt = interrupt
         self.tally = Tally(state)
         for number in (signal.SIGINT, signal.SIGTERM):
