@@ -55,7 +55,7 @@ def test_runs_are_listed_newest_first(store: Store) -> None:
 def test_what_is_not_there(store: Store) -> None:
     """An unknown run is empty to readers and refused to those who want to act on it."""
     assert (store.run(9), list(store.jobs(9)), list(store.attempts(9)), list(store.notes(9))) == (None, [], [], [])
-    assert (store.lease(9, 0.0), store.take_requests(9), store.latest_snapshot(9)) == (None, [], None)
+    assert (store.lease(9, 0.0), store.requests(9), store.latest_snapshot(9)) == (None, [], None)
     for act in (lambda: store.acquire_lease(9, 0.0, 1.0), lambda: store.request(9, 0.0, "cancel", {})):
         with pytest.raises(StoreError) as refused:
             act()
@@ -348,10 +348,10 @@ def test_of_racing_threads_exactly_one_gets_the_lease(place: Place) -> None:
     assert stores[3].lease(run, 100.0) == won[0]
 
 
-def test_requests_are_taken_once_and_in_order(place: Place) -> None:
-    """What any opening leaves, one engine takes, oldest first; other runs' requests stay."""
+def test_requests_wait_until_a_batch_has_answered_them(place: Place) -> None:
+    """What any opening leaves is there, oldest first, until the events it became are durable; other runs' stay."""
     surface, engine = place.open(), place.open()
-    run, _ = new_run(engine)
+    run, lease = new_run(engine)
     other, _ = new_run(engine)
     ids = [
         surface.request(run, 1.0, "cancel", {"by": "ann"}),
@@ -359,13 +359,19 @@ def test_requests_are_taken_once_and_in_order(place: Place) -> None:
         surface.request(run, 3.0, "judge", {"job": 7}),
     ]
     assert ids == [1, 2, 3]
-    taken = engine.take_requests(run)
+    taken = engine.requests(run)
     assert [(kept.id, kept.run, kept.at, kept.kind, kept.body) for kept in taken] == [
         (1, run, 1.0, "cancel", {"by": "ann"}),
         (3, run, 3.0, "judge", {"job": 7}),
     ]
-    assert engine.take_requests(run) == []
-    assert [kept.id for kept in surface.take_requests(other)] == [2]
+    assert [kept.id for kept in engine.requests(run, after=1)] == [3]
+    writer = engine.writer()
+    answer = batch(lease, entry(1))
+    answer.answered = (1,)
+    writer.submit(answer)
+    writer.flush()
+    assert [kept.id for kept in place.open().requests(run)] == [3]
+    assert [kept.id for kept in surface.requests(other)] == [2]
 
 
 def test_changed_says_that_something_was_committed(place: Place) -> None:
@@ -391,7 +397,7 @@ def test_a_half_read_stream_is_in_nobodys_way(place: Place) -> None:
     other.request(run, 1.0, "cancel", {})
     assert store.request(run, 2.0, "cancel", {}) == 2
     store.renew_lease(lease, 101.0, 60.0)
-    assert [kept.id for kept in store.take_requests(run)] == [1, 2]
+    assert [kept.id for kept in store.requests(run)] == [1, 2]
     assert [row.id for row in stream] == list(range(2, 501))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -74,9 +73,9 @@ def _number(name: str, text: str) -> int | float:
         raise CaptureRefused(f"capture {name!r}: {text[:60]!r} is not a number") from error
 
 
-def missing_outputs(directory: Path, outputs: list[str]) -> str:
+def missing_outputs(directory: str, outputs: list[str]) -> str:
     """What is wrong with the files that a step declared; empty where all are there."""
-    missing = ", ".join(repr(name) for name in outputs if not os.path.exists(directory / name))
+    missing = ", ".join(repr(name) for name in outputs if not os.path.exists(os.path.join(directory, name)))
     return f"declared output file {missing} is missing" if missing else ""
 
 

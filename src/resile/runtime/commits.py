@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 GIT_SECONDS_MAX = 30
 
 
-def head_of(directory: Path) -> str | None:
+def head_of(directory: str) -> str | None:
     """The commit that a folder's repository stands at, empty before the first; None outside a repository."""
     import subprocess
 
     def git(*words: str) -> tuple[int, str]:
         """One question to git."""
         done = subprocess.run(
-            ["git", "-C", str(directory), *words], capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False
+            ["git", "-C", directory, *words], capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False
         )
         return done.returncode, done.stdout.strip()
 

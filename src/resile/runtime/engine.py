@@ -92,6 +92,7 @@ class Engine:
         self._drained = self._killed = False
         self._gather_until = 0.0
         self._next_requests = 0.0
+        self._last_request = 0
         self._next_renewal = time.time() + LEASE_SECONDS / 3
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -153,7 +154,8 @@ class Engine:
             self._inbox.append((TimerFired(now, job, attempt, repair), None))
         if now >= self._next_requests:
             self._next_requests = now + REQUESTS_SECONDS
-            for request in self._store.take_requests(self._lease.run):
+            for request in self._store.requests(self._lease.run, self._last_request):
+                self._last_request = request.id
                 self._obey(request)
         if now >= self._next_renewal:
             self._next_renewal = now + LEASE_SECONDS / 3
@@ -167,7 +169,8 @@ class Engine:
         return job is not None and any(rule.repair is not None for rule in self._state.step_of(job).rules)
 
     def _obey(self, request: Request) -> None:
-        """Something that another surface asked of this run."""
+        """Something that another surface asked of this run; it is answered with the events that it becomes."""
+        self._journal.answered(request.id)
         match request.kind:
             case "cancel":
                 by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))

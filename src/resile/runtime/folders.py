@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from os.path import join
 
 
-def epoch_folder(output: str | Path, run: int, epoch: int) -> Path:
+def epoch_folder(output: str, run: int, epoch: int) -> str:
     """The folder of one epoch of one run: segments, spool and scripts; log ranges are relative to it."""
-    return Path(output) / "runs" / label(run, epoch)
+    return join(output, "runs", label(run, epoch))
 
 
 def label(run: int, epoch: int) -> str:
@@ -15,6 +15,6 @@ def label(run: int, epoch: int) -> str:
     return f"wf{run}_r{epoch}"
 
 
-def named_logs(output: str | Path) -> Path:
+def named_logs(output: str) -> str:
     """The folder of the log files that people look for."""
-    return Path(output) / "job_stdio"
+    return join(output, "job_stdio")

@@ -29,6 +29,7 @@ class Journal:
         self._orders: list[Order] = []
         self._notes: list[Note] = []
         self._row: RunRow | None = None
+        self._answered: tuple[int, ...] = ()
         self._written: deque[tuple[int, list[Order], list[Note]]] = deque()
         self._since_snapshot = 0
 
@@ -47,6 +48,10 @@ class Journal:
     def skip_rows(self) -> None:
         """The rows touched so far are in the store already."""
         self._touched.clear()
+
+    def answered(self, request: int) -> None:
+        """A request became an event of the next batch."""
+        self._answered = (*self._answered, request)
 
     def row(self, row: RunRow) -> None:
         """Write the run's own row with the next batch."""
@@ -69,10 +74,10 @@ class Journal:
             picture = Snapshot(state.seq, FORMAT, encode(state))
         jobs = state.jobs
         rows = {number: job_row(state, jobs[number]) for number in self._touched}
-        batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture)
+        batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
         self._written.append((self._writer.submit(batch), self._orders, self._notes))
         self._entries, self._orders, self._notes = [], [], []
-        self._attempts, self._touched, self._row = {}, set(), None
+        self._attempts, self._touched, self._row, self._answered = {}, set(), None, ()
 
     def durable(self) -> tuple[list[Order], list[Note]]:
         """The orders that may be performed now, and the notes that the world may see."""

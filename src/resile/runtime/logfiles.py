@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
@@ -16,7 +15,7 @@ EVERY_ATTEMPT_JOBS_MAX = 1_000
 class LogFiles:
     """Exports finished attempts: all of them in runs of up to 1,000 jobs, failed ones always."""
 
-    def __init__(self, output: Path, run: int, jobs: int) -> None:
+    def __init__(self, output: str, run: int, jobs: int) -> None:
         self._output = output
         self._run = run
         self._every = jobs <= EVERY_ATTEMPT_JOBS_MAX
@@ -56,7 +55,7 @@ class LogFiles:
             self.problem = problem
 
 
-def export_attempt(output: Path, run: int, row: AttemptRow, into: Path) -> None:
+def export_attempt(output: str, run: int, row: AttemptRow, into: str) -> None:
     """Write what one attempt wrote as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, where it wrote anything."""
-    folder = str(epoch_folder(output, run, row.epoch))
-    export(folder, row.log, run, row.job, row.epoch, row.attempt, str(into))
+    folder = epoch_folder(output, run, row.epoch)
+    export(folder, row.log, run, row.job, row.epoch, row.attempt, into)

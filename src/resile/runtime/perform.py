@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resile.core.actions import StartAttempt
@@ -43,17 +42,17 @@ class Performer:
         values: Values,
         *,
         run: int,
-        output: Path,
-        folder: Path,
-        directory: Path,
+        output: str,
+        folder: str,
+        directory: str,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self._rehearsal = rehearsal
         self._state = state
         self._values = values
         self._directory = directory
-        self._scripts = folder / "scripts"
-        self._run_env = {"WORKFLOW_ID": str(run), "RUN_ID": str(state.epoch), "OUTPUT_DIR": str(output), "API_URL": ""}
+        self._scripts = os.path.join(folder, "scripts")
+        self._run_env = {"WORKFLOW_ID": str(run), "RUN_ID": str(state.epoch), "OUTPUT_DIR": output, "API_URL": ""}
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """What to run for this attempt, or its outcome where nothing needs to run."""
@@ -127,11 +126,12 @@ class Performer:
 
     def _write_file(self, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
         """A file made from text: it appears whole or not at all."""
-        path = self.directory_of(step, lookup) / render_text(action.path, lookup)
+        path = os.path.join(self.directory_of(step, lookup), render_text(action.path, lookup))
+        folder, name = os.path.split(path)
         data = render_text(action.content, lookup).encode("utf-8", "surrogateescape")
-        beside = path.with_name(f".{path.name}.part")
+        beside = os.path.join(folder, f".{name}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(folder, exist_ok=True)
             with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
                 file.write(data)
             os.replace(beside, path)
@@ -140,9 +140,9 @@ class Performer:
             return Outcome(1, Failure("exit", message, 1, signature=f"write_file: {error.strerror}"))
         return Outcome(exit_code=0)
 
-    def directory_of(self, step: Step, lookup: Lookup) -> Path:
+    def directory_of(self, step: Step, lookup: Lookup) -> str:
         """Where a step runs."""
-        return self._directory / render_text(step.working_dir, lookup)
+        return os.path.join(self._directory, render_text(step.working_dir, lookup))
 
     def outputs_of(self, step: Step, lookup: Lookup) -> list[str]:
         """The files that a step must leave."""
@@ -157,7 +157,8 @@ class Performer:
 
     def head_before(self, job: int, attempt: int) -> str:
         """The commit that an attempt started from."""
-        return self._path(job, attempt, "head").read_text()
+        with open(self._path(job, attempt, "head")) as file:
+            return file.read()
 
     def _env(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> tuple[tuple[bytes, bytes], ...]:
         """What a step's environment has beyond the caller's; in a repair it tells of the attempt that failed."""
@@ -177,13 +178,13 @@ class Performer:
             pairs += _rendered(given, lookup)
         return tuple(pairs)
 
-    def _path(self, job: int, attempt: int, ending: str) -> Path:
+    def _path(self, job: int, attempt: int, ending: str) -> str:
         """Where a file of one attempt is kept."""
-        return self._scripts / f"job_j{job}_r{self._state.epoch}_a{attempt}.{ending}"
+        return os.path.join(self._scripts, f"job_j{job}_r{self._state.epoch}_a{attempt}.{ending}")
 
     def _file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
         """A file that belongs to one attempt, readable by its owner alone."""
-        self._scripts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(self._scripts, mode=0o700, exist_ok=True)
         path = self._path(order.job, order.attempt, ending)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(text)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from resile.errors import ResileError
 from resile.model.workflow import Workflow
@@ -18,7 +18,7 @@ def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for name, secret in workflow.secrets.items():
         if secret.file:
-            values[name] = _from_file(name, Path(workflow.folder) / secret.file)
+            values[name] = _from_file(name, os.path.join(workflow.folder, secret.file))
         elif (secret.env or name) in env:
             values[name] = env[secret.env or name]
         else:
@@ -31,10 +31,11 @@ def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
     return values
 
 
-def _from_file(name: str, path: Path) -> str:
+def _from_file(name: str, path: str) -> str:
     """A secret kept in a file; its last newline is not part of it."""
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(SECRET_BYTES_MAX + 2)
     except OSError as error:
         raise ResileError("secret-missing", f"secret {name!r}: {path}: {error.strerror}") from error
     if len(data) > SECRET_BYTES_MAX:

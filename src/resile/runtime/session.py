@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from resile.executors.prestart import Prestarted
 
 
-def create(store: Store, workflow: Workflow, definition: bytes, *, output: Path, directory: Path) -> RunRow:
+def create(store: Store, workflow: Workflow, definition: bytes, *, output: str, directory: str) -> RunRow:
     """Store a new run with its definition and its jobs; nothing has started."""
     state = new_state(workflow)
     row = RunRow(
@@ -43,8 +42,8 @@ def create(store: Store, workflow: Workflow, definition: bytes, *, output: Path,
         definition=codec.content_hash(definition),
         status="running",
         created_at=time.time(),
-        output=str(output),
-        directory=str(directory),
+        output=output,
+        directory=directory,
     )
     number = store.create_run(row, definition, _first_rows(state))
     return msgspec.structs.replace(row, id=number)
@@ -98,7 +97,7 @@ class Session:
     ) -> RunStatus:
         """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
         row, state = self._row, self._state
-        output, directory = Path(row.output), Path(row.directory)
+        output, directory = row.output, row.directory
         epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
         folder = epoch_folder(output, row.id, epoch)
         secrets = load_secrets(state.workflow, self._env)
@@ -110,7 +109,7 @@ class Session:
             state, values, run=row.id, output=output, folder=folder, directory=directory, rehearsal=rehearsal
         )
         executor = LocalExecutor(
-            str(folder),
+            folder,
             slots=parallel,
             label=label(row.id, epoch),
             base_env={os.fsencode(name): os.fsencode(value) for name, value in {**self._env, **secrets}.items()},
@@ -125,7 +124,7 @@ class Session:
             state=state,
             executor=executor,
             performer=performer,
-            observer=Observer(state, performer, values, folder=str(folder), secrets=hidden),
+            observer=Observer(state, performer, values, folder=folder, secrets=hidden),
             conditions=Conditions(state, values),
             journal=journal,
             logfiles=LogFiles(output, row.id, len(state.jobs)),

@@ -6,7 +6,6 @@ Outputs are not kept in memory: they are read from the log segments when a text 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resile.core.converge import execution
@@ -27,7 +26,7 @@ Key = str | int
 class Values:
     """Looks names up for the jobs of one run."""
 
-    def __init__(self, store: Store, run: int, output: Path, state: State, env: Mapping[str, str]) -> None:
+    def __init__(self, store: Store, run: int, output: str, state: State, env: Mapping[str, str]) -> None:
         self._store = store
         self._run = run
         self._output = output
@@ -140,7 +139,7 @@ class Values:
 
     def _read(self, row: AttemptRow, stream: Stream) -> str:
         """What one attempt wrote to one stream, trimmed."""
-        folder = str(epoch_folder(self._output, self._run, row.epoch))
+        folder = epoch_folder(self._output, self._run, row.epoch)
         return read(folder, row.log, stream, VALUE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
 
 

@@ -89,7 +89,8 @@ class Snapshot(Struct, frozen=True, gc=False):
 class Batch(Struct, gc=False):
     """What one group commit writes for one run; later rows of one key replace earlier ones.
 
-    `token` is the lease's: a batch of an engine that lost its lease is refused.
+    `token` is the lease's: a batch of an engine that lost its lease is refused. `answered` are the requests that
+    became events here: they are done with when the events are durable, not before.
     """
 
     run: int
@@ -99,6 +100,7 @@ class Batch(Struct, gc=False):
     attempts: dict[tuple[int, int, int], AttemptRow]
     row: RunRow | None = None
     snapshot: Snapshot | None = None
+    answered: tuple[int, ...] = ()
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -208,8 +210,8 @@ class Store(Protocol):
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
         """Leave something for the engine of a run."""
 
-    def take_requests(self, run: int) -> list[Request]:
-        """Requests not yet taken, oldest first; taking marks them."""
+    def requests(self, run: int, after: int = 0) -> list[Request]:
+        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
 
     def changed(self) -> bool:
         """Has anything been committed since the last call? The first call says yes; cheap enough to ask often."""

@@ -80,6 +80,7 @@ class MemoryDatabase:
                 kept.attempts.update(batch.attempts)
                 kept.row = kept.row if batch.row is None else structs.replace(batch.row, id=batch.run)
                 kept.snapshot = batch.snapshot or kept.snapshot
+                kept.requests = [request for request in kept.requests if request.id not in batch.answered]
             self.version += 1
 
 
@@ -252,14 +253,10 @@ class MemoryStore:
             kept.requests.append(Request(database.requested, run, at, kind, body))
             return database.requested
 
-    def take_requests(self, run: int) -> list[Request]:
-        """Requests not yet taken, oldest first; taking removes them."""
+    def requests(self, run: int, after: int = 0) -> list[Request]:
+        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
         found = self._database.runs.get(run)
-        if found is None or not found.requests:
-            return []
-        with self._writing("take_requests"):
-            taken, found.requests = found.requests, []
-        return taken
+        return [] if found is None else [request for request in found.requests if request.id > after]
 
     def changed(self) -> bool:
         """Has anything been committed since the last call? The first call says yes."""

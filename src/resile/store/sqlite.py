@@ -202,16 +202,11 @@ class SqliteStore:
             )
             return self._db.last_insert_rowid()
 
-    def take_requests(self, run: int) -> list[Request]:
-        """Requests not yet taken, oldest first; taking marks them."""
-        # Asked often and mostly in vain: look without the write lock first, and not in an old moment of a stream.
-        if self._first("SELECT 1 FROM requests WHERE run = ? AND NOT taken LIMIT 1", run, db=self._db) is None:
-            return []
-        with self._writing():
-            taken = self._db.execute(
-                f"UPDATE requests SET taken = 1 WHERE run = ? AND NOT taken RETURNING {rows.REQUEST}", (run,)
-            ).fetchall()
-        return [rows.to_request(row) for row in sorted(taken)]
+    def requests(self, run: int, after: int = 0) -> list[Request]:
+        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
+        # On the writing connection, so as not to see an old moment of a stream that is being read.
+        question = f"SELECT {rows.REQUEST} FROM requests WHERE run = ? AND NOT taken AND id > ? ORDER BY id"
+        return [rows.to_request(row) for row in self._db.execute(question, (run, after)).fetchall()]
 
     def changed(self) -> bool:
         """Has anything been committed since the last call? The first call says yes."""

@@ -134,6 +134,8 @@ def write(db: apsw.Connection, batch: Batch) -> None:
         REPLACE_ATTEMPTS.into(db, attempt_values(run, batch.attempts.values()))
     if batch.row is not None:
         db.execute(_UPDATE_RUN, (*run_values(batch.row), run))
+    for number in batch.answered:
+        db.execute("UPDATE requests SET taken = 1 WHERE id = ?", (number,))
     if batch.snapshot is not None:
         kept = batch.snapshot
         db.execute("REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (run, kept.seq, kept.format, kept.state))

@@ -9,6 +9,7 @@ to start three times.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from resile.surfaces.cli.arguments import find_command, parse, split
@@ -20,10 +21,10 @@ EXIT_BROKEN_PIPE = 141
 def main(words: list[str] | None = None) -> int:
     """Carry out one command line; the exit code."""
     words = sys.argv[1:] if words is None else words
+    _open_closed_streams()
     try:
         code = _dispatch(words)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): end quietly, as a program killed by SIGPIPE would.
         from resile.surfaces.cli.output import abandon_stdout
@@ -37,6 +38,18 @@ def main(words: list[str] | None = None) -> int:
 
         return report(error, json="--json" in words, debug="--debug" in words)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Give a stream that the caller closed a place to go to.
+
+    Else the next file that is opened, perhaps the database, gets its number, and what we say goes into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The lowest free number is given out first, so this is `number`.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def _dispatch(words: list[str]) -> int:

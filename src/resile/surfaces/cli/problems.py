@@ -11,7 +11,7 @@ import sys
 
 from resile.errors import Diagnostic, ResileError
 from resile.model.limits import FILE_BYTES_MAX
-from resile.surfaces.cli.output import Paint, print_document, say, visible
+from resile.surfaces.cli.output import Paint, plural, print_document, say, visible
 
 EXIT_USAGE = 2
 EXIT_UNEXPECTED = 70
@@ -41,10 +41,13 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
 def render(error: ResileError, paint: Paint) -> str:
     """An error as text: its findings one by one, then the message with where and hint."""
     lines = findings(error.diagnostics, paint)
-    told = bool(error.diagnostics) or error.message.startswith(error.where)
-    where = "" if told else f"{error.where}: "
-    lines.append(f"resile: {paint('red', 'error')}: {where}{visible(error.message)}")
-    if error.hint and not any(found.hint == error.hint for found in error.diagnostics):
+    label = f"resile: {paint('red', 'error')}"
+    if error.diagnostics:
+        errors = sum(found.severity == "error" for found in error.diagnostics)
+        return "\n".join([*lines, f"{label}: {plural(errors, 'error')}; nothing was run"])
+    where = "" if error.where in error.message else f"{error.where}: "
+    lines.append(f"{label}: {where}{visible(error.message)}")
+    if error.hint:
         lines.append(f"  hint: {visible(error.hint)}")
     return "\n".join(lines)
 
@@ -68,24 +71,18 @@ def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> 
     if found.file not in sources:
         sources[found.file] = _read_lines(found.file)
     source = sources[found.file]
-    if not 0 < found.line <= len(source):
+    text = source[found.line - 1].replace("\t", " ").rstrip() if 0 < found.line <= len(source) else ""
+    if not text or not text.isprintable():
         return []
-    text = source[found.line - 1].replace("\t", " ")
     column = max(found.column - 1, 0)
     first = max(0, column - SOURCE_COLUMNS_MAX // 2) if len(text) > SOURCE_COLUMNS_MAX else 0
-    shown = visible(text[first : first + SOURCE_COLUMNS_MAX].rstrip())
     number = str(found.line)
-    lines = [f"  {paint('dim', number + ' |')} {_indent(text[first:])}{shown.lstrip()}"]
+    lines = [f"  {paint('dim', number + ' |')} {text[first : first + SOURCE_COLUMNS_MAX]}"]
     if found.column:
         lines.append(
             f"  {' ' * len(number)} {paint('dim', '|')} {' ' * (column - first)}{paint(color='red', text='^')}"
         )
     return lines
-
-
-def _indent(text: str) -> str:
-    """The spaces that a line begins with."""
-    return " " * (len(text) - len(text.lstrip()))
 
 
 def _read_lines(path: str) -> list[str]:

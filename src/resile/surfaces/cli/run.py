@@ -92,9 +92,11 @@ def _drive(call: Call, act: Callable[[Watch], Finished]) -> int:
 
             paint = Paint(call.color, sys.stdout)
             write_text(summary(finished.document, watch.messages, paint, columns(sys.stdout), call.db))
-    except BrokenPipeError:
-        # Nobody reads the summary, but the exit code still says how the run ended.
+    except OSError as error:
+        # Nobody gets the summary, but the exit code still says how the run ended.
         abandon_stdout()
+        if not isinstance(error, BrokenPipeError):
+            say(f"resile: the summary could not be written: {error.strerror}")
     return finished.exit_code
 
 
@@ -126,4 +128,4 @@ def _memory_bytes(text: str | None) -> int | None:
     try:
         return memory_bytes(text)
     except ValueError as error:
-        raise refusal(f"--memory {text!r}: {error}", "such as 512m or 8g") from error
+        raise refusal(f"--memory {text!r} {error}", "such as 512m or 8g") from error

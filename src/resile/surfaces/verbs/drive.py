@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -80,12 +79,12 @@ def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> 
     refuse_misfits(workflow, capacity)
     load_secrets(workflow, os.environ)
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
-    output = Path(call.output or default_output(call.db)).absolute()
+    output = os.path.abspath(call.output or default_output(call.db))
     store = before or open_store(call.db)
     try:
         if before is None:
             remember(call.path, store, definition)
-        row = create(store, workflow, definition, output=output, directory=Path.cwd())
+        row = create(store, workflow, definition, output=output, directory=os.getcwd())
         first = RunStarted(time.time(), capacity, inputs, options)
         return _drive(store, row, new_state(workflow), take(store, row.id), [first], capacity, watcher, launcher)
     finally:
@@ -118,7 +117,7 @@ def rerun(
         if as_new:
             capacity = _capacity(state.workflow, machine)
             definition = store.definition(row.definition)
-            fresh = create(store, state.workflow, definition, output=Path(row.output), directory=Path(row.directory))
+            fresh = create(store, state.workflow, definition, output=row.output, directory=row.directory)
             first = RunStarted(time.time(), capacity, state.inputs, state.options)
             return _drive(store, fresh, new_state(state.workflow), take(store, fresh.id), [first], capacity, watcher)
         _refuse_unfinished(row, "rerun")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -83,7 +82,7 @@ def export_logs(number: int, folder: str, *, db: str | None) -> int:
         row = row_of(store, number)
         written = 0
         for tried in store.attempts(number):
-            export_attempt(Path(row.output), number, tried, Path(folder))
+            export_attempt(row.output, number, tried, folder)
             if tried.log is not None:
                 written += bool(tried.log.out_length) + bool(tried.log.err_length)
         return written
@@ -117,7 +116,7 @@ def _attempts(store: Store, row: RunRow, job: JobRow, attempt: int | None) -> It
 
 def _parts(row: RunRow, job: JobRow, tried: AttemptRow, ending: Ending, skip: int) -> Iterator[LogPart]:
     """What one attempt wrote to one stream beyond the bytes already seen, in pieces."""
-    folder = str(epoch_folder(row.output, row.id, tried.epoch))
+    folder = epoch_folder(row.output, row.id, tried.epoch)
     log = tried.log
     assert log is not None
     while data := _piece(folder, log, tried, ending, skip):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -50,7 +49,7 @@ def rehearse(path: str, name: str, failure: Failure, inputs: list[str], watcher:
     with tempfile.TemporaryDirectory(prefix="resile-try-") as folder:
         store = MemoryStore()
         definition = codec.encode(workflow)
-        row = create(store, workflow, definition, output=Path(folder), directory=Path.cwd())
+        row = create(store, workflow, definition, output=folder, directory=os.getcwd())
         state = new_state(workflow)
         notes: list[Note] = []
 
