@@ -176,6 +176,42 @@ def test_random_values_survive_every_place(value: str, tmp_path: Path) -> None:
         assert run(shell, script, tmp_path) == expected * len(EVERY_SHELL)
 
 
+FRAGMENTS = [
+    "${v}", "${v}", "${v}", '"', "'", "`", "$(", ")", "(", "((", "))", "$((", "${A:-", "${A%", '"${A:-', "}", "{", ";", "\n", " ",
+    " ", "#", "\\", "<<E\n", "<<'E'\n", "\nE\n", "case x in ", "x) ", ";;", " esac ", "echo ", "$'", "[[ ", " ]]", "a[", "]=",
+    " -eq ", "<(", "|", "&&", "$", "$$", "<<<", "if ", "then ", "fi ", "x=", "\t", "!", "esac", "in ", "case ",
+]  # fmt: skip
+ATTACKS = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "\ntouch pwned\n",
+    "';touch pwned;'",
+    '";touch pwned;"',
+    ")\ntouch pwned\n(",
+    "};touch pwned;{",
+    "\nE\ntouch pwned\n",
+    "'\"`\n)};touch pwned #",
+    "a[$(touch pwned)]",
+    "\\';touch pwned;\\\"",
+    "x);; esac; touch pwned #",
+]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=14), value=st.sampled_from(ATTACKS))
+def test_no_text_lets_a_value_run(pieces: list[str], value: str, tmp_path: Path) -> None:
+    """Whatever the command looks like, sound or broken: the value is refused or it is only a value."""
+    pwned = tmp_path / "pwned"
+    for shell in ("sh", "bash"):
+        try:
+            script = render_shell("".join(pieces), lookup_of(value), shell)
+        except ValueRefused:
+            continue
+        argv = [shell, "-c", script]
+        subprocess.run(argv, cwd=tmp_path, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert not pwned.exists(), script
+
+
 @pytest.mark.parametrize("value", ["-5", "0", "42"])
 def test_arithmetic_takes_numbers(value: str, tmp_path: Path) -> None:
     """A number in arithmetic is that number, a negative one too."""

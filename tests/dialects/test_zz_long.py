@@ -166,7 +166,7 @@ def test_every_place_of_bash_prints_the_value(context: str, tmp_path: Path) -> N
         assert run("bash", script, tmp_path) == value.encode("utf-8", "surrogateescape") + b"\0", value
 
 
-@settings(max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=TEXT)
 def test_random_values_survive_every_place(value: str, tmp_path: Path) -> None:
     """All places in one script: every one prints the value, in both shells, whatever it holds."""
@@ -174,6 +174,42 @@ def test_random_values_survive_every_place(value: str, tmp_path: Path) -> None:
     script = "\n".join(render_shell(text, lookup_of(value)) for text in EVERY_SHELL.values())
     for shell in ("sh", "bash"):
         assert run(shell, script, tmp_path) == expected * len(EVERY_SHELL)
+
+
+FRAGMENTS = [
+    "${v}", "${v}", "${v}", '"', "'", "`", "$(", ")", "(", "((", "))", "$((", "${A:-", "${A%", '"${A:-', "}", "{", ";", "\n", " ",
+    " ", "#", "\\", "<<E\n", "<<'E'\n", "\nE\n", "case x in ", "x) ", ";;", " esac ", "echo ", "$'", "[[ ", " ]]", "a[", "]=",
+    " -eq ", "<(", "|", "&&", "$", "$$", "<<<", "if ", "then ", "fi ", "x=", "\t", "!", "esac", "in ", "case ",
+]  # fmt: skip
+ATTACKS = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "\ntouch pwned\n",
+    "';touch pwned;'",
+    '";touch pwned;"',
+    ")\ntouch pwned\n(",
+    "};touch pwned;{",
+    "\nE\ntouch pwned\n",
+    "'\"`\n)};touch pwned #",
+    "a[$(touch pwned)]",
+    "\\';touch pwned;\\\"",
+    "x);; esac; touch pwned #",
+]
+
+
+@settings(max_examples=20000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=14), value=st.sampled_from(ATTACKS))
+def test_no_text_lets_a_value_run(pieces: list[str], value: str, tmp_path: Path) -> None:
+    """Whatever the command looks like, sound or broken: the value is refused or it is only a value."""
+    pwned = tmp_path / "pwned"
+    for shell in ("sh", "bash"):
+        try:
+            script = render_shell("".join(pieces), lookup_of(value), shell)
+        except ValueRefused:
+            continue
+        argv = [shell, "-c", script]
+        subprocess.run(argv, cwd=tmp_path, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert not pwned.exists(), script
 
 
 @pytest.mark.parametrize("value", ["-5", "0", "42"])
@@ -315,7 +351,7 @@ def test_everything_else_needs_the_shell(command: str) -> None:
     assert plain_argv(command) is None
 
 
-@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.text(st.sampled_from(list("ab1=,./:-+@%_'\" #~*$\\{}[]!^|é")), min_size=1, max_size=6),

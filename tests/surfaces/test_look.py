@@ -205,6 +205,6 @@ def test_a_broken_pipe_ends_quietly(program: Program) -> None:
 
 def test_nothing_to_show(program: Program) -> None:
     """Where there is no database the commands that look say so, and make none."""
-    assert program.call("status").returncode in (0, 2)
-    assert program.call("status", "1", code=2).stdout == ""
+    for words in (("status",), ("status", "1"), ("logs", "1"), ("events", "ls", "1")):
+        assert program.json(*words, code=2)["error"]["message"].startswith("there is no database"), words
     assert list(program.folder.iterdir()) == []

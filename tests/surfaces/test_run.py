@@ -175,13 +175,23 @@ def test_a_wrong_file_runs_nothing(program: Program) -> None:
     assert lines[1:3] == ["  7 |     nedes: [one]", "    |     ^"]
     assert lines[3].startswith("  hint: ")
     assert "needs" in lines[3]
-    assert lines[4].startswith("resile: error: ")
+    assert lines[4:] == ["resile: error: 1 error; nothing was run"]
     document = program.json("run", "flow.yaml", code=2)
     found = document["diagnostics"][0]
     assert list(found) == ["severity", "code", "message", "file", "line", "column", "hint"]
     assert (found["severity"], found["file"], found["line"], found["column"]) == ("error", "flow.yaml", 7, 5)
     assert document["error"]["where"] == "flow.yaml:7:5"
     assert [path.name for path in program.folder.iterdir()] == ["flow.yaml"]
+
+
+def test_findings_without_a_line_to_show(program: Program) -> None:
+    """Of an empty or a binary file there is nothing to point at, so only the place and the hint are told."""
+    program.write("")
+    (program.folder / "binary.yaml").write_bytes(b"\x7fELF\0\x1b[31m")
+    for name in ("flow.yaml", "binary.yaml"):
+        lines = program.call("run", name, code=2).stderr.splitlines()
+        assert lines[0].startswith(f"{name}:1:")
+        assert [line[:7] for line in lines[1:]] == ["  hint:", "resile:"]
 
 
 def test_a_missing_file(program: Program) -> None:
@@ -256,6 +266,40 @@ def test_a_full_disk_leaves_the_run_resumable(program: Program) -> None:
     assert before["status"] == "interrupted"
     assert before["steps"]["completed"] < 500
     assert program.json("resume", "1")["steps"]["completed"] == 500
+
+
+def test_closed_streams_stay_out_of_the_files(program: Program) -> None:
+    """With stdin, stdout or stderr closed a run goes well, and nothing that was meant for them lands elsewhere."""
+    program.write(GOOD)
+    command = " ".join(f"'{word}'" for word in [*program.argv, "run", "flow.yaml"])
+    for number, closed in enumerate(("<&-", ">&-", "2>&-", "<&- >&- 2>&-"), 1):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {closed}"],
+            cwd=program.folder,
+            env=program.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+        )
+        assert done.returncode == 0, closed
+        assert done.stdout.startswith(f"run {number} good completed") == (">&-" not in closed.replace("2>&-", ""))
+        assert (done.stderr == "") == ("2>&-" in closed), closed
+    assert [run["status"] for run in program.json("status")["runs"]] == ["completed"] * 4
+
+
+def test_a_full_stdout_does_not_change_the_exit_code(program: Program) -> None:
+    """A summary that can't be written is mentioned, and the exit code is still the run's."""
+    command = " ".join(f"'{word}'" for word in [*program.argv, "run", program.write(BAD)])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} > /dev/full"],
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "resile: the summary could not be written: No space left on device"
 
 
 def test_color_only_where_it_is_wanted(program: Program) -> None:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 import resile.model.fanout as _fanout
 import resile.model.rules as _rules
+from resile.model.digest import sha256_hex
 from resile.model.workflow import Step, Workflow
 
 # Step, Rule and FanOut name each other; the modules import one way, so the names are put in place here.
 _rules.Step = Step  # type: ignore[attr-defined]
 _fanout.Step = Step  # type: ignore[attr-defined]
 
-_encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(Workflow)
 
 
 def encode(workflow: Workflow) -> bytes:
     """The workflow as canonical JSON: the same model gives the same bytes."""
-    return _encoder.encode(workflow)
+    return msgspec.json.encode(workflow, order="deterministic")
 
 
 def decode(data: bytes) -> Workflow:
     """The workflow that `encode` wrote."""
-    return _decoder.decode(data)
+    return msgspec.json.decode(data, type=Workflow)
 
 
 def content_hash(data: bytes) -> str:
     """The name of a definition: SHA-256 of its canonical JSON."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256_hex(data)

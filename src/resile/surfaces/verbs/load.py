@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import msgspec
 from resile import __version__
 from resile.errors import ResileError
 from resile.model import codec
+from resile.model.digest import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
 from resile.model.workflow import Input, Workflow
 
@@ -65,7 +65,7 @@ def _cache_key(path: str) -> str:
     except OSError:
         return ""
     name = f"{__version__}\0{path}\0{os.path.abspath(path)}\0".encode("utf-8", "surrogateescape")
-    return hashlib.sha256(name + data).hexdigest()
+    return sha256_hex(name + data)
 
 
 def check(paths: Sequence[str]) -> dict[str, Any]:
