@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench lock clean
+.PHONY: help install demo test test-slow lint format bench docs lock clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +51,9 @@ format: $(STAMP) ## let ruff mend what it can
 
 bench: $(STAMP) ## measure against ninja, make, xargs and a plain loop; ARGS="--quick --only wide"
 	$(BIN)/python -m bench $(ARGS)
+
+docs: $(STAMP) ## write the pages of docs/ that are read off the program
+	$(BIN)/python docs/generate.py
 
 lock: ## pin the requirements anew from pyproject.toml (needs uv)
 	$(COMPILE) pyproject.toml --output-file requirements.txt

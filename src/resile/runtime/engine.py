@@ -9,7 +9,8 @@
               perform (executor, timers, conditions) <-- orders, once durable
 
 One thread, one loop, no clock of its own in any decision: the time of an event is read here and written down.
-While the executor has attempts in reserve, commits gather for a few milliseconds; when it has none they go at once.
+While the executor has attempts in reserve, or nothing waits for a commit, commits gather for a few milliseconds;
+else they go at once.
 """
 
 from __future__ import annotations
@@ -191,8 +192,13 @@ class Engine:
             self._stop = "interrupted"
 
     def _submit(self, now: float) -> None:
-        """Hand the journal to the writer, unless it pays to gather a little longer."""
-        if self._journal.waiting() and (now >= self._gather_until or not self._executor.queued()):
+        """Hand the journal to the writer, unless it pays to gather a little longer.
+
+        It does while nothing waits for it: no order, or an executor that has enough to do.
+        """
+        if not self._journal.waiting():
+            return
+        if now >= self._gather_until or (self._journal.urgent() and not self._executor.queued()):
             self._journal.submit(self._state)
 
     def _perform_durable(self) -> None:

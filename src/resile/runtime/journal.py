@@ -61,6 +61,10 @@ class Journal:
         """Is there something that has not been handed to the writer?"""
         return bool(self._entries) or self._row is not None
 
+    def urgent(self) -> bool:
+        """Do orders wait for what has not been handed to the writer?"""
+        return bool(self._orders)
+
     def unfinished(self) -> bool:
         """Is there anything that is not yet durable, or whose orders have not been handed out?"""
         return bool(self._entries or self._written) or self._row is not None

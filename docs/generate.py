@@ -1,0 +1,144 @@
+"""Makes the pages of docs/ that are read off the program itself; `make docs` writes them, a test compares them.
+
+native-file.md      from the front end's own tables of keys, and the limits
+state-machine.md    from the core's handler table, the statuses and the orders
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import get_args
+
+from resile.core.actions import Order
+from resile.core.events import Event
+from resile.core.react import HANDLERS
+from resile.dialects.base import describe_keys
+from resile.dialects.native_keys import TABLES
+from resile.model import limits
+from resile.model.failure import FailureKind
+from resile.model.rules import Then
+from resile.model.status import TERMINAL, Status
+
+HERE = Path(__file__).parent
+MARK = "<!-- made by docs/generate.py; change the program and run `make docs` -->"
+STATUS_MEANING = {
+    "uninitialized": "not used by Resile; kept so that the numbers agree with Torc's",
+    "blocked": "waits for what it needs, for an arc, or for its `when`",
+    "ready": "may run; waits for room",
+    "pending": "reserved: handed to the executor, not started yet",
+    "running": "an attempt runs",
+    "completed": "succeeded, possibly `recovered`",
+    "failed": "the ladder is spent and the failure stands, possibly `tolerated`",
+    "canceled": "never started, because of a failure elsewhere or a cancel",
+    "terminated": "killed while it ran",
+    "disabled": "a remediation step that nobody called for",
+    "pending_failed": "parked: a failure waits for judgement",
+    "recovering": "a wait or a repair of the ladder is at work",
+    "skipped": "its `when` was false, what it needs was skipped, or no arc reached it",
+}
+
+
+def sentence(thing: object) -> str:
+    """The first paragraph of a docstring on one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def cell(text: str) -> str:
+    """Text that can stand in a table."""
+    return text.replace("|", "\\|")
+
+
+def native_file() -> str:
+    """The reference of the native file."""
+    docs = {known.name: known.doc for known in TABLES}
+    lines = ["# The native file, key by key", "", MARK, ""]
+    lines += [
+        "YAML 1.2. An unknown key is an error. Durations: a number is seconds, a text is `500ms`, `30s`, `2m`, `1h30m`."
+    ]
+    table = ""
+    for name, key, kind, doc in describe_keys():
+        if name != table:
+            table = name
+            lines += [
+                "",
+                f"## {name[:1].upper()}{name[1:]}",
+                "",
+                docs[name],
+                "",
+                "| key | value | meaning |",
+                "|---|---|---|",
+            ]
+        lines.append(f"| `{key}` | {cell(kind)} | {cell(doc)} |")
+    lines += ["", "## Limits", "", "| limit | number |", "|---|---|"]
+    lines += [
+        f"| {name.lower().replace('_', ' ')} | {value:,} |" for name, value in vars(limits).items() if name.isupper()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def state_machine() -> str:
+    """The page that draws the whole state machine."""
+    lines = ["# The state machine", "", MARK, "", sentence(inspect.getmodule(HANDLERS[get_args(Event)[0]])), ""]
+    lines += [
+        "```text",
+        *DRAWING,
+        "```",
+        "",
+        "## Statuses of a job",
+        "",
+        "| number | status | terminal | meaning |",
+        "|---|---|---|---|",
+    ]
+    for status in Status:
+        ends = "yes" if status in TERMINAL else ""
+        lines.append(f"| {status.value} | `{status.name}` | {ends} | {STATUS_MEANING[status.name]} |")
+    lines += [
+        "",
+        "## Events: what the core hears",
+        "",
+        "| event | what happened | what the core does |",
+        "|---|---|---|",
+    ]
+    for event in get_args(Event):
+        handler = HANDLERS[event]
+        lines.append(f"| `{event.__name__}` | {cell(sentence(event))} | {cell(sentence(handler))} |")
+    lines += ["", "## Orders: what the core asks for", "", "| order | meaning |", "|---|---|"]
+    lines += [f"| `{order.__name__}` | {cell(sentence(order))} |" for order in get_args(Order)]
+    lines += ["", "## Words of the ladder", ""]
+    lines += ["Kinds of failure: " + ", ".join(f"`{kind}`" for kind in get_args(FailureKind)) + "."]
+    lines += ["", "What a rule may decide: " + ", ".join(f"`{then}`" for then in get_args(Then)) + "."]
+    return "\n".join(lines) + "\n"
+
+
+DRAWING = [
+    "                 needs hold           room                started",
+    "  blocked ------------------> ready -------> pending -----------------> running",
+    "     |  when false: skipped     ^                                        |    |",
+    "     |  a need failed: canceled |            wait, repair                |    | success",
+    "     |                          +------------ recovering <--- failure ---+    v",
+    "     |                                            |           (a rule)     completed",
+    "     v                                            v",
+    "  canceled, skipped                   failed, pending_failed (parked), completed (recovered)",
+    "",
+    "  every path --> end --> workflow_completed | workflow_failed | workflow_canceled",
+]
+
+PAGES = {"native-file.md": native_file, "state-machine.md": state_machine}
+
+
+def main() -> int:
+    """Write the pages; with --check only say which are stale."""
+    check = "--check" in sys.argv[1:]
+    stale = [name for name, make in PAGES.items() if not (HERE / name).exists() or (HERE / name).read_text() != make()]
+    for name in stale:
+        if check:
+            print(f"docs/{name} is stale: run `make docs`")
+        else:
+            (HERE / name).write_text(PAGES[name]())
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
