@@ -50,6 +50,7 @@ CORE_IMPORTS = {
     "resile",
     "typing",
     "zlib",
+    "json",
 }
 # `hash` and `id` differ from one process to the next, so a fold that used them would too.
 CORE_CALLS_REFUSED = {"open", "print", "input", "exec", "eval", "compile", "hash", "id", "__import__"}

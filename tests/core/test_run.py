@@ -13,6 +13,7 @@ from resile.core.events import (
     RunResumed,
     TimerFired,
 )
+from resile.core.state import decode, encode
 from resile.core.story import story
 from resile.model.failure import Outcome
 from resile.model.rules import Backoff, Match, Rule
@@ -221,3 +222,10 @@ def test_a_story_tells_causes_first() -> None:
     assert told[0] == ("playbook_started", "")
     assert told[-2:] == [("step_failed", "a"), ("step_canceled", "b")]
     assert all(name != "z" for _, name in told)
+
+
+def test_a_snapshot_holds_text_that_is_not_utf8() -> None:
+    """A captured value may carry any bytes; the state survives its snapshot all the same."""
+    odd = Outcome(exit_code=0, values={"v": "a\udcffb"})
+    world = World(flow(step("a"), step("b", "a")), lambda *_: odd).run()
+    assert decode(encode(world.state), world.state.workflow) == world.state

@@ -255,9 +255,19 @@ def attach(state: State, workflow: Workflow) -> State:
 
 def encode(state: State) -> bytes:
     """A snapshot's bytes."""
-    return msgspec.msgpack.encode(state)
+    try:
+        return b"M" + msgspec.msgpack.encode(state)
+    except UnicodeEncodeError:
+        # A captured value holds bytes that were never UTF-8; they live on as surrogates, which only JSON can escape.
+        import json
+
+        return b"J" + json.dumps(msgspec.to_builtins(state, str_keys=True)).encode()
 
 
 def decode(data: bytes, workflow: Workflow) -> State:
     """The state that `encode` wrote."""
-    return attach(msgspec.msgpack.decode(data, type=State), workflow)
+    if data.startswith(b"M"):
+        return attach(msgspec.msgpack.decode(data[1:], type=State), workflow)
+    import json
+
+    return attach(msgspec.convert(json.loads(data[1:]), State, str_keys=True), workflow)

@@ -199,5 +199,10 @@ def time_limit(state: State, job: Job) -> float | None:
 
 
 def _rendered(given: Mapping[str, str], lookup: Lookup) -> Sequence[tuple[bytes, bytes]]:
-    """Environment variables with their values filled in."""
-    return [(os.fsencode(name), os.fsencode(render_text(text, lookup))) for name, text in given.items()]
+    """Environment variables with their values filled in; Linux limits each as it limits an argument."""
+    pairs = [(os.fsencode(name), os.fsencode(render_text(text, lookup))) for name, text in given.items()]
+    for name, value in pairs:
+        if len(name) + len(value) >= ARGUMENT_BYTES_MAX:
+            text = f"env {os.fsdecode(name)} has {len(value)} bytes, an environment variable takes {ARGUMENT_BYTES_MAX}"
+            raise ValueRefused(text)
+    return pairs
