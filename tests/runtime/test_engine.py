@@ -13,7 +13,7 @@ from tests.runtime.conftest import Place, statuses
 
 def test_log_files_have_the_names_that_people_look_for(place: Place) -> None:
     """One pair for each attempt, only where there is output."""
-    code, document = place.run("""
+    code, _ = place.run("""
 resile: 1
 steps:
   quiet: {shell: 'true'}
@@ -61,7 +61,8 @@ def test_a_step_that_never_fits_is_refused_before_anything_runs(place: Place) ->
 def test_resources_are_respected_when_packing(place: Place) -> None:
     """Six steps that take half the machine each never run more than two at a time."""
     steps = "".join(
-        f"  s{n}: {{shell: 'mkdir run{n}; ls -d run* | wc -l >> seen; sleep 0.1; rmdir run{n}', resources: {{memory: 1g}}}}\n"
+        f"  s{n}:\n    shell: mkdir run{n}; ls -d run* | wc -l >> seen; sleep 0.1; rmdir run{n}\n"
+        "    resources: {memory: 1g}\n"
         for n in range(6)
     )
     code, _ = place.run(f"resile: 1\nmax_parallel: 6\nsteps:\n{steps}", "--memory", "2g")
@@ -125,7 +126,9 @@ def test_a_running_step_outlives_its_engine_and_is_adopted(place: Place) -> None
 
 def test_another_epoch_keeps_its_own_logs_and_attempts(place: Place) -> None:
     """`rerun --failed-only` runs what had not completed, from attempt 1, under r2."""
-    text = "resile: 1\nsteps:\n  a: {shell: echo a >> effects}\n  b: {shell: 'echo b >> effects; test -e fixed', needs: [a]}\n"
+    text = (
+        "resile: 1\nsteps:\n- {id: a, shell: echo a >> effects}\n- {id: b, shell: echo b >> effects; test -e fixed}\n"
+    )
     assert place.run(text)[0] == 1
     (place.folder / "fixed").touch()
     code, document = place.call("rerun", "1", "--failed-only")

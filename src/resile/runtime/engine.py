@@ -37,7 +37,7 @@ from resile.core.actions import (
     StartAttempt,
     StopEngine,
 )
-from resile.core.events import CancelRequested, Event, Judged, TimerFired
+from resile.core.events import CancelRequested, Event, Judged, RunStarted, TimerFired
 from resile.core.react import react
 from resile.core.state import State
 from resile.executors.contract import Ended, Executor, Launch, Started
@@ -106,6 +106,8 @@ class Engine:
         """Go on from these events until nothing is left to do here."""
         for event in events:
             self.feed(event)
+            if isinstance(event, RunStarted):
+                self._journal.skip_ready(self._state)
         poll = select.poll()
         for descriptor in (self._executor.fileno(), self._writer.fileno(), self._wake_read):
             poll.register(descriptor, select.POLLIN)

@@ -10,6 +10,7 @@ from collections import deque
 from resile.core.actions import Action, Note, Order
 from resile.core.events import Event
 from resile.core.state import FORMAT, State, encode
+from resile.model.status import Status
 from resile.runtime.rows import job_row
 from resile.store.contract import AttemptRow, Batch, Entry, RunRow, Snapshot, Writer
 
@@ -45,9 +46,9 @@ class Journal:
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
 
-    def skip_rows(self) -> None:
-        """The rows touched so far are in the store already."""
-        self._touched.clear()
+    def skip_ready(self, state: State) -> None:
+        """A new run's rows were stored with it; of those that its first event touched only the moved ones changed."""
+        self._touched = {number for number in self._touched if state.jobs[number].status is not Status.ready}
 
     def answered(self, request: int) -> None:
         """A request became an event of the next batch."""
