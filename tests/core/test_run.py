@@ -169,7 +169,7 @@ def test_resuming_an_ended_run_only_stops_again() -> None:
     world = World(flow(step("a"))).run()
     before = len(world.notes)
     orders = world.feed(RunResumed(99.0, world.capacity))
-    assert [order.status for order in orders if isinstance(order, StopEngine)][0] == "completed"
+    assert next(order.status for order in orders if isinstance(order, StopEngine)) == "completed"
     assert len(world.notes) == before
 
 
