@@ -35,6 +35,7 @@ from resile.executors.spool import Spool
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 RECEIVE_BYTES = 256 * 1024
+START_TOLD_SECONDS = 0.005
 
 
 class Launcher:
@@ -47,6 +48,8 @@ class Launcher:
         self.listener = -1
         self.inbox = bytearray()
         self.outbox = b""
+        self.starts = b""
+        self.tell_at = NEVER
         self.ending = False
         self.attach(connection)
 
@@ -55,7 +58,7 @@ class Launcher:
         attempts = self.attempts
         poll = self.epoll.poll
         while (self.connection >= 0 and not self.ending) or attempts.running or attempts.sinks:
-            wake_at = 0.0 if attempts.more else attempts.wake_at
+            wake_at = 0.0 if attempts.more else min(attempts.wake_at, self.tell_at)
             for descriptor, _ in poll(None if wake_at == NEVER else max(0.0, wake_at - time.monotonic())):
                 if descriptor == self.connection:
                     self.receive()
@@ -70,6 +73,8 @@ class Launcher:
             if attempts.queue:
                 attempts.fill()
             if attempts.lines or self.outbox or (self.spool and self.spool.pending):
+                self.flush()
+            elif self.tell_at != NEVER and time.monotonic() >= self.tell_at:
                 self.flush()
         if self.spool:
             self.spool.close()
@@ -86,7 +91,8 @@ class Launcher:
         posix.close(self.connection)
         self.connection = -1
         self.inbox.clear()
-        self.outbox = b""
+        self.outbox = self.starts = b""
+        self.tell_at = NEVER
         self.attempts.withdraw_all()
 
     def accept(self) -> None:
@@ -180,9 +186,14 @@ class Launcher:
         attempts.spawner.configure(attempts.token, fields[4], fields[first:])
 
     def flush(self) -> None:
-        """Put the new lines on the spool, then tell the engine."""
+        """Put the new lines on the spool, then tell the engine.
+
+        Starts alone are kept for a moment: nothing waits for them, and most attempts end before it is over, so
+        that one message says both.
+        """
         attempts = self.attempts
         lines = b"".join(attempts.lines)
+        only_starts = bool(lines) and all(line.startswith(b"S ") for line in attempts.lines)
         attempts.lines.clear()
         if self.spool:
             kept = self.spool.append(lines)
@@ -191,8 +202,13 @@ class Launcher:
                 attempts.wake_at = min(attempts.wake_at, time.monotonic() + LOOK_AGAIN_SECONDS)
         if self.connection < 0:
             return
+        if only_starts and not self.outbox:
+            self.starts += lines
+            self.tell_at = min(self.tell_at, time.monotonic() + START_TOLD_SECONDS)
+            return
         waiting = bool(self.outbox)
-        self.outbox += lines
+        self.outbox += self.starts + lines
+        self.starts, self.tell_at = b"", NEVER
         try:
             self.outbox = self.outbox[posix.write(self.connection, self.outbox) :]
         except BlockingIOError:
