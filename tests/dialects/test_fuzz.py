@@ -21,6 +21,14 @@ grace: 5s
 env: {A: "1", B: "${inputs.target}"}
 inputs: {target: release, n: {type: number, default: 3}}
 secrets: [TOKEN]
+agent: {command: claude -p, prompt: stdin, max_cost: 2, max_tokens: 9, timeout: 1m}
+routing: {max_loops: 5, defaults: {on_failure: {retry: {max: 1}, goto: setup}}}
+failure_handlers:
+  solver:
+    rules:
+    - {exit_codes: [10, 11], signals: KILL, kinds: [oom], pattern: "a.b", recovery_script: ./fix.sh, max_retries: 2,
+       backoff: {initial: 1}, timeout: 5s, on_script_failure: fail}
+    - {match_all_exit_codes: true}
 steps:
   setup: &setup
     shell: |
@@ -32,8 +40,27 @@ steps:
   test: {shell: make test, needs: [setup], capture: {out: json, code: exit_code}, outputs: [a, b]}
   lint: {shell: "echo ${steps.test.outputs.out[0]['k']}", needs: ["setup|test"], when: "${out.ok}", on_failure: true}
   again: *setup
+  fix: {agent: "repair ${error.message}", commit_required: true}
+  solve:
+    validate: check ${inputs.n}
+    needs: [test]
+    failure_handler: solver
+    on_failure:
+      strategy: fallback
+      max_attempts: 2
+      timeout: 9
+      handler_failure_fatal: true
+      capture: {report: handler_output}
+      run: [fix]
+      run_js: "['fix']"
+      goto: test
+      goto_js: "null"
+      transitions: [{when: "attempt > 1", to: null}, {when: x, to: setup}]
+      commands: ["./h ${error.stderr}", /look, {id: q, shell: r, continue_on_error: true, on_failure: false}]
+    on_success: {write_file: {path: "f-${report}", content: ok, mode: 600}, when: "${inputs.n} > 2", goto: setup}
   meet: {noop: true, next: {mode: first, arcs: [{step: test, when: true}, end]}}
-  end: {shell: "echo ${execution.status}", resources: {cpus: 0.5, memory: 1g, gpus: 1, runtime: 2m}}
+  end: {shell: "echo ${execution.status}", resources: {cpus: 0.5, memory: 1g, gpus: 1, runtime: 2m,
+    escalate: {factor: 2, memory_max: 4g, runtime_max: 1h, rounds: 2}}}
 """
 WORDS = sorted({key for table in TABLES for key in table.keys} | {word for words in NOT_YET.values() for word in words})
 SCALARS: st.SearchStrategy[Any] = st.one_of(
@@ -105,6 +132,20 @@ def test_random_steps(first: dict[str, Any], second: dict[str, Any]) -> None:
     """Known keys with values of any kind, where steps are expected."""
     assert problems(compile_text(msgspec.json.encode({"resile": 1, "steps": {"a": first, "b": second}}))) == []
     assert problems(compile_text(msgspec.json.encode({"resile": 1, "steps": [first, second]}))) == []
+
+
+@settings(max_examples=400, deadline=None)
+@given(TREES, TREES, TREES, TREES, st.dictionaries(st.sampled_from(WORDS), TREES, max_size=4))
+def test_random_answers(on_failure: Any, on_success: Any, handlers: Any, defaults: Any, more: dict[str, Any]) -> None:
+    """Values of any kind where failures are answered."""
+    step = {"shell": "x", **more, "on_failure": on_failure, "on_success": on_success, "failure_handler": "a"}
+    file = {
+        "resile": 1,
+        "failure_handlers": {"a": {"rules": handlers}},
+        "routing": {"defaults": {"on_failure": defaults}},
+        "steps": [{"id": "b", "shell": "x"}, step, {"on_fail": on_failure}],
+    }
+    assert problems(compile_text(msgspec.json.encode(file))) == []
 
 
 @settings(max_examples=500, deadline=None)

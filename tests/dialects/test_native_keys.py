@@ -8,9 +8,9 @@ import pytest
 
 from resile.dialects.base import compile_text, describe_keys
 from resile.dialects.native_keys import NOT_YET, TABLES
-from resile.model.codec import decode, encode
-from resile.model.rules import Backoff, Origin, Rule
+from resile.model.rules import Backoff, Escalation, Match, Origin, Rule, SuccessActions
 from resile.model.workflow import (
+    Agent,
     Arc,
     Capture,
     Condition,
@@ -21,43 +21,25 @@ from resile.model.workflow import (
     Secret,
     Shell,
     Step,
-    Workflow,
+    Validate,
+    WriteFile,
 )
-
-
-def compiled(text: str) -> Workflow:
-    """The workflow in a text that has no findings."""
-    result = compile_text(text, file="flow.yaml", folder="/f")
-    assert [finding.render() for finding in result.diagnostics] == []
-    assert (result.dialect, result.why) == ("native", "it has the key `resile`")
-    assert result.workflow is not None
-    assert decode(encode(result.workflow)) == result.workflow
-    return result.workflow
-
-
-def step_with(keys: str) -> Step:
-    """The step `s` with these keys, beside a step `a` and an input `i`."""
-    workflow = compiled(f"resile: 1\ninputs: {{i: '1'}}\nsteps:\n  a: {{shell: x}}\n  s: {{{keys}}}\n")
-    return workflow.steps[1]
-
-
-def rule_with(keys: str) -> Rule:
-    """The one rule of a step with these keys."""
-    (rule,) = step_with(f"shell: x, {keys}").rules
-    return rule
-
-
-def wait_with(keys: str) -> Backoff | None:
-    """The backoff of a retry with these keys."""
-    return rule_with(f"retry: {{max: 1, backoff: {{{keys}}}}}").wait
-
-
-def workflow_with(keys: str) -> Workflow:
-    """A workflow of one step with these keys."""
-    return compiled(f"resile: 1\n{keys}\nsteps: [{{shell: x}}]\n")
-
+from tests.dialects.compiling import (
+    agent_with,
+    compiled,
+    escalating,
+    repair_of,
+    rule_of,
+    rule_with,
+    step_with,
+    then_of,
+    wait_with,
+    workflow_with,
+)
+from tests.dialects.ladder_keys import LADDER_CASES
 
 CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
+    **LADDER_CASES,
     ("the workflow", "resile"): [(workflow_with("").dialect, "native")],
     ("the workflow", "name"): [(workflow_with("name: nightly").name, "nightly"), (workflow_with("").name, "flow")],
     ("the workflow", "max_parallel"): [(workflow_with("max_parallel: 3").max_parallel, 3)],
@@ -74,6 +56,13 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (workflow_with("inputs: {a: 1.10, b: [1]}").inputs, {"a": Input(default="1.10"), "b": Input("json", [1])})
     ],
     ("the workflow", "secrets"): [(workflow_with("secrets: [TOKEN]").secrets, {"TOKEN": Secret(env="TOKEN")})],
+    ("the workflow", "agent"): [
+        (compiled("resile: 1\nagent: ./a -x\nsteps: [{agent: hi}]").steps[0].action, Agent("hi", ("./a", "-x")))
+    ],
+    ("the workflow", "failure_handlers"): [
+        ([rule.limit for rule in workflow_with("failure_handlers: {h: {rules: [{kinds: oom}]}}").failure_handlers["h"]], [3])
+    ],
+    ("the workflow", "routing"): [(workflow_with("routing: {max_loops: 3}").loops_max, 3)],
     ("the workflow", "steps"): [
         ([s.name for s in compiled("resile: 1\nsteps: [{shell: a}, {shell: b}]").steps], ["step-1", "step-2"]),
         ([s.name for s in compiled("resile: 1\nsteps: {q: {shell: a}}").steps], ["q"]),
@@ -103,6 +92,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, when: false").when, Condition("false", "value", Origin(5, 23))),
         (step_with("shell: x, when: True").when, Condition("true", "value", Origin(5, 23))),
         (step_with("shell: x, when: '${inputs.i}'").when, Condition("${inputs.i}", "value", Origin(5, 23))),
+        (step_with("shell: x, when: '${inputs.i} > 1'").when, Condition("${inputs.i} > 1", "js", Origin(5, 23))),
     ],
     ("a step", "timeout"): [(step_with("shell: x, timeout: 1h30m").timeout_seconds, 5400.0)],
     ("a step", "grace"): [(step_with("shell: x, grace: 0").grace_seconds, 0.0)],
@@ -121,8 +111,34 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, outputs: f").outputs, ("f",)),
     ],
     ("a step", "resources"): [(step_with("shell: x, resources: {cpus: 2}").resources, Resources(cpus=2.0))],
+    ("a step", "agent"): [
+        (step_with("agent: 'fix ${inputs.i}'").action, Agent("fix ${inputs.i}")),
+        (agent_with("command: ./a").action, Agent("hi", ("./a",))),
+    ],
+    ("a step", "claude"): [(step_with("claude: /fix").action, Agent("/fix"))],
+    ("a step", "validate"): [
+        (step_with("validate: make check").action, Validate("make check")),
+        (step_with("validate: x, shell_program: bash").action, Validate("x", "bash")),
+    ],
+    ("a step", "write_file"): [(step_with("write_file: {path: f, content: ''}").action, WriteFile("f", ""))],
+    ("a step", "commit_required"): [(step_with("shell: x, commit_required: true").commit_required, True)],
+    ("a step", "failure_handler"): [(rule_of("exit_codes: 7").match, Match(codes=(7,)))],
+    ("a step", "on_success"): [
+        (
+            step_with("shell: x, on_success: echo").on_success,
+            SuccessActions(steps=(Step(name="on_success-1", action=Shell("echo"), origin=Origin(5, 29)),), origin=Origin(5, 17)),
+        )
+    ],
+    ("a step", "continue_on_error"): [
+        (
+            [r.then for r in repair_of("[{shell: h, continue_on_error: true}, i]").steps[0].rules],
+            ["tolerate"],
+        )
+    ],
+    ("a step", "max_attempts"): [(then_of("on_failure: h, max_attempts: 3"), ["retry", "tolerate"])],
+    ("a step", "max_retries"): [(step_with("shell: x, on_failure: h, max_retries: 3").rules[0].limit, 2)],
     ("a step", "retry"): [
-        (rule_with("retry: 2"), Rule(then="retry", text="retry 2", limit=2, origin=Origin(5, 17))),
+        (rule_with("retry: 2"), Rule(then="retry", text="retry 2", limit=2, routing=True, origin=Origin(5, 17))),
         (step_with("shell: x, retry: 0").rules, ()),
     ],
     ("a step", "rerun_on_loss"): [
@@ -138,6 +154,8 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, on_failure: false").rules, ()),
         (step_with("shell: x, on_failure: null").rules, ()),
         ([r.then for r in step_with("shell: x, on_failure: true, retry: 1").rules], ["retry", "tolerate"]),
+        (then_of("on_failure: h"), ["recovered", "tolerate"]),
+        (then_of("on_failure: [h, {shell: i}]"), ["recovered", "tolerate"]),
     ],
     ("a step", "on_fail"): [(rule_with("on_fail: true").then, "tolerate")],
     ("a step", "fail_workflow"): [
@@ -160,10 +178,6 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ],
     ("backoff", "max_delay"): [(wait_with("initial: 1, max_delay: 1m"), Backoff("fixed", 1.0, delay_seconds_max=60.0))],
     ("backoff", "jitter"): [(wait_with("initial: 1, jitter: 0.15"), Backoff("fixed", 1.0, jitter=0.15))],
-    ("on_failure", "fail_workflow"): [
-        (rule_with("on_failure: {fail_workflow: false}").then, "tolerate"),
-        (step_with("shell: x, on_failure: {fail_workflow: true}").rules, ()),
-    ],
     ("next", "mode"): [
         (step_with("shell: x, next: {mode: first, arcs: [a]}").arcs_mode, "first"),
         (step_with("shell: x, next: {mode: all, arcs: [a]}").arcs_mode, "all"),
@@ -176,6 +190,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
             (Arc("a", Condition("${inputs.i}", "value", Origin(5, 40))),),
         )
     ],
+    ("resources", "escalate"): [(escalating("").change, Escalation())],
     ("resources", "cpus"): [(step_with("shell: x, resources: {cpus: 0.5}").resources, Resources(cpus=0.5))],
     ("resources", "memory"): [(step_with("shell: x, resources: {memory: 4g}").resources, Resources(memory_bytes=4 * 1024**3))],
     ("resources", "gpus"): [(step_with("shell: x, resources: {gpus: 1}").resources, Resources(gpus=1))],

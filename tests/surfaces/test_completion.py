@@ -71,6 +71,9 @@ def complete(program: Program, line: str) -> list[str]:
         ("resile check flow.yaml f", ["flow.yaml"]),
         ("resile run flow.yaml ", []),
         ("resile completion z", ["zsh"]),
+        ("resile judge 1 test ret", ["retry", "retry-with"]),
+        ("resile judge 1 test skip --output d", []),
+        ("resile try f", ["flow.yaml"]),
     ],
 )
 def test_bash_completes(program: Program, line: str, offered: list[str]) -> None:

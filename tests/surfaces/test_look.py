@@ -6,6 +6,7 @@ import subprocess
 
 import msgspec
 
+from resile.surfaces.verbs.names import ALIASES, EVENT_TYPES
 from tests.surfaces.program import Program
 
 TALK = """\
@@ -114,6 +115,25 @@ def test_events_filtered(program: Program) -> None:
     assert words[2] == "playbook_completed"
 
 
+def test_every_alias_names_an_event() -> None:
+    """Other systems' names stand for events that a run really writes, and none of them is one itself."""
+    assert set(ALIASES.values()) <= set(EVENT_TYPES)
+    assert set(ALIASES).isdisjoint(EVENT_TYPES)
+
+
+def test_events_of_a_canceled_run_in_either_spelling(program: Program) -> None:
+    """`canceled` can be spelled with two l, as other systems do."""
+    program.gate("gate")
+    up = program.gate("up")
+    program.write("resile: 1\nname: slow\nsteps:\n  wait: {shell: echo up > up; read line < gate}\n")
+    with program.start("run", "flow.yaml") as run:
+        up.wait()
+        program.call("cancel", "1", code=0)
+        assert run.end() == 3
+    for spelled in ("playbook_canceled", "playbook_cancelled", "execution.cancelled"):
+        assert len(program.call("events", "ls", "1", "--type", spelled, code=0).stdout.splitlines()) == 1
+
+
 def test_events_followed(program: Program) -> None:
     """`events follow` goes on while the run goes, and ends with the run's last event."""
     gate, up = program.gate("gate"), program.gate("up")
@@ -204,7 +224,9 @@ def test_a_broken_pipe_ends_quietly(program: Program) -> None:
 
 
 def test_nothing_to_show(program: Program) -> None:
-    """Where there is no database the commands that look say so, and make none."""
-    for words in (("status",), ("status", "1"), ("logs", "1"), ("events", "ls", "1")):
+    """Where there is no database there are no runs; the commands that need one say so, and nothing is made."""
+    assert program.json("status") == {"runs": []}
+    assert program.call("status", code=0).stdout == "no runs; `resile run FILE` makes one\n"
+    for words in (("status", "1"), ("logs", "1"), ("events", "ls", "1"), ("failures", "1"), ("metrics", "1")):
         assert program.json(*words, code=2)["error"]["message"].startswith("there is no database"), words
     assert list(program.folder.iterdir()) == []

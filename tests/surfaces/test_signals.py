@@ -66,6 +66,25 @@ def test_the_second_interrupt_kills(program: Program) -> None:
     assert effects(program) == ["done", "after", "end completed"]
 
 
+def test_an_adopted_step_is_waited_for_and_killed_too(program: Program) -> None:
+    """After a resume Ctrl-C waits for a step that outlived its engine, and the second one ends it."""
+    gate = program.gate("gate")
+    with start(program) as run:
+        run.until("err", "hold started")
+        run.send(signal.SIGKILL)
+        run.end()
+    with program.start("resume", "1") as resumed:
+        resumed.until("err", "hold attempt adopted")
+        resumed.send(signal.SIGINT)
+        resumed.until("err", "stopping: waiting for 1 running step; ")
+        resumed.send(signal.SIGINT)
+        assert resumed.end() == 130
+    assert effects(program) == []
+    gate.open()
+    assert program.json("resume", "1")["first_failure"] is None
+    assert effects(program) == ["done", "after", "end completed"]
+
+
 def test_sigterm_is_like_ctrl_c(program: Program) -> None:
     """SIGTERM stops gently, also with --json, whose document then says interrupted."""
     gate = program.gate("gate")

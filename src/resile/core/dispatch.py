@@ -45,8 +45,9 @@ def rest(state: State, job: Job) -> None:
 def granted(state: State, job: Job) -> Resources | None:
     """What a job takes of the machine: what its step asks for, or what it was last granted beyond that."""
     resources = state.step_of(job).resources
-    if resources is None or not (job.memory_bytes or job.runtime_seconds):
+    if not (job.memory_bytes or job.runtime_seconds):
         return resources
+    resources = resources or Resources()
     return Resources(
         resources.cpus,
         job.memory_bytes or resources.memory_bytes,

@@ -274,13 +274,16 @@ def _judged(state: State, event: Judged, out: list[Action]) -> None:
             state.parked -= 1
             job.memory_bytes = event.memory_bytes or job.memory_bytes
             job.runtime_seconds = event.runtime_seconds or job.runtime_seconds
+            # Whoever judges can be asked again, so the rule that parked the job is not spent by it.
+            job.fired = {number: count for number, count in (job.fired or {}).items() if number != job.rule}
             job.error = None
             enqueue(state, job, job.noted)
         case "skip":
             job.excused = True
+            names = [capture.name for capture in state.step_of(job).capture]
             if event.output is not None:
-                names = [capture.name for capture in state.step_of(job).capture] or [state.step_of(job).name]
-                state.scopes[ROOT].values.update(dict.fromkeys(names, event.output))
+                names = names or [state.step_of(job).name]
+            state.scopes[ROOT].values.update(dict.fromkeys(names, "" if event.output is None else event.output))
             settle(state, out, event.at, job, Status.skipped, data)
         case "fail":
             fail(state, out, event.at, job, event.reason or "judged a failure")

@@ -48,12 +48,17 @@ class Compiled(Struct, frozen=True):
 class Place(Protocol):
     """Anything that knows where it stands."""
 
-    line: int
-    column: int
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+
+    @property
+    def column(self) -> int:
+        """The column, from 1."""
 
 
 class Diagnostics:
-    """Collects findings; keeps the first `DIAGNOSTICS_MAX` errors and warnings and counts the rest."""
+    """Collects findings; keeps the first `DIAGNOSTICS_MAX` errors, warnings and notices and counts the rest."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -73,6 +78,10 @@ class Diagnostics:
     def warning(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
         """Something that is probably not meant."""
         self._add(self.warnings, "warning", code, message, place, hint)
+
+    def notice(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
+        """Something that is meant, and could be said better."""
+        self._add(self.warnings, "notice", code, message, place, hint)
 
     def _add(
         self, into: list[Diagnostic], severity: str, code: str, message: str, place: Place | None, hint: str
@@ -131,22 +140,33 @@ def did_you_mean(word: str, options: Iterable[str], noun: str = "") -> str:
 class Reading:
     """One file being read: where findings go, and the texts whose `${...}` are checked once all names are known.
 
-    `owner` is the step whose keys are being read, or an empty text.
+    `owner` is the step of the workflow whose keys are being read, or an empty text; `depth` counts the handlers
+    around. Inside one, `beside` names the commands before this one; `in_repair`: there is a failure to speak of.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
         self.source = source
         self.report = report
         self.owner = ""
+        self.depth = 0
+        self.in_repair = False
+        self.beside: tuple[str, ...] = ()
         self.texts: list[Text] = []
+
+    def refers(self, node: Scalar, program: str = "") -> None:
+        """Keep a text that may refer to values; `program` is the shell that reads it."""
+        self.texts.append(Text(self.owner, node, program, self.depth > 0, self.in_repair, self.beside))
 
 
 class Text(Struct, frozen=True, gc=False):
-    """A text that may refer to values, and the step that renders it; `program` is set where a shell reads it."""
+    """A text that may refer to values, where it is rendered, and the shell that reads it, if one does."""
 
     owner: str
     node: Scalar
     program: str = ""
+    is_inside: bool = False
+    in_repair: bool = False
+    beside: tuple[str, ...] = ()
 
 
 Reader = Callable[[Reading, Node], Any]

@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resile.dialects.base import Diagnostics, Reading, Source, read_mapping
-from resile.dialects.native_graph import connect
+from resile.dialects.native_graph import Ancestors, connect
 from resile.dialects.native_keys import WORKFLOW
 from resile.dialects.native_lint import check_references
-from resile.dialects.native_step import Drafted, read_step
+from resile.dialects.native_routes import called_only, called_steps, check_routes
+from resile.dialects.native_step import Drafted, NativeReading, Within, is_dangling, read_step
 from resile.dialects.native_values import name_problem
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
-from resile.model.limits import STEPS_MAX
+from resile.model.limits import LOOPS_DEFAULT, STEPS_MAX
 from resile.model.rules import Origin
 from resile.model.workflow import Noop, Step, Workflow
 
@@ -27,13 +28,18 @@ if TYPE_CHECKING:
 
 def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
     """The workflow in a native file, or None where it has an error."""
-    reading = Reading(source, report)
+    reading = NativeReading(source, report)
     fields = read_mapping(reading, root, WORKFLOW)
+    _read_ladder(reading, fields)
     drafts = _read_steps(reading, root, fields)
     end = drafts.pop("end", None)
     is_list = isinstance(fields.get("steps"), Sequence)
-    steps = connect(report, drafts, is_list)
-    check_references(reading, fields, drafts, steps, is_list, end)
+    called = called_steps(reading, drafts)
+    steps = connect(report, drafts, is_list, called_only(drafts, called))
+    ancestors = Ancestors(steps, is_list)
+    if reading.named or called:
+        steps = check_routes(reading, drafts, steps, ancestors)
+    check_references(reading, fields.get("inputs", {}), drafts, ancestors, called, end)
     if report.errors:
         return None
     given = {
@@ -48,8 +54,23 @@ def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workfl
         folder=source.folder,
         steps=steps,
         end=end.step if end else Step(name="end", action=Noop(), origin=Origin(root.line, root.column)),
+        failure_handlers=reading.handlers,
+        loops_max=fields.get("routing", {}).get("max_loops", LOOPS_DEFAULT),
         **given,
     )
+
+
+def _read_ladder(reading: NativeReading, fields: dict[str, Any]) -> None:
+    """What the workflow says for all its steps: its agent, its failure handlers, its defaults."""
+    reading.agent = fields.get("agent", {})
+    if "failure_handlers" in fields:
+        from resile.dialects.native_handlers import read_handlers
+
+        reading.handlers = read_handlers(reading, fields["failure_handlers"])
+    if "defaults" in fields.get("routing", {}):
+        from resile.dialects.native_ladder import read_defaults
+
+        reading.defaults = read_defaults(reading, fields["routing"]["defaults"])
 
 
 def _file_stem(file: str) -> str:
@@ -57,7 +78,7 @@ def _file_stem(file: str) -> str:
     return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
 
 
-def _read_steps(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict[str, Drafted]:
+def _read_steps(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> dict[str, Drafted]:
     """Every step by its name, in the order of the file."""
     report = reading.report
     steps: Node | None = fields.get("steps")
@@ -73,7 +94,7 @@ def _read_steps(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict
     if count > STEPS_MAX:
         report.error("limit", f"{count} steps are more than {STEPS_MAX}", steps)
         return {}
-    program = fields.get("shell_program", "sh")
+    within = Within(fields.get("shell_program", "sh"))
     drafts: dict[str, Drafted] = {}
     named = _listed(reading, steps) if isinstance(steps, Sequence) else _mapped(reading, steps)
     for name, key, node in named:
@@ -85,7 +106,8 @@ def _read_steps(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict
             report.error("type", f"a step must be a mapping, not {describe(node)}", node, hint=hint)
             continue
         place = key if isinstance(key, Scalar) else node
-        draft = read_step(reading, name, node, place, program)
+        reading.owner = name
+        draft = read_step(reading, name, node, place, within)
         first = drafts.get(name)
         if first is not None:
             where = f"{first.key.line}:{first.key.column}"
@@ -109,7 +131,12 @@ def _mapped(reading: Reading, steps: Mapping) -> Iterator[tuple[str, Node, Node]
 
 def _listed(reading: Reading, steps: Sequence) -> Iterator[tuple[str, Node, Node]]:
     """The steps of a list, called by `id`, else by `name`, else by their place."""
-    for number, node in enumerate(steps.items, 1):
+    items = steps.items
+    if any(is_dangling(item) for item in items):
+        from resile.dialects.native_commands import attach_dangling
+
+        items = attach_dangling(reading, items)
+    for number, node in enumerate(items, 1):
         name, key = f"step-{number}", node
         if isinstance(node, Mapping):
             for word in ("id", "name"):

@@ -13,15 +13,55 @@ from resile.dialects.tree import Scalar, shorten
 from resile.model.workflow import Arc, Need, Step
 
 CYCLE_STEPS_SHOWN = 50
+ANCESTOR_VISITS_MAX = 2_000_000
 
 
-def connect(report: Diagnostics, drafts: dict[str, Drafted], is_list: bool) -> tuple[Step, ...]:
+class Ancestors:
+    """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
+
+    def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
+        self.place = {step.name: number for number, step in enumerate(steps)}
+        self.before: dict[str, list[str]] = {}
+        self.in_order = is_list and not any(step.arcs or step.called_only for step in steps)
+        self.visits = 0
+        for step in steps:
+            self.before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
+            for arc in step.arcs:
+                self.before.setdefault(arc.step, []).append(step.name)
+
+    def has(self, step: str, other: str) -> bool:
+        """Does `other` run before `step`? Everything runs before `end`."""
+        return step == "end" or self.has_before(step, other)
+
+    def has_before(self, step: str, other: str) -> bool:
+        """Does a path lead from `other` to `step`? Yes where finding out would take too long."""
+        if self.in_order and step in self.place:
+            return self.place[other] < self.place[step]
+        seen: set[str] = set()
+        found = list(self.before.get(step, ())) if step != "end" else []
+        while found and self.visits < ANCESTOR_VISITS_MAX:
+            self.visits += 1
+            name = found.pop()
+            if name == other:
+                return True
+            if name not in seen:
+                seen.add(name)
+                found.extend(self.before.get(name, ()))
+        return bool(found)
+
+
+def connect(
+    report: Diagnostics, drafts: dict[str, Drafted], is_list: bool, called_only: frozenset[str]
+) -> tuple[Step, ...]:
     """The steps with their edges; what does not fit is reported and left out."""
     steps: list[Step] = []
     before = ""
     for name, draft in drafts.items():
         needs = tuple(need for need, node in draft.needs if _is_known(report, drafts, name, need, node))
         arcs = tuple(arc for arc, node in draft.arcs if _leads_somewhere(report, drafts, arc, node))
+        if name in called_only:
+            steps.append(replace(draft.step, needs=needs, arcs=arcs, called_only=True))
+            continue
         if is_list and before and (before,) not in (need.any_of for need in needs):
             needs = (Need((before,), True), *needs)
         before = name

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.base import INVALID, Key, Reading, Table, read_mapping, table
+from resile.dialects.native_failure_keys import FAILURE_TABLES, ROUTING, read_retry
 from resile.dialects.native_values import (
     IDENTIFIER,
     boolean,
@@ -21,7 +22,7 @@ from resile.dialects.native_values import (
     filled,
     integer,
     memory,
-    milliseconds,
+    node_itself,
     number,
     program,
     template,
@@ -29,22 +30,21 @@ from resile.dialects.native_values import (
     texts,
     wrong,
 )
+from resile.dialects.shell import plain_argv
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, plain, shorten
 from resile.model.limits import PARALLEL_MAX, RETRIES_MAX
-from resile.model.rules import Backoff
-from resile.model.workflow import Capture, CaptureForm, Input, Resources, Secret
+from resile.model.workflow import Capture, CaptureForm, Input, Resources, Secret, WriteFile
 
 CAPTURE_FORMS: tuple[CaptureForm, ...] = ("text", "json", "lines", "number", "bool", "stderr", "exit_code")
 ROOTS = ("inputs", "env", "steps", "execution", "item", "error", "shell", "raw")
 """First words of references that mean something by themselves; nothing can be captured under them."""
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
-MULTIPLIER_MAX = 100
+COST_MAX = 1_000_000
+TOKENS_MAX = 1_000_000_000
 
 NOT_YET: dict[str, dict[str, str]] = {
     "the workflow": {
-        "failure_handlers": "`failure_handlers` are",
-        "routing": "`routing` is",
         "error_policy": "`error_policy` is",
         "handlers": "`handlers` are",
         "mode": "`mode` is",
@@ -53,33 +53,18 @@ NOT_YET: dict[str, dict[str, str]] = {
         "setup": "`setup` is",
     },
     "a step": {
-        "agent": "`agent` steps are",
-        "claude": "`claude` steps are",
         "python": "`python` steps are",
         "http": "`http` steps are",
-        "validate": "`validate` steps are",
-        "write_file": "`write_file` steps are",
         "workflow": "`workflow` steps are",
         "map": "`map` steps are",
         "foreach": "`foreach` steps are",
         "fanout": "`fanout` is",
         "inputs": "`inputs` of a step are",
-        "on_success": "`on_success` is",
-        "failure_handler": "`failure_handler` is",
-        "commit_required": "`commit_required` is",
         "critical": "`critical` is",
     },
-    "on_failure": {
-        key: f"`on_failure.{key}` is"
-        for key in (
-            "retry", "run", "run_js", "goto", "goto_js", "shell", "claude", "agent", "commands", "max_attempts",
-            "strategy", "timeout", "handler_failure_fatal", "when", "transitions", "rules",
-        )
-    },
-    "resources": {"escalate": "`resources.escalate` is"},
-}  # fmt: skip
-ACTIONS = ("shell", "noop")
-ACTIONS_NOT_YET = ("agent", "claude", "python", "http", "validate", "write_file", "workflow", "map", "foreach")
+}
+ACTIONS = ("shell", "agent", "claude", "validate", "write_file", "noop")
+ACTIONS_NOT_YET = ("python", "http", "workflow", "map", "foreach")
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
@@ -159,19 +144,19 @@ def _capture(reading: Reading, node: Node) -> Any:
     """Names that the output gives values to."""
     if isinstance(node, Scalar):
         name = text(reading, node)
-        return (Capture(name),) if name is not INVALID and _capture_name(reading, name, node) else INVALID
+        return (Capture(name),) if name is not INVALID and capture_name(reading, name, node) else INVALID
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a name, or a mapping of names to forms")
     read_form = choice(*CAPTURE_FORMS)
     result: list[Capture] = []
     for name, (key, value) in node.entries.items():
         form = read_form(reading, value)
-        if _capture_name(reading, name, key) and form is not INVALID:
+        if capture_name(reading, name, key) and form is not INVALID:
             result.append(Capture(name, form))
     return tuple(result)
 
 
-def _capture_name(reading: Reading, name: str, node: Node) -> bool:
+def capture_name(reading: Reading, name: str, node: Node) -> bool:
     """May a value be captured under this name, so that `${NAME}` finds it?"""
     if name in ROOTS:
         reading.report.error("reserved", f"`{name}` is reserved and can't be captured", node)
@@ -184,8 +169,10 @@ def _capture_name(reading: Reading, name: str, node: Node) -> bool:
 
 
 def _resources(reading: Reading, node: Node) -> Any:
-    """What a step takes of the machine."""
-    return Resources(**read_mapping(reading, node, RESOURCES))
+    """What a step takes of the machine, and the node of how to ask for more."""
+    fields = read_mapping(reading, node, RESOURCES)
+    escalate = fields.pop("escalate", None)
+    return Resources(**fields), escalate
 
 
 def _noop(reading: Reading, node: Node) -> Any:
@@ -193,57 +180,47 @@ def _noop(reading: Reading, node: Node) -> Any:
     return True if isinstance(node, Scalar) and node.value is True else wrong(reading, node, "true")
 
 
-def _retry(reading: Reading, node: Node) -> Any:
-    """How often, and after which waits: fields of a rule."""
+def _agent(reading: Reading, node: Node) -> Any:
+    """The agent of a workflow: its settings, with the command as words."""
+    if isinstance(node, Scalar) and node.value is not None:
+        command = _agent_command(reading, node)
+        return INVALID if command is INVALID else {"command": command}
+    return read_mapping(reading, node, AGENT)
+
+
+def _agent_command(reading: Reading, node: Node) -> Any:
+    """The words of an agent's command: a list, or a text of plain words."""
+    if isinstance(node, Sequence):
+        words = [word for word, _ in texts(filled(text, "a word of the command"))(reading, node)]
+    else:
+        command = text(reading, node)
+        if command is INVALID:
+            return INVALID
+        words = list(plain_argv(command) or ())
+    return tuple(words) or wrong(reading, node, "the words of a command", "command: [claude, -p]")
+
+
+def _write_file(reading: Reading, node: Node) -> Any:
+    """A file and what stands in it."""
+    fields = read_mapping(reading, node, WRITE_FILE)
     if isinstance(node, Mapping):
-        fields = read_mapping(reading, node, RETRY)
-        if "max" not in node.entries:
-            reading.report.error("value", "`retry` needs `max`: how often to try again", node)
-        return fields
-    limit = integer(0, RETRIES_MAX)(reading, node)
-    return INVALID if limit is INVALID else {"max": limit}
+        for key in ("path", "content"):
+            if key not in node.entries:
+                reading.report.error("value", f"`write_file` needs `{key}`", node)
+    return WriteFile(**fields) if "path" in fields and "content" in fields else INVALID
 
 
-def _backoff(reading: Reading, node: Node) -> Any:
-    """A backoff whose keys fit its type."""
-    fields = read_mapping(reading, node, BACKOFF)
-    if not isinstance(node, Mapping):
-        return INVALID
-    kind = fields.get("kind", "fixed")
-    for key, owner in (("increment", "linear"), ("multiplier", "exponential")):
-        if key in node.entries and kind != owner:
-            where = node.entries[key][0]
-            reading.report.error(
-                "conflict", f"`{key}` has no meaning in a {kind} backoff", where, hint=f"type: {owner}"
-            )
-    if not {"initial", "delay", "delay_ms"} & node.entries.keys():
-        hint = "leave `backoff` out to try again at once"
-        reading.report.error("value", "`backoff` needs `initial`: the first delay", node, hint=hint)
-    if kind == "linear":
-        fields.setdefault("increment_seconds", fields.get("initial_seconds", 0.0))
-    return Backoff(**fields)
-
-
-def _on_failure(reading: Reading, node: Node) -> Any:
-    """`true` tolerates; `false` or nothing is no handler; a mapping says more."""
-    if isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool)):
-        return bool(node.value)
-    if isinstance(node, Mapping):
-        fields = read_mapping(reading, node, ON_FAILURE)
-        return not fields.get("fail_workflow", True)
-    what = "handler commands are" if isinstance(node, Sequence) else "a handler command is"
-    reading.report.error("not-yet", f"{what} not run by this version", node, hint="`true` tolerates the failure")
-    return INVALID
-
-
-def _node(_: Reading, node: Node) -> Any:
-    """The node itself: whoever asked for it reads it with the rest."""
-    return node
+def _mode(reading: Reading, node: Node) -> Any:
+    """The permissions of a file: octal, with or without a zero in front, quoted or not."""
+    digits = node.text.removeprefix("0o") if isinstance(node, Scalar) else ""
+    if 3 <= len(digits) <= 4 and set(digits) <= set("01234567"):
+        return int(digits, 8)
+    return wrong(reading, node, "permissions such as 644 or 0755")
 
 
 INPUT = table(
     "an input", "What is known about a value that the caller gives.",
-    Key("default", "value", "Taken where the caller gives none.", _node),
+    Key("default", "value", "Taken where the caller gives none.", node_itself),
     Key("required", "true or false", "The caller must give it.", boolean),
     Key("type", "text, number, bool, json", "What a given value is read as.", choice("text", "number", "bool", "json")),
 )  # fmt: skip
@@ -258,32 +235,25 @@ RESOURCES = table(
     Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`.", memory, "memory_bytes"),
     Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", integer(0, GPUS_MAX)),
     Key("runtime", "duration", "Enforced like `timeout`.", duration, "runtime_seconds"),
-    later=NOT_YET["resources"],
+    Key("escalate", "mapping", "Ask for more and try again after oom or a timeout.", node_itself),
 )  # fmt: skip
-BACKOFF = table(
-    "backoff", "How long to wait before each further try.",
-    Key("type", "fixed, linear, exponential, fibonacci", "How the delay grows; `fixed` where it is left out.",
-        choice("fixed", "linear", "exponential", "fibonacci"), "kind"),
-    Key("mode", "as `type`", "The same as `type`.", choice("fixed", "linear", "exponential", "fibonacci"), "kind"),
-    Key("initial", "duration", "The first delay.", duration_or_zero, "initial_seconds"),
-    Key("delay", "duration", "The same as `initial`.", duration_or_zero, "initial_seconds"),
-    Key("delay_ms", "number", "The same as `initial`, in milliseconds.", milliseconds, "initial_seconds"),
-    Key("increment", "duration", "What a linear delay grows by; its first delay where it is left out.",
-        duration_or_zero, "increment_seconds"),
-    Key("multiplier", "number", "What an exponential delay is multiplied by; 2 where it is left out.",
-        number(1, MULTIPLIER_MAX)),
-    Key("max_delay", "duration", "No delay is longer.", duration, "delay_seconds_max"),
-    Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", number(0, 1)),
+AGENT = table(
+    "agent", "The command line of an agent.",
+    Key("command", "text or list of words", "What is called; `claude -p` where it is left out.", _agent_command),
+    Key("prompt", "argument, stdin", "How the prompt is handed over; as the last argument where it is left out.",
+        choice("argument", "stdin"), "prompt_by"),
+    Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
+        "cost_max"),
+    Key("max_tokens", "whole number", "An answer that reports more tokens has failed.", integer(1, TOKENS_MAX),
+        "tokens_max"),
+    Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration,
+        "timeout_seconds"),
 )  # fmt: skip
-RETRY = table(
-    "retry", "Try a failed step again.",
-    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The waits in between; none where it is left out.", _backoff),
-)  # fmt: skip
-ON_FAILURE = table(
-    "on_failure", "What happens when a step stays failed.",
-    Key("fail_workflow", "true or false", "`false`: the run does not fail for it and dependents go on.", boolean),
-    later=NOT_YET["on_failure"],
+WRITE_FILE = table(
+    "write_file", "A file made from text.",
+    Key("path", "path", "Where, relative to the step's folder.", filled(template, "`path`")),
+    Key("content", "text", "What stands in it.", template),
+    Key("mode", "permissions", "In octal; 644 where it is left out.", _mode),
 )  # fmt: skip
 ARC = table(
     "an arc", "One way to go on.",
@@ -293,7 +263,7 @@ ARC = table(
 ARCS = table(
     "next", "Ways to go on, with a mode.",
     Key("mode", "all, first", "Take every arc that holds, or the first.", choice("all", "first")),
-    Key("arcs", "list of arcs", "The arcs, in order.", _node),
+    Key("arcs", "list of arcs", "The arcs, in order.", node_itself),
 )  # fmt: skip
 STEP = table(
     "a step", "One node of the workflow; it needs exactly one action.",
@@ -301,11 +271,17 @@ STEP = table(
     Key("name", "text", "The name of a step in a list that has no `id`.", text),
     Key("shell", "command", "Action: a command for the shell; plain words run without one.",
         filled(text, "`shell`")),
+    Key("agent", "prompt", "Action: a prompt for the workflow's agent.", filled(template, "the prompt")),
+    Key("claude", "as `agent`", "The same as `agent`.", filled(template, "the prompt"), "agent"),
+    Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
+        filled(text, "`validate`")),
+    Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
     Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
     Key("needs", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.',
         texts(text)),
-    Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`.", _node),
+    Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`.",
+        node_itself),
     Key("when", "condition", "Skip the step where this does not hold.", condition),
     Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.", duration, "timeout_seconds"),
     Key("grace", "duration", "The time between SIGTERM and SIGKILL.", duration_or_zero, "grace_seconds"),
@@ -317,14 +293,25 @@ STEP = table(
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
         texts(filled(template, "an output"))),
     Key("resources", "mapping", "What the step takes of the machine while it runs.", _resources),
-    Key("retry", "whole number or mapping", "Try again when the step fails.", _retry),
+    Key("commit_required", "true or false", "The step must have made a commit in the git repository it runs in.",
+        boolean),
+    Key("failure_handler", "name", "The rules of `failure_handlers` under this name answer the step's failures first.",
+        node_itself),
+    Key("retry", "whole number or mapping", "Try again when the step fails; the same as `on_failure.retry`.",
+        read_retry),
     Key("rerun_on_loss", "retry, never", "`never`: park an attempt that was lost, instead of running it again.",
         choice("retry", "never"), "on_loss"),
     Key("park", "true or false", "Hold the step for a person to judge when it stays failed.", boolean),
-    Key("on_failure", "true, false or mapping", "`true`: dependents go on and the run does not fail for it.",
-        _on_failure),
-    Key("on_fail", "as `on_failure`", "The same as `on_failure`.", _on_failure, "on_failure"),
-    Key("fail_workflow", "true or false", "`false`: the run does not fail for this step.", boolean),
+    Key("on_failure", "true, false, command, list or mapping",
+        "Answers a failure; `true`: dependents go on and the run does not fail for it; `false`: no defaults.",
+        node_itself),
+    Key("on_fail", "as `on_failure`", "The same as `on_failure`.", node_itself, "on_failure"),
+    Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs.", integer(1, RETRIES_MAX)),
+    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
+    Key("fail_workflow", "true or false", "As inside `on_failure`; `false`: the run does not fail for this step.",
+        boolean),
+    Key("on_success", "command, step, list or mapping", "Follows a success, before dependents start.", node_itself),
+    Key("continue_on_error", "true or false", "In a handler: the next command runs even if this one fails.", boolean),
     later=NOT_YET["a step"],
 )  # fmt: skip
 WORKFLOW = table(
@@ -339,8 +326,14 @@ WORKFLOW = table(
     Key("env", "mapping", "Added to the environment of every step.", environment),
     Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
     Key("secrets", "list or mapping", "Values that never appear in logs, events or the database.", _secrets),
-    Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`.", _node),
+    Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` where it is left out.", _agent),
+    Key("failure_handlers", "mapping", "Rules by name, which steps share with `failure_handler`.", node_itself),
+    Key("routing", "mapping", "Limits and defaults of jumps and remedies.",
+        lambda reading, node: read_mapping(reading, node, ROUTING)),
+    Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`.", node_itself),
     later=NOT_YET["the workflow"],
 )  # fmt: skip
 
-TABLES: tuple[Table, ...] = (WORKFLOW, STEP, RETRY, BACKOFF, ON_FAILURE, ARCS, ARC, RESOURCES, INPUT, SECRET)
+TABLES: tuple[Table, ...] = (
+    WORKFLOW, STEP, *FAILURE_TABLES, ARCS, ARC, RESOURCES, WRITE_FILE, AGENT, INPUT, SECRET
+)  # fmt: skip

@@ -10,35 +10,35 @@ from typing import Any
 
 from resile.dialects.base import Reading, Text, did_you_mean, nearest
 from resile.dialects.interpolate import names, path_of
+from resile.dialects.native_graph import Ancestors
 from resile.dialects.native_keys import ROOTS
-from resile.dialects.native_step import Drafted
+from resile.dialects.native_step import Drafted, NativeReading
 from resile.dialects.shell import knows_ansi
 from resile.dialects.tree import Mark, shorten
-from resile.model.workflow import Step
 
+ERROR_FIELDS = ("message", "exit_code", "step", "timestamp", "stdout", "stderr", "kind", "attempt", "signal")
 STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")
 EXECUTION_FIELDS = (
     "status", "failed_steps", "tolerated_steps", "canceled_steps", "skipped_steps", "results", "first_failure"
 )  # fmt: skip
-ANCESTOR_VISITS_MAX = 2_000_000
+_NESTING = frozenset("'\"`\\<>()[]")
 _SECOND_SHELL = r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
 
 def check_references(
-    reading: Reading,
-    fields: dict[str, Any],
+    reading: NativeReading,
+    inputs: dict[str, Any],
     drafts: dict[str, Drafted],
-    steps: tuple[Step, ...],
-    is_list: bool,
+    ancestors: Ancestors,
+    called: frozenset[str],
     end: Drafted | None,
 ) -> None:
-    """Check captured names and every text that was read."""
-    inputs = fields.get("inputs", {})
-    captured = _check_captures(reading, drafts, inputs, end)
+    """Check captured names and every text that was read; `called` steps may run as a remedy."""
+    captured = {**reading.captured, **_check_captures(reading, drafts, inputs, end)}
     if not reading.texts:
         return
     everyone = {**drafts, "end": end} if end else drafts
-    lint = _Lint(reading, inputs, captured, everyone, _Ancestors(steps, is_list))
+    lint = _Lint(reading, inputs, captured, everyone, ancestors, called)
     for text in reading.texts:
         lint.check(text)
 
@@ -62,38 +62,6 @@ def _check_captures(
     return captured
 
 
-class _Ancestors:
-    """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
-
-    def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
-        self.place = {step.name: number for number, step in enumerate(steps)}
-        self.before: dict[str, list[str]] = {}
-        self.in_order = is_list and not any(step.arcs for step in steps)
-        self.visits = 0
-        for step in steps:
-            self.before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
-            for arc in step.arcs:
-                self.before.setdefault(arc.step, []).append(step.name)
-
-    def has(self, step: str, other: str) -> bool:
-        """Does `other` run before `step`? Yes where finding out would take too long."""
-        if step == "end":
-            return True
-        if self.in_order:
-            return self.place[other] < self.place[step]
-        seen: set[str] = set()
-        found = list(self.before.get(step, ()))
-        while found and self.visits < ANCESTOR_VISITS_MAX:
-            self.visits += 1
-            name = found.pop()
-            if name == other:
-                return True
-            if name not in seen:
-                seen.add(name)
-                found.extend(self.before.get(name, ()))
-        return bool(found)
-
-
 class _Lint:
     """Looks at texts, one after the other."""
 
@@ -103,7 +71,8 @@ class _Lint:
         inputs: dict[str, Any],
         captured: dict[str, str],
         drafts: dict[str, Drafted],
-        ancestors: _Ancestors,
+        ancestors: Ancestors,
+        called: frozenset[str],
     ) -> None:
         self.reading = reading
         self.report = reading.report
@@ -111,6 +80,7 @@ class _Lint:
         self.captured = captured
         self.drafts = drafts
         self.ancestors = ancestors
+        self.called = called
         self.lines: list[str] = []
 
     def check(self, text: Text) -> None:
@@ -128,6 +98,8 @@ class _Lint:
                     self._step(text, name, path, offset)
                 case "execution":
                     self._execution(text, name, path, offset)
+                case "error" | "shell" if self._in_repair(text):
+                    self._failure(text, name, path, offset)
                 case "env":
                     if len(path) != 2:
                         self._error(text, name, offset, "`env` has the form `${env.NAME}`")
@@ -135,6 +107,10 @@ class _Lint:
                     self._unknown_root(text, name, str(root), offset)
                 case _:
                     pass
+
+    def _in_repair(self, text: Text) -> bool:
+        """Is there a failure that this text can speak of: in a handler, or in a step that is called for?"""
+        return text.in_repair or text.owner in self.called
 
     def _where(self, text: Text, name: str, offset: int) -> Mark:
         """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
@@ -177,6 +153,8 @@ class _Lint:
             return
         step, field = str(path[1]), str(path[2])
         draft = self.drafts.get(step)
+        if step in text.beside and field in STEP_FIELDS:
+            return
         if draft is None:
             hint = did_you_mean(step, self.drafts, "steps")
             if "." in name and any(other.startswith(f"{step}.") for other in self.drafts):
@@ -190,9 +168,23 @@ class _Lint:
             captured = [capture.name for capture in draft.step.capture]
             hint = did_you_mean(str(path[3]) if len(path) > 3 else "", captured, "it captures")
             self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
-        elif text.owner and not self.ancestors.has(text.owner, step):
+        elif not self._has_run(text, step):
             message = f"`{shorten(step)}` may not have run when `{shorten(text.owner)}` starts"
             self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
+
+    def _has_run(self, text: Text, step: str) -> bool:
+        """Has a step certainly run when this text is rendered? In what follows it, it has; a remedy can't know."""
+        if not text.owner or text.owner in self.called or (text.is_inside and text.owner == step):
+            return True
+        return self.ancestors.has(text.owner, step)
+
+    def _failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """The failure that a repair answers."""
+        root, field = str(path[0]), str(path[1])
+        fields = ERROR_FIELDS if root == "error" else ("output",)
+        if field not in fields:
+            hint = did_you_mean(field, fields, "it has")
+            self._error(text, name, offset, f"`{root}` has no `{shorten(field)}`", hint)
 
     def _execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """The execution as a whole, which only `end` sees complete."""
@@ -213,13 +205,15 @@ class _Lint:
 
     def _check_places(self, text: Text) -> None:
         """A known value must stand where it can be quoted, and not be read a second time as code."""
-        known = {name for name, _ in names(text.node.text) if self._is_ours(path_of(name))}
+        known = {name for name, _ in names(text.node.text) if self._is_ours(text, path_of(name))}
         if not known:
             return
         from resile.dialects.shell_pieces import Hole
         from resile.dialects.shell_places import read
 
-        for piece in read(text.node.text, knows_ansi(text.program)):
+        # Where nothing quotes or nests, every place is sound: reading 100,000 such commands would take seconds.
+        is_flat = text.node.text.count("${") == len(known) and _NESTING.isdisjoint(text.node.text)
+        for piece in () if is_flat else read(text.node.text, knows_ansi(text.program)):
             if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
                 message = f"no value can be put here safely: {piece.reason}"
                 place = self._where(text, piece.name, 0)
@@ -229,6 +223,9 @@ class _Lint:
             hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
             self.report.warning("second-shell", message, text.node, hint=hint)
 
-    def _is_ours(self, path: tuple[str | int, ...]) -> bool:
+    def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
         """Will the workflow know this name?"""
-        return path[0] in self.captured or (len(path) > 1 and path[0] in ("inputs", "env", "steps", "execution"))
+        if path[0] in self.captured:
+            return True
+        roots = ("inputs", "env", "steps", "execution", *(("error", "shell") if self._in_repair(text) else ()))
+        return len(path) > 1 and path[0] in roots

@@ -1,28 +1,87 @@
-"""One step of a native file: its mapping becomes a model Step, its failure keys become rules."""
+"""One step of a native file: its mapping becomes a model Step, its failure keys become rules.
+
+The same door for every step: those of the workflow, `end`, and the commands of handlers (`within` says where).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from resile.dialects.base import INVALID, Reading, Text, read_mapping
+from resile.dialects.base import INVALID, Diagnostics, Reading, Source, read_mapping
 from resile.dialects.native_keys import ACTIONS, ACTIONS_NOT_YET, ARC, ARCS, STEP
 from resile.dialects.native_values import text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
-from resile.model.rules import Origin, Rule
-from resile.model.workflow import Action, Arc, Need, Noop, Shell, Step
+from resile.model.rules import Origin, Rule, SuccessActions
+from resile.model.workflow import Action, Agent, Arc, Need, Noop, Shell, Step, Validate
 
-_PASSED_ON = (
-    "timeout_seconds", "grace_seconds", "env", "working_dir", "capture", "resources", "when"
-)  # fmt: skip
-_NOTHING_TO_ADD: dict[str, Any] = {}
+if TYPE_CHECKING:
+    from resile.dialects.native_ladder import Answer
+
+_PASSED_ON = ("grace_seconds", "capture", "when", "commit_required")
+_LADDER_KEYS = frozenset(
+    (
+        "retry",
+        "park",
+        "on_failure",
+        "max_attempts",
+        "fail_workflow",
+        "failure_handler",
+        "resources",
+        "continue_on_error",
+    )
+)
+_HANGS_ON = frozenset(("on_failure", "on_fail", "max_attempts", "max_retries", "fail_workflow"))
 _NOT_FOR_END = {
     "needs": "`end` runs after every other step by itself",
     "next": "nothing runs after `end`",
     "when": "`end` runs in every case",
     "park": "`end` is the way out and can't wait for a judgement",
 }
+_NOT_IN_A_HANDLER = {
+    "needs": "its commands run in the order in which they are written",
+    "next": "its commands run in the order in which they are written",
+    "park": "a handler ends by itself",
+}
+
+
+How = Literal["run", "goto", "transitions"]
+
+
+class Named(Struct, frozen=True, gc=False):
+    """A step of the workflow that another one names; looked at once all steps are known."""
+
+    owner: str
+    how: How
+    node: Scalar
+    by_default: bool = False
+
+
+class Within(Struct, frozen=True, gc=False):
+    """Where a step stands and what it takes over; `before` names the commands before it in a handler."""
+
+    program: str = "sh"
+    env: dict[str, str] = {}
+    working_dir: str = ""
+    before: tuple[str, ...] | None = None
+
+
+class NativeReading(Reading):
+    """A native file being read: what the workflow says for its steps, and what they say about each other.
+
+    `spoken` are the texts in the code of `run_js`: where one is the name of a step, that step counts as named.
+    `captured` are names that handlers capture, with the step whose handler it is.
+    """
+
+    def __init__(self, source: Source, report: Diagnostics) -> None:
+        super().__init__(source, report)
+        self.agent: dict[str, Any] = {}
+        self.handlers: dict[str, tuple[Rule, ...]] = {}
+        self.defaults: Answer | None = None
+        self.named: list[Named] = []
+        self.spoken: set[str] = set()
+        self.captured: dict[str, str] = {}
 
 
 class Drafted(Struct, gc=False):
@@ -35,26 +94,36 @@ class Drafted(Struct, gc=False):
     arcs: tuple[tuple[Arc, Scalar], ...] = ()
 
 
-def read_step(reading: Reading, name: str, node: Mapping, key: Scalar | Mapping, program: str) -> Drafted:
+def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
     """The step that a mapping describes; what is wrong with it is reported."""
-    reading.owner = name
     fields = read_mapping(reading, node, STEP)
-    if name == "end":
-        _check_end(reading, node)
+    _check_place(reading, name, node, within)
+    program = fields.get("shell_program", within.program)
     action = _action(reading, name, node, key, fields, program)
     origin = Origin(key.line, key.column)
-    if len(fields) == 1 and type(action) is Shell:
+    if len(fields) == 1 and type(action) is Shell and within.before is None and reading.defaults is None:
         return Drafted(Step(name=name, action=action, origin=origin), node, key)
     needs = _needs(reading, fields.get("needs", ()))
     mode: Any = "all"
     arcs: tuple[tuple[Arc, Scalar], ...] = ()
     if "next" in fields:
         mode, arcs = _arcs(reading, fields["next"])
+    inner = Within(
+        program,
+        {**within.env, **fields["env"]} if "env" in fields else within.env,
+        fields.get("working_dir", within.working_dir),
+        within.before,
+    )
     step = Step(
         name=name,
         action=action,
         arcs_mode=mode,
-        rules=_rules(reading, node, fields),
+        env=inner.env,
+        working_dir=inner.working_dir,
+        timeout_seconds=fields.get("timeout_seconds", _agent_time(reading, action)),
+        resources=fields["resources"][0] if "resources" in fields else None,
+        rules=_rules(reading, node, fields, inner),
+        on_success=_on_success(reading, node, fields, inner),
         on_loss="park" if fields.get("on_loss") == "never" else "retry",
         outputs=tuple(path for path, _ in fields.get("outputs", ())),
         origin=origin,
@@ -63,15 +132,44 @@ def read_step(reading: Reading, name: str, node: Mapping, key: Scalar | Mapping,
     return Drafted(step, node, key, needs, arcs)
 
 
-def _check_end(reading: Reading, node: Mapping) -> None:
-    """`end` has no place among the others, so some keys mean nothing there."""
-    for name, reason in _NOT_FOR_END.items():
-        if name in node.entries:
-            reading.report.error("reserved", f"`end` takes no `{name}`: {reason}", node.entries[name][0])
+def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
+    """The ladder of a step; only a file that has one pays for reading it."""
+    if _LADDER_KEYS.isdisjoint(fields) and reading.defaults is None:
+        return ()
+    from resile.dialects.native_ladder import read_rules
+
+    return read_rules(reading, node, fields, inner)
+
+
+def _on_success(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> SuccessActions | None:
+    """What follows a success."""
+    if "on_success" not in fields:
+        return None
+    from resile.dialects.native_commands import read_success
+
+    return read_success(reading, fields["on_success"], place_of(node, "on_success"), inner)
+
+
+def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> None:
+    """`end` and the commands of a handler stand apart from the others, so some keys mean nothing there."""
+    if within.before is not None:
+        refused, who = _NOT_IN_A_HANDLER, "a command of a handler"
+    elif "continue_on_error" in node.entries:
+        hint = "`on_failure: true` lets dependents of a failed step go on"
+        where = node.entries["continue_on_error"][0]
+        reading.report.error("conflict", "`continue_on_error` has a meaning only in a handler", where, hint=hint)
+        return
+    elif name == "end":
+        refused, who = _NOT_FOR_END, "`end`"
+    else:
+        return
+    for word, reason in refused.items():
+        if word in node.entries:
+            reading.report.error("reserved", f"{who} takes no `{word}`: {reason}", node.entries[word][0])
 
 
 def _action(
-    reading: Reading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], program: str
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], program: str
 ) -> Action:
     """The one thing that a step does."""
     given = [word for word in ACTIONS if word in node.entries]
@@ -81,17 +179,35 @@ def _action(
     elif not given and not any(word in node.entries for word in ACTIONS_NOT_YET):
         hint = f"give it one of: {', '.join(f'`{word}`' for word in ACTIONS)}"
         reading.report.error("action", f"the step `{shorten(name)}` does nothing", key, hint=hint)
-    if "shell" not in fields:
-        if "shell_program" in fields and "shell" not in node.entries:
-            where = node.entries["shell_program"][0]
-            reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
+    word = given[0] if given else "noop"
+    if word not in ("shell", "validate") and "shell_program" in fields:
+        where = node.entries["shell_program"][0]
+        reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
+    if word in ("noop", "write_file") and fields.get("commit_required"):
+        where = node.entries["commit_required"][0]
+        reading.report.error("action", f"`commit_required` has no meaning for `{word}`, which makes no commit", where)
+    field = "agent" if word == "claude" else word
+    if field not in fields:
         return Noop()
-    command, program = fields["shell"], fields.get("shell_program", program)
-    if "${" in command:
-        source = node.entries["shell"][1]
-        if isinstance(source, Scalar):
-            reading.texts.append(Text(name, source, program))
-    return Shell(command, program)
+    value = fields[field]
+    match field:
+        case "agent":
+            settings = {name: value for name, value in reading.agent.items() if name != "timeout_seconds"}
+            return Agent(value, **settings)
+        case "write_file":
+            action: Action = value
+            return action
+        case "noop":
+            return Noop()
+    source = node.entries[word][1]
+    if "${" in value and isinstance(source, Scalar):
+        reading.refers(source, program)
+    return Shell(value, program) if word == "shell" else Validate(value, program)
+
+
+def _agent_time(reading: NativeReading, action: Action) -> float | None:
+    """The time that the workflow gives its agent."""
+    return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
 
 
 def _needs(reading: Reading, given: Any) -> tuple[tuple[Need, Scalar], ...]:
@@ -145,35 +261,14 @@ def _arc(reading: Reading, node: Node) -> tuple[Arc, Scalar] | None:
     return Arc(fields["step"], fields.get("when")), target[1]
 
 
-def _rules(reading: Reading, node: Mapping, fields: dict[str, Any]) -> tuple[Rule, ...]:
-    """The ladder of a step, in the order of every native file: retry, then tolerate or park."""
-    rules: list[Rule] = []
-    retry = fields.get("retry", _NOTHING_TO_ADD)
-    if retry.get("max"):
-        limit = retry["max"]
-        rules.append(
-            Rule(then="retry", text=f"retry {limit}", limit=limit, wait=retry.get("backoff"), origin=_at(node, "retry"))
-        )
-    tolerates = fields.get("on_failure") is True
-    key = "on_failure" if "on_failure" in node.entries else "on_fail"
-    if fields.get("fail_workflow") is False:
-        key, tolerates = "fail_workflow", True
-    elif fields.get("fail_workflow") is True and tolerates:
-        where = node.entries["fail_workflow"][0]
-        reading.report.error("conflict", f"`{key}` tolerates the failure, `fail_workflow: true` does not", where)
-    if fields.get("park") and tolerates:
-        where = node.entries["park"][0]
-        message = f"`park` takes every failure that is left, so `{key}` would never apply"
-        reading.report.error("conflict", message, where, hint="keep one of them")
-    elif fields.get("park"):
-        rules.append(Rule(then="park", text="park", origin=_at(node, "park")))
-    elif tolerates:
-        written = "fail_workflow: false" if key == "fail_workflow" else f"{key}: tolerate"
-        rules.append(Rule(then="tolerate", text=written, origin=_at(node, key)))
-    return tuple(rules)
-
-
-def _at(node: Mapping, key: str) -> Origin:
+def place_of(node: Mapping, key: str) -> Origin:
     """Where a key stands."""
     where = node.entries[key][0]
     return Origin(where.line, where.column)
+
+
+def is_dangling(item: Node) -> str:
+    """The `on_failure` of an item in a list of steps that has no action of its own, or an empty text."""
+    if not isinstance(item, Mapping) or not item.entries.keys() <= _HANGS_ON:
+        return ""
+    return next((word for word in ("on_failure", "on_fail") if word in item.entries), "")

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from resile.dialects.base import INVALID, Reader, Reading, Text, did_you_mean
+from resile.dialects.base import INVALID, Reader, Reading, did_you_mean
 from resile.dialects.durations import duration_seconds, memory_bytes
 from resile.dialects.interpolate import is_one_reference
 from resile.dialects.shell import SHELLS
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
-from resile.model.limits import NAME_CHARACTERS_MAX
+from resile.model.limits import EXPRESSION_BYTES_MAX, NAME_CHARACTERS_MAX
 from resile.model.rules import Origin
 from resile.model.workflow import Condition
 
@@ -37,11 +37,16 @@ def text(reading: Reading, node: Node) -> Any:
     return node.text
 
 
+def node_itself(_: Reading, node: Node) -> Any:
+    """The node itself: whoever asked for it reads it with the rest."""
+    return node
+
+
 def template(reading: Reading, node: Node) -> Any:
     """A text that may refer to values."""
     value = text(reading, node)
     if value is not INVALID and "${" in value and isinstance(node, Scalar):
-        reading.texts.append(Text(reading.owner, node))
+        reading.refers(node)
     return value
 
 
@@ -57,6 +62,9 @@ def filled(read: Reader, what: str) -> Reader:
         return value
 
     return read_filled
+
+
+_filled_text = filled(text, "the expression")
 
 
 def boolean(reading: Reading, node: Node) -> Any:
@@ -178,14 +186,25 @@ def environment(reading: Reading, node: Node) -> Any:
 
 
 def condition(reading: Reading, node: Node) -> Any:
-    """`true`, `false`, or one reference whose value decides."""
-    if isinstance(node, Scalar):
-        source = str(node.value).lower() if isinstance(node.value, bool) else node.text
-        if source in _CONDITION_WORDS or is_one_reference(source):
-            template(reading, node)
-            return Condition(source, "value", Origin(node.line, node.column))
-    hint = "empty, 0, false and null count as false; compute anything else in a step and capture it"
-    return wrong(reading, node, "true, false or one ${...}", hint)
+    """`true`, `false`, one reference whose value decides, or an expression."""
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return Condition(str(node.value).lower(), "value", Origin(node.line, node.column))
+    source = expression(reading, node)
+    if source is INVALID:
+        return INVALID
+    if "${" in source and isinstance(node, Scalar):
+        reading.refers(node)
+    plain = source in _CONDITION_WORDS or is_one_reference(source)
+    return Condition(source, "value" if plain else "js", Origin(node.line, node.column))
+
+
+def expression(reading: Reading, node: Node) -> Any:
+    """Code for the sandbox, of a bounded size; whether it parses is looked at by whoever has the sandbox."""
+    source = _filled_text(reading, node)
+    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
+        reading.report.error("limit", f"the expression has more than {EXPRESSION_BYTES_MAX} bytes", node)
+        return INVALID
+    return source
 
 
 def name_problem(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Place = Literal[
-    "word", "single", "double", "default", "heredoc", "literal", "ansi", "comment", "number", "refused"
+    "word", "single", "double", "default", "heredoc", "literal", "ansi", "comment", "number", "name", "refused"
 ]  # fmt: skip
 
 

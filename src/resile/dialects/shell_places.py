@@ -22,11 +22,6 @@ NESTING_MAX = 40
 
 _DOUBLE_RUN = re.compile(r'[^"\\`$]+')
 _PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?$!#-])?")
-_TEST_BEFORE = re.compile(r"-(?:eq|ne|lt|le|gt|ge|v|R)\s+\S*\Z")
-_TEST_AFTER = re.compile(r"\S*\s+-(?:eq|ne|lt|le|gt|ge)\b")
-_INDEX_BEFORE = re.compile(r"(?:(?:\A|[\s;&|({])[A-Za-z_][A-Za-z0-9_]*|=\([^)]*)\[[^\]\s]*\Z")
-_INDEX_AFTER = re.compile(r"[^\s\]]*\]\+?=")
-_LOOK_BACK = 400
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
@@ -57,7 +52,7 @@ class Lexer:
         self.nesting = 0
         self.backquotes = 0
         self.documents = 0
-        self.tests = 0
+        self.level: Command | None = None
 
     def finish(self) -> tuple[Piece, ...]:
         """All pieces, the rest of the text included."""
@@ -75,8 +70,8 @@ class Lexer:
         name = self.references[self.at]
         end = self.at + len(name) + 3
         self.flush(self.at)
-        if place in ("word", "single", "double") and self._counts(end):
-            place = "number"
+        if self.level is not None and place in ("word", "single", "double", "default", "ansi"):
+            place = self.level.evaluates(self.at) or place
         self.pieces.append(
             Hole(
                 name=name.removeprefix("raw:"),
@@ -90,13 +85,6 @@ class Lexer:
         )
         self.at = self.written = end
 
-    def _counts(self, end: int) -> bool:
-        """Would bash evaluate the value as arithmetic here: beside `-eq` in `[[ ]]`, or as an array's index?"""
-        before = self.text[max(0, self.at - _LOOK_BACK) : self.at]
-        if self.tests and (_TEST_BEFORE.search(before) or _TEST_AFTER.match(self.text, end)):
-            return True
-        return "[" in before and bool(_INDEX_AFTER.match(self.text, end)) and bool(_INDEX_BEFORE.search(before))
-
     def holes(self, start: int, end: int, place: Place, reason: str = "") -> None:
         """Every reference in a stretch of text, in one place."""
         for offset in self.offsets[bisect_left(self.offsets, start) : bisect_left(self.offsets, end)]:
@@ -109,7 +97,9 @@ class Lexer:
         self.nesting += 1
         if self.nesting > NESTING_MAX:
             raise Unclear(f"it is nested deeper than {NESTING_MAX} levels")
-        Command(self, end, closer).read()
+        outer, self.level = self.level, Command(self, end, closer)
+        self.level.read()
+        self.level = outer
         self.nesting -= 1
 
     def single(self, end: int) -> None:
@@ -231,8 +221,8 @@ class Lexer:
         head = _PARAMETER.match(text, self.at, end)
         self.at = head.end() if head else self.at + 2
         if text.startswith("[", self.at):
-            closing = self._closing_bracket(end)
-            self.holes(self.at, closing, "number")
+            closing = self.closing_bracket(self.at + 1, end)
+            self.holes(self.at, min(closing + 1, end), "number")
         is_quoted = place != "word"
         inner: Place = "default" if place in ("double", "default") else "refused"
         reason = "an expansion inside an expansion; put the value into a variable first"
@@ -267,11 +257,15 @@ class Lexer:
                     self.at += 1
         raise Unclear("a ${ never ends")
 
-    def _closing_bracket(self, end: int) -> int:
-        """Where the index that starts at `at` ends."""
-        at = self.at
-        while at < end and self.text[at] != "]":
-            at += len(self.references[at]) + 3 if at in self.references else 1
-        if at >= end:
-            raise Unclear("an index never ends")
-        return at + 1
+    def closing_bracket(self, at: int, end: int) -> int:
+        """Where the index whose text starts at `at` has its `]`; `end` where it has none."""
+        depth = 1
+        while at < end:
+            if at in self.references:
+                at += len(self.references[at]) + 3
+                continue
+            depth += {"[": 1, "]": -1}.get(self.text[at], 0)
+            if not depth:
+                return at
+            at += 1
+        return end

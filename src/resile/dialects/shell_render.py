@@ -18,6 +18,7 @@ _PAIRED = re.compile(r"['(]")
 _HEREDOC = re.compile(r"[\\$`]")
 _ANSI = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
 _COMMENT = re.compile(r"[^A-Za-z0-9_ .,:/@%+=\x80-\U0010ffff-]")
+_NAME = re.compile(r"[A-Za-z0-9_]+")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -75,6 +76,10 @@ def _written(hole: Hole, value: str) -> str:
                 raise ValueRefused(f"`{hole.source}` stands in arithmetic and its value is not a whole number")
             # The blank keeps a minus from joining one before it, and from reading as `:-`.
             return f" {value}" if value.startswith("-") else value
+        case "name":
+            if not _NAME.fullmatch(value):
+                raise ValueRefused(f"`{hole.source}` names a variable for the shell and its value is not a plain name")
+            return value
         case "refused":
             raise ValueRefused(f"`{hole.source}` stands where no value can be put safely: {hole.reason}")
         case _:

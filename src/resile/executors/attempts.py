@@ -15,7 +15,7 @@ from __future__ import annotations
 import posix
 import select
 import time
-from _signal import SIGCHLD, SIGCONT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
+from _signal import SIGCHLD, SIGCONT, SIGKILL, SIGTERM, set_wakeup_fd, signal
 from errno import EMFILE, ENFILE, ENOSPC
 
 from resile.executors import doors, processes

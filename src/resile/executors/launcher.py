@@ -72,9 +72,7 @@ class Launcher:
                 attempts.look()
             if attempts.queue:
                 attempts.fill()
-            if attempts.lines or self.outbox or (self.spool and self.spool.pending):
-                self.flush()
-            elif self.tell_at != NEVER and time.monotonic() >= self.tell_at:
+            if attempts.lines or self.outbox or (self.spool and self.spool.pending) or (self.tell_at != NEVER and time.monotonic() >= self.tell_at):
                 self.flush()
         if self.spool:
             self.spool.close()

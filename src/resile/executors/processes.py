@@ -14,7 +14,7 @@ from __future__ import annotations
 import posix
 import select
 import time
-from _signal import SIGKILL, pidfd_send_signal  # type: ignore[import-not-found]
+from _signal import SIGKILL, pidfd_send_signal
 
 MARK = b"RESILE_ATTEMPT"
 STAT_BYTES = 1024

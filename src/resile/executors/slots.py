@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import posix
 import select
-from _signal import SIGPIPE, SIGXFSZ  # type: ignore[import-not-found]
+from _signal import SIGPIPE, SIGXFSZ
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 
 from resile.executors.processes import MARK

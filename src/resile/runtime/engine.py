@@ -40,7 +40,7 @@ from resile.core.actions import (
 from resile.core.events import CancelRequested, Event, Judged, RunStarted, TimerFired
 from resile.core.react import react
 from resile.core.state import State
-from resile.executors.contract import Ended, Executor, Launch, Started
+from resile.executors.contract import Adopted, Ended, Executor, Launch, Started
 from resile.model.status import RunStatus
 from resile.runtime.conditions import Conditions
 from resile.runtime.journal import Journal
@@ -90,7 +90,8 @@ class Engine:
         self._running: set[tuple[int, int]] = set()
         self._stop: RunStatus | None = None
         self._interrupts = 0
-        self._drained = self._killed = False
+        self._drained = False
+        self._killed: set[tuple[int, int]] = set()
         self._gather_until = 0.0
         self._next_requests = 0.0
         self._last_request = 0
@@ -136,6 +137,7 @@ class Engine:
     def close(self) -> None:
         """Let go of everything; attempts that still run go on without us."""
         self._executor.close()
+        self._conditions.close()
         self._logfiles.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -144,7 +146,7 @@ class Engine:
         """Collect what the world has to say."""
         for report in self._executor.reports():
             key = (report.job, report.attempt)
-            if isinstance(report, Started):
+            if isinstance(report, Started | Adopted):
                 self._running.add(key)
             else:
                 self._running.discard(key)
@@ -186,10 +188,11 @@ class Engine:
         if not self._drained:
             self._drained = True
             self._executor.drain()
-        if self._interrupts > 1 and not self._killed:
-            self._killed = True
-            for job, attempt in sorted(self._running):
+        if self._interrupts > 1:
+            # Also what had started by then but is told of only now.
+            for job, attempt in sorted(self._running - self._killed):
                 self._executor.kill(job, attempt)
+            self._killed |= self._running
         if not self._running and not self._executor.queued() and self._stop is None:
             self._stop = "interrupted"
 

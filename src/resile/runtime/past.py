@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.core.fold import fold
-from resile.core.state import FORMAT, State, decode, new_state
+from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.status import Status
@@ -25,7 +25,7 @@ def counts(state: State) -> dict[str, int]:
     words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
     found = dict.fromkeys(words, 0)
     for job in state.jobs.values():
-        if job.step == state.plan.end or job.status is Status.disabled:
+        if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
             continue
         found["total"] += 1
         found["recovered"] += job.recovered and job.status is Status.completed

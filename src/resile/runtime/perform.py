@@ -193,8 +193,11 @@ class Performer:
 
 def time_limit(state: State, job: Job) -> float | None:
     """How long an attempt may run: the shorter of its timeout and of the runtime it was granted."""
-    resources = granted(state, job)
-    limits = (state.step_of(job).timeout_seconds, resources.runtime_seconds if resources is not None else None)
+    step, resources = state.step_of(job), granted(state, job)
+    written = step.resources.runtime_seconds if step.resources is not None else None
+    # More time than the file says, granted by a rule or a judge, replaces the timeout too.
+    timeout = step.timeout_seconds if job.runtime_seconds <= (written or 0.0) else None
+    limits = (timeout, resources.runtime_seconds if resources is not None else None)
     return min((limit for limit in limits if limit is not None), default=None)
 
 

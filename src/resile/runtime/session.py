@@ -30,6 +30,7 @@ from resile.store.contract import JobRow, Lease, RunRow, Store
 
 if TYPE_CHECKING:
     from resile.executors.prestart import Prestarted
+    from resile.runtime.expressions import Expressions
 
 
 def create(store: Store, workflow: Workflow, definition: bytes, *, output: str, directory: str) -> RunRow:
@@ -64,7 +65,17 @@ def _first_rows(state: State) -> list[JobRow]:
 class Session:
     """One engine's time with one run."""
 
-    def __init__(self, store: Store, row: RunRow, state: State, *, env: Mapping[str, str], listener: Listener) -> None:
+    def __init__(
+        self,
+        store: Store,
+        row: RunRow,
+        state: State,
+        *,
+        env: Mapping[str, str],
+        listener: Listener,
+        debug: Callable[[str], None] | None = None,
+    ) -> None:
+        self._debug = debug
         self._store = store
         self._row = row
         self._state = state
@@ -72,14 +83,16 @@ class Session:
         self._listener = listener
 
     def record(self, lease: Lease, event: Event) -> State:
-        """Take down one event without performing anything: `reset-status`, and the first half of `rerun`."""
+        """Take down one event without performing anything: `reset-status`, and a judgement where nobody drives."""
+        from resile.core.actions import StopEngine
         from resile.core.react import react
 
         writer = self._store.writer()
         journal = Journal(writer, self._row.id, lease.token)
         _, actions = react(self._state, event)
         journal.add(self._state, event, actions, None)
-        self._row = msgspec.structs.replace(self._row, status="running", epoch=self._state.epoch, ended_at=None)
+        status = next((action.status for action in actions if isinstance(action, StopEngine)), "running")
+        self._row = msgspec.structs.replace(self._row, status=status, epoch=self._state.epoch, ended_at=None)
         journal.row(self._row)
         journal.submit(self._state)
         writer.flush()
@@ -117,6 +130,13 @@ class Session:
             secrets=[os.fsencode(secret) for secret in hidden],
             launcher=launcher,
         )
+
+        def expressions() -> Expressions:
+            """The sandbox is only imported when there is code to run."""
+            from resile.runtime.expressions import Expressions
+
+            return Expressions(state, values, self._env, hidden, self._debug)
+
         engine = Engine(
             store=self._store,
             writer=writer,
@@ -125,7 +145,7 @@ class Session:
             executor=executor,
             performer=performer,
             observer=Observer(state, performer, values, folder=folder, secrets=hidden),
-            conditions=Conditions(state, values),
+            conditions=Conditions(state, values, expressions),
             journal=journal,
             logfiles=LogFiles(output, row.id, len(state.jobs)),
             listener=self._listener,

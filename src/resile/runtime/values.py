@@ -120,7 +120,14 @@ class Values:
         captured = self._captured(job)
         if len(captured) == 1:
             return next(iter(captured.values()))
+        if job.excused:
+            return self._state.scopes[ROOT].values.get(self._state.step_of(job).name, "")
         return self._text(job, "o")
+
+    def history(self, job: Job) -> list[Any]:
+        """What each successful attempt of a job wrote in this epoch, oldest first."""
+        rows = self._store.attempts(self._run, job.id)
+        return [self._read(row, "o") for row in rows if row.epoch == self._state.epoch and row.failure is None]
 
     def _both_streams(self, failed: Job) -> str:
         """stdout, then stderr, of the attempt that failed."""

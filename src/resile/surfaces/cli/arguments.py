@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from resile.errors import ResileError
+    from resile.executors.prestart import Prestarted
 
 
 class Call:
-    """One command with what was given to it; options that were not given are None, or empty."""
+    """One command with what was given to it; options that were not given are None, or empty.
 
-    __slots__ = ("_values", "command")
+    `launcher` was started ahead for a command that drives a run.
+    """
+
+    __slots__ = ("_values", "command", "launcher")
 
     def __init__(self, command: Command, values: dict[str, list[str]]) -> None:
         self.command = command
+        self.launcher: Prestarted | None = None
         self._values = values
 
     def flag(self, key: str) -> bool:
@@ -49,6 +54,30 @@ class Call:
         """The value of an option of kind number."""
         given = self.text(key)
         return None if given is None else float(given)
+
+    def size(self, key: str) -> int | None:
+        """The bytes of an option that is a size, such as 8g."""
+        given = self.text(key)
+        if given is None:
+            return None
+        from resile.dialects.durations import memory_bytes
+
+        try:
+            return memory_bytes(given)
+        except ValueError as error:
+            raise refusal(f"--{key} {given!r} {error}", "such as 512m or 8g") from error
+
+    def duration(self, key: str) -> float | None:
+        """The seconds of an option that is a duration, such as 90m."""
+        given = self.text(key)
+        if given is None:
+            return None
+        from resile.dialects.durations import duration_seconds
+
+        try:
+            return duration_seconds(given)
+        except ValueError as error:
+            raise refusal(f"--{key} {given!r} {error}", "such as 90s, 15m or 1h30m") from error
 
     @property
     def run(self) -> int:

@@ -102,9 +102,12 @@ _CAPACITY = (
     Option("--memory", "memory to share out, such as 8g", value="SIZE"),
     Option("--gpus", "GPUs to share out", value="N", kind="whole"),
 )
-_DEBUG = Option("--debug", "print every event as it happens, and tracebacks")
+_DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
 _TYPE = Option("--type", "only events of this type; other systems' names work too", value="TYPE", many=True)
 _AFTER = Option("--after", "only events with a higher seq", value="SEQ", kind="whole")
+
+# What can be decided about a parked failure.
+VERDICTS = ("retry", "retry-with", "skip", "fail")
 
 _USAGE = "2  the file or the call is wrong; nothing ran and nothing was written"
 _RUN_EXITS = (
@@ -112,49 +115,10 @@ _RUN_EXITS = (
     "1  the run failed",
     _USAGE,
     "3  the run was canceled",
-    "4  failures are parked and wait for judgement",
+    "4  parked: failures wait for judgement; see `resile failures RUN`",
     "130  interrupted; `resile resume RUN` goes on",
 )
 _LOOK_EXITS = ("0  shown", "2  there is no such run or step, or the call is wrong")
-
-# The canonical events, in the order in which a run writes them.
-EVENT_TYPES = (
-    "playbook_started",
-    "workflow_initialized",
-    "step_started",
-    "attempt_started",
-    "attempt_succeeded",
-    "attempt_failed",
-    "retry_scheduled",
-    "repair_started",
-    "repair_finished",
-    "route_taken",
-    "expression_rejected",
-    "loop_budget_exceeded",
-    "step.exit",
-    "step_completed",
-    "step_recovered",
-    "step_failed",
-    "step_skipped",
-    "step_canceled",
-    "step_parked",
-    "step_judged",
-    "item_dead_lettered",
-    "circuit_opened",
-    "circuit_half_opened",
-    "circuit_closed",
-    "threshold_reached",
-    "run_resumed",
-    "attempt_adopted",
-    "attempt_lost",
-    "cancel_requested",
-    "workflow_completed",
-    "workflow_failed",
-    "workflow_canceled",
-    "playbook_completed",
-    "playbook_failed",
-    "playbook_canceled",
-)
 
 GROUPS = ("Run", "Look", "More")
 
@@ -174,8 +138,13 @@ COMMANDS = (
             Option("--input-file", "an input whose value is the content of a file", value="NAME=PATH", many=True),
             *_CAPACITY,
             Option("--output", "folder for the output of steps", value="DIR", kind="folder"),
-            Option("--on-fail-max-loops", "loop budget of each scope", value="N", kind="whole"),
-            Option("--retry-max", "cap the retries of every step", value="N", kind="whole"),
+            Option(
+                "--on-fail-max-loops",
+                "at most N jumps and remedies in each scope (the file's max_loops)",
+                value="N",
+                kind="whole",
+            ),
+            Option("--retry-max", "at most N retries of each step that has `retry`", value="N", kind="whole"),
             Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
             _DEBUG,
         ),
@@ -226,6 +195,37 @@ COMMANDS = (
         options=(Option("--reason", "why, for the record", value="TEXT"),),
         examples=("resile cancel 7 --reason 'wrong branch'",),
         exits=("0  canceled, or it had ended", "2  there is no such run, or the call is wrong"),
+    ),
+    Command(
+        "judge",
+        "Run",
+        "judge:judge",
+        "decide about a parked failure",
+        about=(
+            "JOB is an id or a step's name, as `resile failures RUN` shows them. `retry` runs the step again, "
+            "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
+            "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
+        ),
+        arguments=(_RUN, Argument("JOB", "text"), Argument("VERDICT", "text", "1", VERDICTS)),
+        options=(
+            Option("--output", "skip: the step's output, as JSON or as text", value="OUTPUT"),
+            Option("--memory", "retry-with: memory for the step, such as 8g", value="SIZE"),
+            Option("--runtime", "retry-with: time for the step, such as 90m", value="DURATION"),
+            Option("--reason", "why, for the record", value="TEXT"),
+            Option("--resume", "drive the run on afterwards"),
+            _PARALLEL,
+            _DEBUG,
+        ),
+        examples=(
+            "resile judge 7 test retry --reason 'the network is back'",
+            "resile judge 7 solve retry-with --memory 16g --resume",
+            "resile judge 7 review skip --output approved",
+            "resile judge 7 deploy fail",
+        ),
+        exits=(
+            "0  judged; with --resume as for `resile resume`",
+            "2  no such job, it is not parked (any more), or the call is wrong",
+        ),
     ),
     Command(
         "reset-status",
@@ -290,6 +290,55 @@ COMMANDS = (
         options=(_TYPE, _AFTER),
         examples=("resile events follow 7", "resile events follow 7 --type retry_scheduled"),
         exits=_LOOK_EXITS,
+    ),
+    Command(
+        "failures",
+        "Look",
+        "judge:failures",
+        "show the parked failures of a run",
+        about="Each with its message, the end of its output, its attempts, and how to judge it.",
+        arguments=(_RUN,),
+        examples=("resile failures 7", "resile failures 7 --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "metrics",
+        "Look",
+        "metrics:metrics",
+        "show how the rules of a run did",
+        about="How often each rule fired, what its repairs took, how many steps got back up; attempts and failures.",
+        arguments=(_RUN,),
+        examples=("resile metrics 7", "resile metrics 7 --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "try",
+        "More",
+        "rehearse:rehearse",
+        "try a step's answers against a supposed failure",
+        about=(
+            "Walks the rules of one step as if it had failed so. Handlers, scripts and called steps are run for real; "
+            "the step itself and what comes before it are not. Nothing is kept."
+        ),
+        arguments=(Argument("FILE", "file"), Argument("STEP", "text")),
+        options=(
+            Option("--fail", "exit:CODE, signal:NAME, timeout, oom, lost, spawn, check or contract", value="FAILURE"),
+            Option("--message", "what the step is supposed to have printed last", value="TEXT"),
+            Option("--input", "a value for an input of the workflow", value="NAME=VALUE", many=True),
+            _DEBUG,
+        ),
+        examples=(
+            "resile try flow.yaml solve --fail exit:10",
+            "resile try flow.yaml solve --fail signal:KILL",
+            "resile try flow.yaml fetch --fail timeout --message 'no route to host'",
+        ),
+        exits=(
+            "0  the step would get on: retry, recovered, fallback, tolerate or goto",
+            "1  the step would fail",
+            _USAGE,
+            "4  the failure would be parked",
+            "130  interrupted",
+        ),
     ),
     Command(
         "check",

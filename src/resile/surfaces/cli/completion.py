@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 
 from resile.surfaces.cli.arguments import Call
-from resile.surfaces.cli.commands import COMMANDS, COMMON, EVENT_TYPES, Argument, Command, Option
+from resile.surfaces.cli.commands import COMMANDS, COMMON, Argument, Command, Option
 from resile.surfaces.cli.output import quoted
+from resile.surfaces.verbs.names import EVENT_TYPES
 
 # The first column of the list of runs, below its heading.
 _RUN_IDS = r"resile status --color never 2>/dev/null | sed -n '2,$s/^\([0-9]*\).*/\1/p'"
@@ -31,7 +32,7 @@ _resile() {
                fi ;;
         esac
     done
-    case $previous in
+    case $command:$previous in
 @VALUES@
     esac
     if [[ $current == -* ]]; then
@@ -98,11 +99,6 @@ def _top_words() -> list[str]:
     return list(dict.fromkeys([command.name.split()[0] for command in COMMANDS] + ["help"]))
 
 
-def _all_options() -> list[Option]:
-    """Every option of any command, each spelling once."""
-    return list({option.key: option for command in COMMANDS for option in command.options + COMMON}.values())
-
-
 def _choices(option: Option) -> tuple[str, ...]:
     """The values that can be spelled out."""
     return EVENT_TYPES if option.key == "type" else option.choices
@@ -110,13 +106,14 @@ def _choices(option: Option) -> tuple[str, ...]:
 
 def bash() -> str:
     """The script for bash."""
-    valued = [option for option in _all_options() if option.value]
-    values = [
-        f"        {'|'.join(option.names)}) {_bash_words(option.kind, _choices(option))}return ;;" for option in valued
-    ]
+    valued = {name: None for option in COMMON if option.value for name in option.names}
+    values = [_bash_value("*", option) for option in COMMON if option.value]
     options: list[str] = []
     places: list[str] = []
     for command in COMMANDS:
+        own = [option for option in command.options if option.value]
+        valued |= {name: None for option in own for name in option.names}
+        values += [_bash_value(f"'{command.name}'", option) for option in own]
         names = " ".join(name for option in command.options + COMMON for name in option.names)
         options.append(f"            '{command.name}') COMPREPLY=($(compgen -W '{names}' -- \"$current\")) ;;")
         for place, argument in enumerate(command.arguments):
@@ -126,9 +123,15 @@ def bash() -> str:
                 places.append(f"        '{command.name}':{where}) {words};;")
     names = " ".join(name for option in COMMON for name in option.names)
     options.append(f"            *) COMPREPLY=($(compgen -W '{names} --version' -- \"$current\")) ;;")
-    filled = _BASH.replace("@VALUED@", "|".join(name for option in valued for name in option.names))
+    filled = _BASH.replace("@VALUED@", "|".join(valued))
     filled = filled.replace("@VALUES@", "\n".join(values)).replace("@OPTIONS@", "\n".join(options))
     return filled.replace("@COMMANDS@", " ".join(_top_words())).replace("@ARGUMENTS@", "\n".join(places))
+
+
+def _bash_value(command: str, option: Option) -> str:
+    """What completes the value of an option, which may mean another thing in another command."""
+    names = "|".join(f"{command}:{name}" for name in option.names)
+    return f"        {names}) {_bash_words(option.kind, _choices(option))}return ;;"
 
 
 def _bash_words(kind: str, choices: tuple[str, ...]) -> str:

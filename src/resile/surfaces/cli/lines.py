@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from resile.core.actions import Note
 from resile.model.workflow import Noop
-from resile.surfaces.cli.output import clock, duration, encode, plural, say, visible
+from resile.surfaces.cli.output import clock, delay, duration, encode, plural, say, visible, within
 from resile.surfaces.cli.watch import Tally
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _TROUBLE = frozenset(
         "step_recovered",
         "step_failed",
         "step_parked",
+        "step_judged",
         "cancel_requested",
         "run_resumed",
     }
@@ -52,17 +53,24 @@ class Lines:
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Say which run it is."""
+        self.look_at(state, tally)
+        done = f", {tally.done} done before" if tally.done else ""
+        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}{done}")
+
+    def look_at(self, state: State, tally: Tally) -> None:
+        """Small runs are told in full, but an implicit `end` is not worth a word."""
         self._tally = tally
         self._small = tally.total <= EVERY_STEP_MAX
         if isinstance(state.workflow.end.action, Noop):
             self._silent = state.workflow.end.name
-        done = f", {tally.done} done before" if tally.done else ""
-        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}{done}")
 
     def show(self, notes: list[Note]) -> None:
         """Write the lines of one batch at once."""
         if self._every_event:
-            lines = [event_line(note.seq, note.at, note.type, note.step, note.attempt, note.data) for note in notes]
+            lines = [
+                event_line(note.seq, note.at, note.type, within(note.scope, note.step), note.attempt, note.data)
+                for note in notes
+            ]
         else:
             lines = [line for note in notes if (line := self._line(note))]
         if not self._small and notes:
@@ -87,7 +95,7 @@ class Lines:
 
     def _text(self, note: Note, kind: str) -> str:
         """One event in words."""
-        step, data = visible(note.step), note.data
+        step, data = visible(within(note.scope, note.step)), note.data
         match kind:
             case "step_started":
                 self._started[note.job] = note.at
@@ -110,20 +118,37 @@ class Lines:
             case "attempt_failed" | "attempt_lost":
                 message = visible(data.get("message", "interrupted"))
                 return f"{step} attempt {note.attempt} {kind.removeprefix('attempt_')}: {message}"
+            case "step_judged":
+                reason = visible(data["reason"])
+                return f"{step} judged {data['verdict']} by {data['by']}" + (f": {reason}" if reason else "")
+            case _:
+                return self._answer(note, kind, step)
+
+    def _answer(self, note: Note, kind: str, step: str) -> str:
+        """One event of the ladder, or of the run as a whole, in words."""
+        data = note.data
+        match kind:
             case "retry_scheduled":
-                delay = data.get("delay_seconds", 0)
-                when = f" in {duration(delay)}" if delay else ""
-                return f"{step} attempt {data.get('next_attempt')} follows{when}: {data.get('rule')}"
+                when = f" in {delay(data['delay_seconds'])}" if data["delay_seconds"] else ""
+                return f"{step} attempt {data['next_attempt']} follows{when}: {visible(data['rule'])}"
+            case "repair_started" if data.get("rule"):
+                return f"{step} repair started: {visible(data['rule'])}"
+            case "repair_started":
+                return f"{step} {data['for']} started"
+            case "repair_finished" if data["ok"]:
+                return f"{step} repair done"
+            case "repair_finished":
+                return f"{step} repair failed: {visible(data['problem'])}"
             case "route_taken":
-                return f"{step} {data.get('trigger')} {data.get('action')} {visible(data.get('target') or '')}".rstrip()
+                return f"{step} {data['trigger']} {data['action']} {visible(data['target'] or '')}".rstrip()
             case "expression_rejected":
-                return f"{step} expression rejected: {visible(data.get('problem', ''))}"
+                return f"{step} expression rejected: {visible(data['problem'])}"
             case "loop_budget_exceeded":
-                return visible(data.get("message", ""))
+                return visible(data["message"])
             case "cancel_requested":
                 reason = visible(data.get("reason", ""))
                 return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
-            case "run_resumed" | "repair_started" | "repair_finished" | "attempt_adopted":
+            case "run_resumed" | "attempt_adopted":
                 return f"{step} {kind.replace('_', ' ')}".strip()
             case _:
                 return ""

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from resile.core.actions import Note
-from resile.core.state import Job
+from resile.core.state import ROOT, Job
 from resile.model.status import Status
 from resile.model.workflow import Noop
 from resile.surfaces.cli.output import STATUS_COLORS, duration, say, visible
@@ -124,10 +124,14 @@ class Live:
         rows = _grid(4)
         for job in list(state.jobs.values()):
             step = state.step_of(job)
-            if job.status is Status.disabled or (job.step == state.plan.end and isinstance(step.action, Noop)):
+            if job.status is Status.disabled or (state.is_end(job) and isinstance(step.action, Noop)):
+                continue
+            # Of repairs only what runs is shown; the step that they are for tells what came of them.
+            if job.scope != ROOT and job.status is not Status.running:
                 continue
             word, color = _word(job)
-            mark = Text(f"{_SYMBOLS.get(job.status, '·')} {visible(step.name)}", color, no_wrap=True)
+            name = visible(step.name if job.scope == ROOT else f"  {step.name}")
+            mark = Text(f"{_SYMBOLS.get(job.status, '·')} {name}", color, no_wrap=True)
             tries = Text(f"attempt {job.attempt}" if job.attempt > 1 else "", "dim")
             rows.add_row(mark, Text(word, color, no_wrap=True), tries, Text(_elapsed(job), "dim"))
         return Group(self._headline(), rows, *self._foot())

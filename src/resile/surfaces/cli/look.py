@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from resile.surfaces.cli.arguments import Call, nearest, refusal
-from resile.surfaces.cli.commands import EVENT_TYPES
 from resile.surfaces.cli.output import (
     Paint,
     columns,
@@ -17,12 +16,14 @@ from resile.surfaces.cli.output import (
     print_document,
     table,
     visible,
+    within,
     write_bytes,
     write_text,
 )
 from resile.surfaces.verbs import look as verbs
 from resile.surfaces.verbs.logs import LogPart, export_logs, follow_logs
 from resile.surfaces.verbs.logs import logs as read_logs
+from resile.surfaces.verbs.names import ALIASES, EVENT_TYPES
 
 Stream = Literal["both", "out", "err"]
 _STREAMS = {"out": "stdout", "err": "stderr"}
@@ -161,8 +162,8 @@ def _types(call: Call) -> list[str]:
     """The types asked for; a name that nobody uses is an error, not an empty list."""
     names = call.texts("type")
     for name in names:
-        if name not in EVENT_TYPES and name not in verbs.ALIASES:
-            hint = nearest(name, [*EVENT_TYPES, *verbs.ALIASES]) or "`resile events ls RUN` shows those of a run"
+        if name not in EVENT_TYPES and name not in ALIASES:
+            hint = nearest(name, [*EVENT_TYPES, *ALIASES]) or "`resile events ls RUN` shows those of a run"
             raise refusal(f"no event has the type {name!r}", hint)
     return names
 
@@ -175,6 +176,6 @@ def _print_events(call: Call, events: Iterator[dict[str, Any]]) -> int:
         if call.json:
             write_bytes(encode(event) + b"\n")
             continue
-        who = (event["step"] or "", event["attempt"] or 0)
+        who = (within(event["scope"] or "", event["step"] or ""), event["attempt"] or 0)
         write_text(event_line(event["seq"], moment(event["at"]), event["type"], *who, event["data"]) + "\n")
     return 0

@@ -4,7 +4,8 @@
                                           any exception -> problems.py      -> exit code
 
 Only what every start needs is imported here: `resile --help` must be done in the time that a bare interpreter takes
-to start three times.
+to start three times, and a durable run of one step in six. So a launcher is started before everything else that a
+run needs is loaded, and the program ends without taking itself apart.
 """
 
 from __future__ import annotations
@@ -14,30 +15,53 @@ import sys
 
 from resile.surfaces.cli.arguments import find_command, parse, split
 
+# Spelled out, because loading `typing` for its names would cost more than everything else here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from resile.surfaces.cli.arguments import Call
+
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+# These commands start steps, so they need a launcher.
+DRIVING = ("run", "resume", "rerun")
 
 
-def main(words: list[str] | None = None) -> int:
+def main() -> NoReturn:
+    """The program: carry out the command line, and end.
+
+    At once, because an interpreter that ends by itself first takes every module apart, which nobody needs: whatever
+    had to reach a file or a stream is there by now.
+    """
+    os._exit(carry_out(sys.argv[1:]))
+
+
+def carry_out(words: list[str]) -> int:
     """Carry out one command line; the exit code."""
-    words = sys.argv[1:] if words is None else words
     _open_closed_streams()
     try:
-        code = _dispatch(words)
+        code = _answer(words)
         sys.stdout.flush()
+        sys.stderr.flush()
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): end quietly, as a program killed by SIGPIPE would.
-        from resile.surfaces.cli.output import abandon_stdout
-
-        abandon_stdout()
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    return code
+
+
+def _answer(words: list[str]) -> int:
+    """Dispatch, and report what goes wrong."""
+    try:
+        return _dispatch(words)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         from resile.surfaces.cli.problems import report
 
         return report(error, json="--json" in words, debug="--debug" in words)
-    return code
 
 
 def _open_closed_streams() -> None:
@@ -74,10 +98,44 @@ def _dispatch(words: list[str]) -> int:
     call = parse(command, rest)
     if call.flag("help"):
         return _show_help(name)
-    module, function = command.target.split(":")
+    return _call(call)
+
+
+def _call(call: Call) -> int:
+    """Load a command's function and call it."""
+    import gc
+
+    # Loading makes many objects and no garbage; a command that drives turns the collector on when it has begun.
+    gc.disable()
+    drives = call.command.name in DRIVING
+    if drives:
+        from resile.executors.prestart import prestart
+
+        call.launcher = prestart()
+    _load_msgspec()
+    module, function = call.command.target.split(":")
     loaded = __import__(f"resile.surfaces.cli.{module}", fromlist=[function])
+    if not drives:
+        gc.enable()
     code: int = getattr(loaded, function)(call)
     return code
+
+
+def _load_msgspec() -> None:
+    """Load msgspec without typing_extensions.
+
+    It takes that where it is installed, has no need of it with the types that we use, and the inspect and ast
+    modules that come with it are a tenth of the time in which a run of one step must be done.
+    """
+    name = "typing_extensions"
+    hidden = name not in sys.modules
+    if hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        __import__("msgspec")
+    finally:
+        if hidden:
+            del sys.modules[name]
 
 
 def _show_help(*names: str) -> int:
@@ -89,4 +147,4 @@ def _show_help(*names: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

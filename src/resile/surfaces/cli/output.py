@@ -138,6 +138,21 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def delay(seconds: float) -> str:
+    """A wait for people; a short one to the millisecond, because that is what its rule says."""
+    return duration(seconds) if seconds >= 1 else f"{round(seconds, 3):g} s"
+
+
+def size_bytes(count: int) -> str:
+    """A size for people: 512 kB, 12 MB, 3.4 GB."""
+    size = count / 1000
+    for unit in ("kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.1f} {unit}" if size < 10 and unit != "kB" else f"{size:.0f} {unit}"
+
+
 def clock(at: float) -> str:
     """The time of day where the user is."""
     return time.strftime("%H:%M:%S", time.localtime(at))
@@ -171,6 +186,17 @@ def visible(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else " " if letter in "\n\t\r" else ascii(letter)[1:-1] for letter in text
     ).strip()
+
+
+def within(scope: str, step: str) -> str:
+    """A step as people find it: by its name, and inside a repair behind whose repair it is."""
+    return step if scope in ("", "root") else f"{scope}/{step}"
+
+
+def short_rule(rule: str) -> str:
+    """Where a rule stands and what it says, without the folders on the way to its file."""
+    file, colon, rest = rule.partition(":")
+    return file.rpartition("/")[2] + colon + rest
 
 
 def width(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
-from resile.surfaces.cli.arguments import Call, refusal
+from resile.surfaces.cli.arguments import Call
 from resile.surfaces.cli.output import (
     Paint,
     abandon_stdout,
@@ -39,17 +39,21 @@ def run(call: Call) -> int:
         loops_max=call.whole("on-fail-max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
     )
-    return _drive(call, lambda watch: verbs.run(asked, watch))
+    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher))
 
 
 def resume(call: Call) -> int:
     """Go on with a run."""
-    return _drive(call, lambda watch: verbs.resume(call.run, db=call.db, machine=_machine(call), watcher=watch))
+    machine = _machine(call)
+    return drive(
+        call,
+        lambda watch: verbs.resume(call.run, db=call.db, machine=machine, watcher=watch, launcher=call.launcher),
+    )
 
 
 def rerun(call: Call) -> int:
     """Run it again."""
-    return _drive(
+    return drive(
         call,
         lambda watch: verbs.rerun(
             call.run,
@@ -58,6 +62,7 @@ def rerun(call: Call) -> int:
             db=call.db,
             machine=_machine(call),
             watcher=watch,
+            launcher=call.launcher,
         ),
     )
 
@@ -75,7 +80,7 @@ def display_for(call: Call) -> Display:
     return Live(color=Paint(call.color, sys.stderr).on)
 
 
-def _drive(call: Call, act: Callable[[Watch], Finished]) -> int:
+def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     """Look on while the verb drives, then say how it ended."""
     with Watch(display_for(call)) as watch:
         try:
@@ -84,6 +89,10 @@ def _drive(call: Call, act: Callable[[Watch], Finished]) -> int:
             if not watch.run:
                 raise
             return _broke_off(call, watch.run, error)
+        finally:
+            if call.launcher is not None:
+                # One that no run took ends now; one that served is closed already.
+                call.launcher.socket.close()
     try:
         if call.json:
             print_document(finished.document)
@@ -114,18 +123,6 @@ def _machine(call: Call) -> Machine:
     return verbs.Machine(
         max_parallel=call.whole("max-parallel"),
         cpus=call.number("cpus"),
-        memory_bytes=_memory_bytes(call.text("memory")),
+        memory_bytes=call.size("memory"),
         gpus=call.whole("gpus"),
     )
-
-
-def _memory_bytes(text: str | None) -> int | None:
-    """A size as people write it."""
-    if text is None:
-        return None
-    from resile.dialects.durations import memory_bytes
-
-    try:
-        return memory_bytes(text)
-    except ValueError as error:
-        raise refusal(f"--memory {text!r} {error}", "such as 512m or 8g") from error

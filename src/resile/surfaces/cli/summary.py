@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.surfaces.cli.output import Paint, again, clock, duration, fit, moment, plural, quoted, table, visible
+from resile.surfaces.cli.output import (
+    Paint,
+    again,
+    clock,
+    duration,
+    fit,
+    moment,
+    plural,
+    quoted,
+    short_rule,
+    table,
+    visible,
+    within,
+)
 
 FAILED_SHOWN_MAX = 20
 JOBS_SHOWN_MAX = 50
@@ -20,7 +33,8 @@ def summary(document: Document, messages: dict[int, str], paint: Paint, columns:
     lines = [
         *headline(document, paint),
         *_routes(document, paint, columns),
-        *_failed(document, messages, paint, columns),
+        *_failed("Failed", "failed", document, messages, paint, columns),
+        *_failed("Parked", "pending_failed", document, messages, paint, columns),
     ]
     steps = _next(document, db)
     if steps:
@@ -57,7 +71,7 @@ def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
         listed = open_first[:JOBS_SHOWN_MAX]
     rows = [
         [
-            visible(job["step"]),
+            visible(within(job["scope"], job["step"])),
             job["status"],
             str(job["attempts"]) if job["attempts"] else "",
             "" if job["exit_code"] is None else str(job["exit_code"]),
@@ -78,39 +92,49 @@ def _remark(job: dict[str, Any]) -> str:
 
 
 def _routes(document: Document, paint: Paint, columns: int) -> list[str]:
-    """Every route taken: when, which step and attempt, what came of it, and the rule that said so."""
+    """Every route that was taken, under a heading."""
     taken = document["routes"]
-    if not taken:
-        return []
+    return ["", paint("bold", "Routes"), *route_lines(taken, paint, columns)] if taken else []
+
+
+def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> list[str]:
+    """When, what came of it, which step and attempt, and the rule (or the judge's reason) that said so."""
     rows = [
         [
             clock(moment(route["at"])),
-            route["action"] + (f" {visible(route['target'])}" if route["target"] else ""),
-            visible(route["step"]),
+            _way(route),
+            visible(within(route["scope"], route["step"])),
             f"attempt {route['attempt']}",
-            visible(route["rule"]),
+            visible(route["rule"] if route["trigger"] == "judge" else short_rule(route["rule"])),
         ]
-        for route in taken
+        for route in routes
     ]
     _, *lines = table([""] * 5, rows, paint, columns - 2)
-    return ["", paint("bold", "Routes"), *(f"  {line}" for line in lines)]
+    return [f"  {line}" for line in lines]
 
 
-def _failed(document: Document, messages: dict[int, str], paint: Paint, columns: int) -> list[str]:
-    """The steps that failed or are parked, with what they said last."""
-    failed = [job for job in document["jobs"] if job["status"] in ("failed", "pending_failed")]
+def _way(route: dict[str, Any]) -> str:
+    """What was done: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
+    who = "judge " if route["trigger"] == "judge" else ""
+    target = f" {visible(route['target'])}" if route["target"] else ""
+    return f"{who}{route['action']}{target}"
+
+
+def _failed(
+    heading: str, status: str, document: Document, messages: dict[int, str], paint: Paint, columns: int
+) -> list[str]:
+    """The steps that stand so, with what they said last."""
+    failed = [job for job in document["jobs"] if job["status"] == status]
     if not failed:
         return []
-    lines = ["", paint("bold", "Failed")]
+    lines = ["", paint("bold", heading)]
     for job in failed[:FAILED_SHOWN_MAX]:
         how = [plural(job["attempts"], "attempt")]
         if job["exit_code"] is not None:
             how.insert(0, f"exit code {job['exit_code']}")
         if job["tolerated"]:
             how.append("tolerated")
-        if job["status"] == "pending_failed":
-            how.append("parked")
-        lines.append(f"  {paint('red', visible(job['step']))}: {', '.join(how)}")
+        lines.append(f"  {paint('red', visible(within(job['scope'], job['step'])))}: {', '.join(how)}")
         message = visible(messages.get(job["id"], ""))
         if message:
             lines.append(fit(f"    {message}", columns))
@@ -124,17 +148,36 @@ def _next(document: Document, db: str | None) -> list[str]:
     run = document["run"]
     steps: list[tuple[str, str]] = []
     match document["status"]:
-        case "failed" | "parked":
-            culprit = next((job for job in document["jobs"] if job["status"] in ("failed", "pending_failed")), None)
+        case "failed":
+            culprit = next((job for job in document["jobs"] if job["status"] == "failed"), None)
             if culprit is not None:
                 steps.append((again(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
             steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
+        case "parked":
+            steps += _judging(document, db)
         case "canceled":
             steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "interrupted":
+            if document["steps"]["parked"]:
+                steps += _judging(document, db)
             steps.append((again(f"resume {run}", db), "go on"))
             steps.append((again(f"cancel {run}", db), "end it for good"))
         case "running":
+            if document["steps"]["parked"]:
+                steps += _judging(document, db)
             steps.append((again(f"logs {run} -f", db), "follow what its steps print"))
     size = max((len(command) for command, _ in steps), default=0)
     return [f"  {command:<{size}}  # {what}" for command, what in steps]
+
+
+def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:
+    """The commands for parked failures; of several jobs of one name only the id says which is meant."""
+    run = document["run"]
+    parked = [job for job in document["jobs"] if job["status"] == "pending_failed"]
+    first = parked[0]
+    alike = sum(job["step"] == first["step"] for job in parked) > 1 or first["step"].isdigit()
+    job = str(first["id"]) if alike else quoted(first["step"])
+    return [
+        (again(f"failures {run}", db), "what waits for judgement (exit code 4)"),
+        (again(f"judge {run} {job} retry --resume", db), "or skip, or fail"),
+    ]

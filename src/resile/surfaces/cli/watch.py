@@ -10,6 +10,7 @@ terminal ends the engine, the steps go on, and `resile resume` adopts them.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from resile.core.actions import Note
 from resile.core.notes import STATUS_NAMES
+from resile.core.state import ROOT
 from resile.model.status import TERMINAL, Status
 from resile.surfaces.cli.output import plural, say
 
@@ -51,7 +53,7 @@ class Tally:
         self._settled: dict[int, str] = {}
         self._end = state.workflow.end.name
         for job in state.jobs.values():
-            if job.step == state.plan.end or job.status is Status.disabled:
+            if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
                 continue
             self.total += 1
             if job.status is Status.running:
@@ -83,10 +85,10 @@ class Tally:
                 self.running.pop(note.job, None)
             elif kind in SETTLED:
                 self.running.pop(note.job, None)
-                if note.step != self._end:
+                if note.scope == "root" and note.step != self._end:
                     tolerated = bool(note.data.get("tolerated"))
                     self._settle(note.job, "tolerated" if tolerated else SETTLED[kind])
-                if kind == "step_completed":
+                if kind in ("step_completed", "step_recovered", "step_skipped"):
                     self.messages.pop(note.job, None)
                 elif message := note.data.get("message"):
                     self._remember(note.job, message)
@@ -173,7 +175,12 @@ class Watch:
             self._display.finish()
 
     def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
-        """The run has an id: from here on Ctrl-C stops it gently."""
+        """The run has an id: from here on Ctrl-C stops it gently.
+
+        Everything is loaded now, so the garbage collector, off until here, need never look at it again.
+        """
+        gc.freeze()
+        gc.enable()
         self.run = run
         self._interrupt = interrupt
         self.tally = Tally(state)

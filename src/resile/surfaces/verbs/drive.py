@@ -71,7 +71,10 @@ class Watcher(Protocol):
 
 
 def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> Finished:
-    """Compile a file, start a run of it and drive it to its end; `launcher` was started ahead to save time."""
+    """Compile a file, start a run of it and drive it to its end.
+
+    `launcher` was started ahead to save time; the caller puts it down where no run took it.
+    """
     before = open_store(call.db) if exists(call.db) else None
     workflow, definition = load(call.path, before)
     inputs = read_inputs(workflow, call.inputs, call.input_files)
@@ -91,26 +94,40 @@ def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> 
         store.close()
 
 
-def resume(number: int, *, db: str | None, machine: Machine, watcher: Watcher) -> Finished:
+def open_again(db: str | None) -> Store:
+    """A store that is there already: none is made for the sake of a run that can't be in it."""
+    return open_store(db, readonly=not exists(db))
+
+
+def resume(
+    number: int, *, db: str | None, machine: Machine, watcher: Watcher, launcher: Prestarted | None = None
+) -> Finished:
     """Take an interrupted or parked run up again; one that has ended only tells how."""
-    store = open_store(db)
+    store = open_again(db)
     try:
         row = row_of(store, number)
         if row.status in RUN_ENDED:
             return _told(row, folded(store, row))
         lease = take(store, number)
-        return _resumed(store, row, folded(store, row), lease, machine, watcher, [])
+        return _resumed(store, row, folded(store, row), lease, machine, watcher, [], launcher)
     finally:
         store.close()
 
 
 def rerun(
-    number: int, *, failed_only: bool, as_new: bool, db: str | None, machine: Machine, watcher: Watcher
+    number: int,
+    *,
+    failed_only: bool,
+    as_new: bool,
+    db: str | None,
+    machine: Machine,
+    watcher: Watcher,
+    launcher: Prestarted | None = None,
 ) -> Finished:
     """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
     if as_new and failed_only:
         raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
-    store = open_store(db)
+    store = open_again(db)
     try:
         row = row_of(store, number)
         state = folded(store, row)
@@ -119,18 +136,19 @@ def rerun(
             definition = store.definition(row.definition)
             fresh = create(store, state.workflow, definition, output=row.output, directory=row.directory)
             first = RunStarted(time.time(), capacity, state.inputs, state.options)
-            return _drive(store, fresh, new_state(state.workflow), take(store, fresh.id), [first], capacity, watcher)
+            lease = take(store, fresh.id)
+            return _drive(store, fresh, new_state(state.workflow), lease, [first], capacity, watcher, launcher)
         _refuse_unfinished(row, "rerun")
         lease = take(store, number)
         again = EpochStarted(time.time(), failed_only, caller())
-        return _resumed(store, row, state, lease, machine, watcher, [again])
+        return _resumed(store, row, state, lease, machine, watcher, [again], launcher)
     finally:
         store.close()
 
 
 def reset_status(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
     """Set jobs back so that `resume` runs them again; nothing runs now."""
-    store = open_store(db)
+    store = open_again(db)
     try:
         row = row_of(store, number)
         _refuse_unfinished(row, "reset-status")
@@ -148,7 +166,7 @@ def reset_status(number: int, *, failed_only: bool, db: str | None) -> dict[str,
 
 def cancel(number: int, *, db: str | None, reason: str, watcher: Watcher) -> dict[str, Any]:
     """Ask the engine that drives a run to cancel it; where none does, take the run to its `end` here."""
-    store = open_store(db)
+    store = open_again(db)
     try:
         row = row_of(store, number)
         if row.status in RUN_ENDED:
@@ -189,12 +207,13 @@ def _resumed(
     machine: Machine,
     watcher: Watcher,
     before: list[Event],
+    launcher: Prestarted | None = None,
 ) -> Finished:
     """Drive a run that exists already."""
     capacity = _capacity(state.workflow, machine)
     refuse_misfits(state.workflow, capacity)
     events = [*before, RunResumed(time.time(), capacity, caller())]
-    return _drive(store, row, state, lease, events, capacity, watcher)
+    return _drive(store, row, state, lease, events, capacity, watcher, launcher)
 
 
 def _drive(

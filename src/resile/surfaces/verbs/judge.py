@@ -1,4 +1,10 @@
-"""Parked failures: what waits for judgement, and the judgement itself."""
+"""Parked failures: what waits for judgement, and the judgement itself.
+
+    judge --nobody drives the run--> record it here, under the lease; `resume` then goes on
+          --an engine drives it----> leave a request, and wait until it stands in the log
+
+Of two judgements of one failure the first in the log holds; whoever comes second is told so.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +12,22 @@ import os
 import time
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
+from resile.core.answers import ladder_of
 from resile.core.events import Judged
+from resile.core.ladder import origin_text
 from resile.core.state import Job, State
 from resile.errors import ResileError
 from resile.model.status import RUN_ENDED, Status
 from resile.runtime.past import folded, row_of
 from resile.runtime.session import Session, caller, take
 from resile.store.contract import AttemptRow, RunRow, Store
+from resile.store.errors import LeaseHeld
 from resile.store.open import open_store
 from resile.surfaces.documents import timestamp
+from resile.surfaces.verbs.drive import open_again
 from resile.surfaces.verbs.look import standing
 
 ANSWER_SECONDS_MAX = 10.0
@@ -24,7 +35,7 @@ ASK_AGAIN_SECONDS = 0.05
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """What somebody decided about one parked failure, and why."""
+    """What somebody decided about one parked failure, and why; zero asks for no more than before."""
 
     verdict: Literal["retry", "skip", "fail"]
     reason: str = ""
@@ -42,26 +53,36 @@ def failures(number: int, *, db: str | None) -> dict[str, Any]:
             state = folded(store, row)
             parked = [job for job in state.jobs.values() if job.status is Status.pending_failed]
             found = [_failure(store, row, state, job) for job in parked]
-            return {"run": number, "status": standing(store, row, time.time()), "failures": found}
+            return {
+                "run": number,
+                "workflow": row.workflow,
+                "status": standing(store, row, time.time()),
+                "failures": found,
+            }
     finally:
         store.close()
 
 
 def _failure(store: Store, row: RunRow, state: State, job: Job) -> dict[str, Any]:
     """One parked failure."""
-    attempts = [tried for tried in store.attempts(row.id, job.id) if tried.epoch == state.epoch]
-    last = attempts[-1].failure if attempts else None
+    error = job.error
+    assert error is not None
+    failure = error.failure
     step = state.step_of(job)
+    attempts = [tried for tried in store.attempts(row.id, job.id) if tried.epoch == state.epoch]
     return {
         "job": job.id,
         "step": step.name,
         "scope": state.scopes[job.scope].name,
         "attempts": job.attempt,
-        "kind": last.kind if last else None,
-        "exit_code": job.exit_code,
-        "message": last.message if last else "",
-        "stdout": last.stdout if last else "",
-        "stderr": last.stderr if last else "",
+        "failed_at": timestamp(error.at),
+        "kind": failure.kind,
+        "exit_code": failure.exit_code,
+        "signal": failure.signal,
+        "message": failure.message,
+        "rule": origin_text(state, ladder_of(step)[job.rule]),
+        "stdout": failure.stdout,
+        "stderr": failure.stderr,
         "history": [_tried(tried) for tried in attempts],
     }
 
@@ -82,74 +103,114 @@ def _tried(row: AttemptRow) -> dict[str, Any]:
 
 def judge(number: int, which: str, judgement: Judgement, *, db: str | None) -> dict[str, Any]:
     """Decide about a parked failure. An engine that drives the run goes on at once, else `resume` does."""
-    store = open_store(db)
+    store = open_again(db)
     try:
-        row = row_of(store, number)
-        if row.status in RUN_ENDED:
-            raise ResileError("run-ended", f"run {number} has ended ({row.status}); nothing waits for judgement")
-        state = folded(store, row)
+        state = _open_state(store, number)
         job = _parked(state, which, number)
-        driven = standing(store, row, time.time()) == "running"
-        if driven:
-            _ask(store, number, job, judgement)
-        else:
-            lease = take(store, number)
-            try:
-                session = Session(store, row, folded(store, row), env=os.environ, listener=lambda _state, _notes: None)
-                session.record(lease, _event(job.id, judgement, time.time()))
-            finally:
-                store.release_lease(lease)
-        name = state.step_of(job).name
-        return {"run": number, "job": job.id, "step": name, "verdict": judgement.verdict, "engine": driven}
+        _refuse_misfit(state, job, judgement)
+        event = Judged(
+            time.time(),
+            job.id,
+            judgement.verdict,
+            caller(),
+            judgement.reason,
+            judgement.output,
+            judgement.memory_bytes,
+            judgement.runtime_seconds,
+        )
+        driven = _deliver(store, number, event, state.seq)
+        answer = {"run": number, "job": job.id, "step": state.step_of(job).name, "driven": driven}
+        return answer | {name: getattr(event, name) for name in event.__struct_fields__ if name not in ("at", "job")}
     finally:
         store.close()
 
 
+def _open_state(store: Store, number: int) -> State:
+    """The state of a run that has not ended."""
+    row = row_of(store, number)
+    if row.status in RUN_ENDED:
+        raise ResileError(
+            "run-ended",
+            f"run {number} has ended ({row.status}); nothing waits for judgement",
+            hint=f"`resile rerun {number} --failed-only` runs again what did not complete",
+        )
+    return folded(store, row)
+
+
 def _parked(state: State, which: str, number: int) -> Job:
-    """The parked job that is meant, by its id or by a step's name that is not ambiguous."""
-    named = [job for job in state.jobs.values() if which in (str(job.id), state.step_of(job).name)]
-    parked = [job for job in named if job.status is Status.pending_failed]
+    """The parked job that is meant: by its id, else by a step's name that is not ambiguous."""
     hint = f"`resile failures {number}` lists what is parked"
+    known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
+    named = [known] if known is not None else [job for job in state.jobs.values() if state.step_of(job).name == which]
+    parked = [job for job in named if job.status is Status.pending_failed]
     if len(parked) == 1:
         return parked[0]
     if parked:
         ids = ", ".join(str(job.id) for job in parked)
-        raise ResileError(
-            "ambiguous-job", f"{which!r} is the name of several parked jobs: {ids}", hint="name one by id"
-        )
+        message = f"{which!r} is the name of several parked jobs: {ids}"
+        raise ResileError("ambiguous-job", message, hint="name one by its id")
     if named:
-        raise ResileError("not-parked", f"{which!r} is {named[0].status.name}, not parked", hint=hint)
+        name, status = state.step_of(named[0]).name, named[0].status.name
+        raise ResileError("not-parked", f"job {named[0].id} ({name}) is {status}, not parked", hint=hint)
     raise ResileError("no-such-job", f"run {number} has no job {which!r}", hint=hint)
 
 
-def _event(job: int, judgement: Judgement, at: float) -> Judged:
-    """The judgement as the core takes it."""
-    return Judged(
-        at,
-        job,
-        judgement.verdict,
-        caller(),
-        judgement.reason,
-        judgement.output,
-        judgement.memory_bytes,
-        judgement.runtime_seconds,
-    )
+def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
+    """A job that asks for more memory than its engine has would wait for ever."""
+    there = state.capacity.memory_bytes if state.capacity is not None else 0
+    if there and judgement.memory_bytes > there:
+        raise ResileError(
+            "does-not-fit",
+            f"{state.step_of(job).name!r} can't have {judgement.memory_bytes} bytes of memory: the run has {there}",
+            hint="ask for less",
+        )
 
 
-def _ask(store: Store, number: int, job: Job, judgement: Judgement) -> None:
-    """Leave a judgement for the engine that drives the run and wait until it has taken it."""
-    now = time.time()
-    after = max((note.seq for note in store.notes(number, job.noted)), default=job.noted)
-    event = _event(job.id, judgement, now)
-    body = {field: getattr(event, field) for field in event.__struct_fields__ if field not in ("at", "job")}
-    store.request(number, now, "judge", {"job": job.id, **body})
-    while time.time() < now + ANSWER_SECONDS_MAX:
-        for note in store.notes(number, after):
-            if note.type == "step_judged" and note.job == job.id:
-                if note.at == now:
-                    return
+def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
+    """Get a judgement into the log; True where the engine that drives the run took it.
+
+    Neither side can know whether the other is about to leave, so a request is left for an engine and the lease is
+    tried again and again. A request that was overtaken does nothing: its failure is no longer parked.
+    """
+    asked = False
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while True:
+        try:
+            lease = take(store, number)
+        except LeaseHeld:
+            if not asked:
+                asked = True
+                store.request(number, event.at, "judge", msgspec.to_builtins(event))
+            if _stands(store, number, event, after):
+                return True
+            if time.monotonic() > deadline:
                 raise ResileError(
-                    "judged-already", f"{note.data['by']} judged job {job.id} first: {note.data['verdict']}"
-                )
-        time.sleep(ASK_AGAIN_SECONDS)
-    raise ResileError("no-answer", f"the engine of run {number} did not take the judgement", hint="try again")
+                    "no-answer",
+                    f"the engine of run {number} has been left the judgement but has not taken it",
+                    hint=f"`resile events ls {number} --type step_judged` shows whether it has by now",
+                ) from None
+            time.sleep(ASK_AGAIN_SECONDS)
+            continue
+        try:
+            if _stands(store, number, event, after):
+                return True
+            row = row_of(store, number)
+            state = folded(store, row)
+            _parked(state, str(event.job), number)
+            Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None).record(lease, event)
+            return False
+        finally:
+            store.release_lease(lease)
+
+
+def _stands(store: Store, number: int, event: Judged, after: int) -> bool:
+    """Is this judgement in the log? Raises where something else happened to the failure first."""
+    for note in store.notes(number, after):
+        if note.job != event.job:
+            continue
+        if note.type != "step_judged":
+            raise ResileError("not-parked", f"job {event.job} is {note.status} by now, not parked")
+        if note.at == event.at and note.data["by"] == event.by:
+            return True
+        raise ResileError("judged-already", f"{note.data['by']} judged job {event.job} first: {note.data['verdict']}")
+    return False

@@ -43,15 +43,17 @@ def remember(path: str, store: Store, definition: bytes) -> None:
 def compiled(path: str) -> Workflow:
     """Compile a file; every finding at once where it is wrong."""
     from resile.dialects.base import compile_file
+    from resile.surfaces.verbs.code import check_code
 
     result = compile_file(path)
-    errors = [finding for finding in result.diagnostics if finding.severity == "error"]
+    findings = list(result.diagnostics)
+    if result.workflow is not None:
+        findings += check_code(result.workflow)
+    errors = [finding for finding in findings if finding.severity == "error"]
     if result.workflow is None or errors:
         first = errors[0]
         count = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise ResileError(
-            first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=result.diagnostics
-        )
+        raise ResileError(first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=findings)
     return result.workflow
 
 
@@ -71,11 +73,15 @@ def _cache_key(path: str) -> str:
 def check(paths: Sequence[str]) -> dict[str, Any]:
     """Compile and lint files; nothing runs, every file is looked at."""
     from resile.dialects.base import compile_file
+    from resile.surfaces.verbs.code import check_code
 
     files: list[dict[str, Any]] = []
     for path in paths:
         result = compile_file(path)
-        ok = result.workflow is not None and all(finding.severity != "error" for finding in result.diagnostics)
+        findings = list(result.diagnostics)
+        if result.workflow is not None:
+            findings += check_code(result.workflow)
+        ok = result.workflow is not None and all(finding.severity != "error" for finding in findings)
         steps = len(result.workflow.steps) if result.workflow is not None else 0
         files.append(
             {
@@ -85,7 +91,7 @@ def check(paths: Sequence[str]) -> dict[str, Any]:
                 "ok": ok,
                 "steps": steps,
                 "jobs": steps + 1 if ok else 0,
-                "diagnostics": [msgspec.to_builtins(finding) for finding in result.diagnostics],
+                "diagnostics": [msgspec.to_builtins(finding) for finding in findings],
             }
         )
     return {"files": files}

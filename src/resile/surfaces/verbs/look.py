@@ -9,24 +9,11 @@ from typing import Any
 from resile.model.status import RUN_ENDED, RunStatus
 from resile.runtime.past import counts, folded, row_of
 from resile.store.contract import RunRow, Store
-from resile.store.open import open_store
+from resile.store.open import exists, open_store
 from resile.surfaces.documents import event_document, row_document, run_document
+from resile.surfaces.verbs.names import ALIASES
 
 FOLLOW_SECONDS = 0.1
-
-# Names that other systems use for the same facts.
-ALIASES: dict[str, str] = {
-    "step.enter": "step_started",
-    "action_started": "attempt_started",
-    "action_completed": "attempt_succeeded",
-    "action_failed": "attempt_failed",
-    "execution_started": "playbook_started",
-    "execution_completed": "playbook_completed",
-    "execution_failed": "playbook_failed",
-    "CircuitOpen": "circuit_opened",
-    "CircuitClosed": "circuit_closed",
-    "CircuitHalfOpen": "circuit_half_opened",
-}
 
 
 def standing(store: Store, row: RunRow, now: float) -> RunStatus:
@@ -39,7 +26,9 @@ def standing(store: Store, row: RunRow, now: float) -> RunStatus:
 
 
 def status(number: int | None, *, db: str | None) -> dict[str, Any]:
-    """One run in full, or the list of runs, newest first."""
+    """One run in full, or the list of runs, newest first; where there is no database there are no runs."""
+    if number is None and not exists(db):
+        return {"runs": []}
     store = open_store(db, readonly=True)
     try:
         now = time.time()

@@ -1,0 +1,26 @@
+"""The numbers that bound one evaluation. CPU time is what the helper uses; wall time is what the engine waits.
+
+    variables 50 ms CPU -> code 25 ms CPU, asked politely -> 60 ms CPU, by the kernel -> 140 ms wall, by the engine
+
+That leaves 10 ms of the promised 150 for putting a new helper in the place of a silent one.
+
+The helper imports this file too, so it imports nothing.
+"""
+
+CODE_CPU_SECONDS_MAX = 0.025
+VARIABLES_CPU_SECONDS_MAX = 0.05
+KERNEL_CPU_SECONDS = 0.06
+EVALUATION_SECONDS_MAX = 0.14
+CHECK_SECONDS_MAX = 5.0
+START_SECONDS_MAX = 5.0
+
+VARIABLES_BYTES_MAX = 512 * 1024
+RESULT_BYTES_MAX = 256 * 1024
+PROBLEM_CHARACTERS_MAX = 500
+
+MEMORY_BYTES_MAX = 16 * 1024 * 1024
+STACK_BYTES_MAX = 256 * 1024
+ADDRESS_SPACE_BYTES_MAX = 512 * 1024 * 1024
+DESCRIPTORS_MAX = 8
+INHERITED_DESCRIPTORS_MAX = 65_536
+CHECKS_KEPT = 10_000

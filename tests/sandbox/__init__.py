@@ -1,0 +1,1 @@
+"""Tests of the JavaScript sandbox, against the real helper process."""

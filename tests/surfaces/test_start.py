@@ -1,0 +1,69 @@
+"""How the program starts and ends: nothing heavy is loaded, a launcher starts ahead, none is left behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+
+import pytest
+
+from tests.surfaces.program import DEADLINE_SECONDS, Program
+
+ONE = 'resile: 1\nname: one\nsteps:\n  only: {shell: "true"}\n'
+# Each costs a noticeable part of the time in which a run of one step must be done.
+HEAVY = {"asyncio", "dataclasses", "inspect", "json", "logging", "rich", "subprocess", "tempfile", "typing_extensions"}
+
+
+def imported(program: Program, *words: str) -> set[str]:
+    """The top-level names of every module that a command loads."""
+    done = program.call(*words, code=0, PYTHONPROFILEIMPORTTIME="1")
+    lines = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")]
+    # A module that is hidden costs nothing, but is mentioned where somebody looks for it.
+    return {columns[2].strip().split(".")[0] for columns in lines[1:] if int(columns[1]) > 100}
+
+
+def test_a_run_loads_nothing_heavy(program: Program) -> None:
+    """A run of one step loads none of the heavy modules, and where the file is known no YAML either."""
+    program.write(ONE)
+    assert imported(program, "run", "flow.yaml") & HEAVY == set()
+    assert imported(program, "run", "flow.yaml") & (HEAVY | {"yaml"}) == set()
+
+
+def test_what_is_hidden_while_loading_is_there_afterwards() -> None:
+    """typing_extensions can be imported again once the program has loaded what it needs."""
+    code = (
+        "import sys\nfrom resile.surfaces.cli.main import carry_out\n"
+        "carry_out(['version'])\nassert 'msgspec' in sys.modules\nprint('typing_extensions' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("run", "flow.yaml"), 0), (("run", "nowhere.yaml"), 2), (("resume", "1"), 0), (("rerun", "9"), 2)],
+)
+def test_no_launcher_is_left_behind(program: Program, words: tuple[str, ...], code: int) -> None:
+    """The launcher that was started ahead ends with the program, whether a run took it or not."""
+    program.call("run", program.write(ONE), code=0)
+    # A launcher inherits this pipe like everything that the program starts, so its end is seen here.
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)
+    done = subprocess.run(
+        [*program.argv, *words], cwd=program.folder, env=program.env, capture_output=True, pass_fds=(theirs,)
+    )
+    os.close(theirs)
+    assert done.returncode == code
+    ready, _, _ = select.select([ours], [], [], DEADLINE_SECONDS)
+    assert (ready, os.read(ours, 1)) == ([ours], b"")
+    os.close(ours)
+
+
+def test_a_run_has_one_launcher(program: Program) -> None:
+    """The launcher that was started ahead is the one that runs the steps: the program starts no other."""
+    program.write("resile: 1\nname: one\nsteps:\n  only: {shell: 'ps -o ppid= -p $PPID', capture: parent}\n")
+    with program.start("run", "flow.yaml", "--json") as run:
+        assert run.end() == 0
+        assert f'"outputs":{{"parent":"{run.process.pid}"}}' in run.text["out"]
