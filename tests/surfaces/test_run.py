@@ -321,3 +321,60 @@ def test_a_large_run_tells_only_trouble(program: Program) -> None:
     assert "odd" in shown
     assert "s17" not in shown
     assert "more jobs; --json lists all" in shown
+
+
+ROUTES = """\
+resile: 1
+name: routes
+steps:
+  setup: {shell: echo setup >> effects}
+  test:
+    shell: echo test >> effects; exit 1
+    needs: [setup]
+    retry: {max: 2, backoff: {type: exponential, initial: 10ms, multiplier: 3}}
+    on_failure: {goto: setup}
+"""
+
+
+def effects(program: Program) -> list[str]:
+    """What the steps left behind."""
+    return (program.folder / "effects").read_text().splitlines()
+
+
+def test_options_of_failure_routing(program: Program) -> None:
+    """Retries and jumps are capped or turned off by the caller, and the budget's message names the cap."""
+    program.write(ROUTES)
+    program.call("run", "flow.yaml", "--on-fail-max-loops", "1", "--retry-max", "1", code=1)
+    assert effects(program) == ["setup", "test", "test", "setup", "test"]
+    failed = events(program, "--type", "step_failed")[0]["data"]
+    assert isinstance(failed, dict)
+    assert failed["message"] == "Routing loop budget exceeded (max_loops=1) during on_failure goto"
+    (program.folder / "effects").unlink()
+    document = program.json("run", "flow.yaml", "--no-failure-routing", code=1)
+    assert (effects(program), [route["action"] for route in document["routes"]]) == (["setup", "test"], ["fail"])
+
+
+def test_debug_tells_waits_jumps_and_budgets(program: Program) -> None:
+    """`--debug` prints the data of each decision: the delay before a retry, the target of a jump, a spent budget."""
+    program.write(ROUTES)
+    told = program.call("run", "flow.yaml", "--debug", "--on-fail-max-loops", "1", code=1).stderr
+    assert re.findall(r'retry_scheduled test .*"delay_seconds":([0-9.]+)', told) == ["0.01", "0.03"]
+    assert re.search(r'route_taken test .*"action":"goto","target":"setup"', told)
+    assert re.search(r"loop_budget_exceeded test .*max_loops=1", told)
+
+
+def test_routes_at_80_columns(program: Program) -> None:
+    """Repairs, calls, jumps and budgets each have their line, and long names do not break the table."""
+    name = "a-step-with-a-name-that-is-far-too-long-for-a-table-of-eighty-columns"
+    (program.folder / "deep" / "down").mkdir(parents=True)
+    program.write(
+        f"resile: 1\nname: long\nsteps:\n  {name}: {{shell: 'true'}}\n"
+        f"  test: {{shell: exit 1, needs: [{name}], on_failure: {{run: [fix], goto: {name}}}}}\n"
+        "  fix: {shell: 'true'}\n  handled: {shell: exit 1, on_failure: 'true'}\n",
+        "deep/down/flow.yaml",
+    )
+    lines = program.call("run", "deep/down/flow.yaml", "--on-fail-max-loops", "2", code=1).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[1] for line in lines[lines.index("Routes") + 1 : lines.index("Failed") - 1]]
+    assert sorted(shown) == ["budget", "goto", "recovered", "retry", "run"]
+    assert all("deep" not in line for line in lines)

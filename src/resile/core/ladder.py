@@ -84,10 +84,20 @@ def route_answered(
         if wanted or rule.retries_anyway:
             reserve(state, out, at, job, rule, wanted, rule.target)
             return
-    elif not stop and (where := target or rule.target) and is_ancestor(state, job, where):
+    elif not stop and (where := valid_target(state, out, at, job, target, rule.target)):
         reserve(state, out, at, job, rule, (), where)
         return
     climb(state, out, at, job, job.error.failure, job.rule + 1)
+
+
+def valid_target(state: State, out: list[Action], at: float, job: Job, asked: str, static: str) -> str:
+    """Where code wants to go if it may, else the static target; an answer that is no ancestor is recorded."""
+    if asked and is_ancestor(state, job, asked):
+        return asked
+    if asked:
+        problem = f"goto_js: {asked!r} is no ancestor of this step"
+        note_job(state, out, at, "expression_rejected", job, {"problem": problem})
+    return static
 
 
 def reserve(

@@ -15,8 +15,8 @@ from resile.core.actions import Action, KillAttempt, SetTimer
 from resile.core.answers import ladder_of
 from resile.core.dispatch import rest
 from resile.core.flow import fail, keep_route, record_route, reopen, spend, stopping, succeed, wake
-from resile.core.goto import drop_stale, is_ancestor, jump
-from resile.core.ladder import ask, carry_out, origin_text, repair_failed
+from resile.core.goto import drop_stale, jump
+from resile.core.ladder import ask, carry_out, origin_text, repair_failed, valid_target
 from resile.core.notes import note_job
 from resile.core.state import NO_RULE, SUCCESS, Job, Scope, State
 from resile.model.status import TERMINAL, Status
@@ -223,8 +223,8 @@ def success_answered(
     if about == "calls":
         _run_success(state, out, at, job, tuple(dict.fromkeys((*actions.calls, *(calls or ())))))
         return
-    where = "" if stop else target or actions.target
-    if where and is_ancestor(state, job, where):
+    where = "" if stop else valid_target(state, out, at, job, target, actions.target)
+    if where:
         success_jump(state, out, at, job, where, actions.cost)
     else:
         job.rule = NO_RULE

@@ -72,7 +72,8 @@ class Launcher:
                 attempts.look()
             if attempts.queue:
                 attempts.fill()
-            if attempts.lines or self.outbox or (self.spool and self.spool.pending) or (self.tell_at != NEVER and time.monotonic() >= self.tell_at):
+            due = self.tell_at != NEVER and time.monotonic() >= self.tell_at
+            if due or attempts.lines or self.outbox or (self.spool and self.spool.pending):
                 self.flush()
         if self.spool:
             self.spool.close()

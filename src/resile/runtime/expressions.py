@@ -82,7 +82,7 @@ class Expressions:
             answer = self._evaluate("transition", transition.when, job, at, "expression")
             if answer.problem:
                 problems.append(answer.problem)
-            elif answer.value:
+            elif holds(answer.value):
                 return transition.to or "", transition.to is None, tuple(problems)
         if not code:
             return "", False, tuple(problems)
@@ -169,7 +169,7 @@ def _parsed(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return value
     return value
 
