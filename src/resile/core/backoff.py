@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 from resile.model.rules import Backoff
 
 
@@ -19,6 +17,8 @@ def delay_seconds(backoff: Backoff, retry: int, identity: str) -> float:
         case "fibonacci":
             delay = backoff.initial_seconds * _fibonacci(retry)
     if backoff.jitter:
+        import zlib
+
         share = zlib.crc32(f"{identity}/{retry}".encode("utf-8", "surrogateescape")) / 0xFFFFFFFF
         delay += delay * backoff.jitter * share
     return min(delay, backoff.delay_seconds_max)

@@ -112,20 +112,25 @@ class Engine:
         poll = select.poll()
         for descriptor in (self._executor.fileno(), self._writer.fileno(), self._wake_read):
             poll.register(descriptor, select.POLLIN)
+        heard = True
         while True:
             now = time.time()
-            self._hear(now)
+            if heard:
+                self._hear_executor()
+            self._hear_others(now)
             while self._inbox:
                 self.feed(*self._inbox.popleft())
             self._submit(now)
             self._perform_durable()
             if self._inbox:
+                heard = False
                 continue
             if self._stop is not None and not self._journal.unfinished():
                 return self._stop
-            for descriptor, _ in poll.poll(self._patience(time.time())):
-                if descriptor == self._wake_read:
-                    os.read(self._wake_read, 64)
+            ready = [descriptor for descriptor, _ in poll.poll(self._patience(time.time()))]
+            heard = self._executor.fileno() in ready
+            if self._wake_read in ready:
+                os.read(self._wake_read, 64)
 
     def feed(self, event: Event, attempt: AttemptRow | None = None) -> None:
         """One event through the door and into the journal."""
@@ -142,8 +147,8 @@ class Engine:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def _hear(self, now: float) -> None:
-        """Collect what the world has to say."""
+    def _hear_executor(self) -> None:
+        """Collect what became of attempts."""
         for report in self._executor.reports():
             key = (report.job, report.attempt)
             if isinstance(report, Started | Adopted):
@@ -154,6 +159,9 @@ class Engine:
             if isinstance(report, Ended) and row is not None:
                 self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))
             self._inbox.append((event, row))
+
+    def _hear_others(self, now: float) -> None:
+        """Collect what timers, other surfaces and signals have to say, and keep the lease."""
         while self._timers and self._timers[0][0] <= now and not self._interrupts:
             _, job, attempt, repair = heapq.heappop(self._timers)
             self._inbox.append((TimerFired(now, job, attempt, repair), None))
@@ -203,8 +211,9 @@ class Engine:
         """
         if not self._journal.waiting():
             return
-        if now >= self._gather_until or (self._journal.urgent() and not self._executor.queued()):
-            self._journal.submit(self._state)
+        idle = self._journal.urgent() and not self._executor.queued()
+        if idle or now >= self._gather_until:
+            self._journal.submit(self._state, at_once=idle)
 
     def _perform_durable(self) -> None:
         """Carry out what is on disk, and let the world see it."""

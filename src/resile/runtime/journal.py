@@ -70,8 +70,8 @@ class Journal:
         """Is there anything that is not yet durable, or whose orders have not been handed out?"""
         return bool(self._entries or self._written) or self._row is not None
 
-    def submit(self, state: State, *, snapshot: bool = False) -> None:
-        """Hand everything gathered to the writer."""
+    def submit(self, state: State, *, snapshot: bool = False, at_once: bool = False) -> None:
+        """Hand everything gathered to the writer; `at_once` where nobody has anything to do until it is durable."""
         self._since_snapshot += len(self._entries)
         picture = None
         if snapshot or self._since_snapshot >= SNAPSHOT_ENTRIES:
@@ -80,7 +80,7 @@ class Journal:
         jobs = state.jobs
         rows = {number: job_row(state, jobs[number]) for number in self._touched}
         batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
-        self._written.append((self._writer.submit(batch), self._orders, self._notes))
+        self._written.append((self._writer.submit(batch, at_once=at_once), self._orders, self._notes))
         self._entries, self._orders, self._notes = [], [], []
         self._attempts, self._touched, self._row, self._answered = {}, set(), None, ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
+from _queue import SimpleQueue
 from threading import Thread
 
 from resile.executors.segments import export

@@ -137,8 +137,12 @@ class Writer(Protocol):
     dropped, so that the log never has a gap. A batch belongs to the writer once it is submitted.
     """
 
-    def submit(self, batch: Batch) -> int:
-        """Queue a batch; its ticket. Batches become durable in order."""
+    def submit(self, batch: Batch, *, at_once: bool = False) -> int:
+        """Queue a batch; its ticket. Batches become durable in order.
+
+        With `at_once` the caller would only wait for it: a writer that has nothing else to do may then write the
+        batch on the caller's own thread, which saves the hand-over.
+        """
 
     def durable(self) -> int:
         """The highest ticket that is on disk; raises the StoreError that stopped the writer."""

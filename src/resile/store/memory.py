@@ -94,7 +94,7 @@ class MemoryWriter:
         self._closed = False
         self._progress = Progress()
 
-    def submit(self, batch: Batch) -> int:
+    def submit(self, batch: Batch, *, at_once: bool = False) -> int:  # noqa: ARG002
         """Commit a batch, or keep it waiting; its ticket."""
         self._submitted += 1
         self._waiting.append(batch)

@@ -33,6 +33,10 @@ class Progress:
         self.check()
         return self._durable
 
+    def reached(self) -> int:
+        """The highest durable ticket, without a question about errors."""
+        return self._durable
+
     def check(self) -> None:
         """Raise the error that stopped the writer, if any did."""
         if self.error is not None:

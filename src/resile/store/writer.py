@@ -54,10 +54,14 @@ class SqliteWriter:
         self._thread = Thread(target=self._work, name="resile-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, batch: Batch) -> int:
-        """Queue a batch; its ticket."""
+    def submit(self, batch: Batch, *, at_once: bool = False) -> int:
+        """Queue a batch, or write it here and now where everything before it is on disk; its ticket."""
         self._submitted += 1
-        self._tasks.put(batch)
+        # All earlier batches are durable, so the thread waits for work and does not touch the connection.
+        if at_once and self._progress.reached() == self._submitted - 1:
+            self._write([batch])
+        else:
+            self._tasks.put(batch)
         return self._submitted
 
     def durable(self) -> int:
@@ -95,21 +99,23 @@ class SqliteWriter:
                 tasks.append(self._tasks.get())
             ended = None in tasks
             batches = [task for task in tasks if isinstance(task, Batch)]
-            if batches and self._progress.error is None:
-                try:
-                    self._commit(batches)
-                    self._progress.move(len(batches))
-                except Exception as error:
-                    self._progress.stop(self._stopped_by(error))
+            if batches:
+                self._write(batches)
             for task in tasks:
                 if isinstance(task, LockType):
                     task.release()
 
-    def _commit(self, batches: list[Batch]) -> None:
-        """Write some batches in one transaction."""
-        with Writing(self._db, self._path):
-            for batch in batches:
-                write(self._db, batch)
+    def _write(self, batches: list[Batch]) -> None:
+        """Write some batches in one transaction, unless the writer has stopped."""
+        if self._progress.error is not None:
+            return
+        try:
+            with Writing(self._db, self._path):
+                for batch in batches:
+                    write(self._db, batch)
+            self._progress.move(len(batches))
+        except Exception as error:
+            self._progress.stop(self._stopped_by(error))
 
     def _stopped_by(self, error: Exception) -> StoreError:
         """Any error of a commit as one of the store's: whatever happened, nothing of it is written."""
