@@ -359,3 +359,16 @@ def test_a_crash_in_a_repair_resumes_the_repair_and_not_the_job() -> None:
     world.orders.clear()
     world.feed(RunResumed(9.0, world.capacity))
     assert [(type(order).__name__, world.name(order.job)) for order in world.orders] == [("FindAttempt", "h")]  # type: ignore[union-attr]
+
+
+def test_steps_that_call_for_each_other_do_not_wait_for_ever() -> None:
+    """The second call is refused, so the remedy fails and with it the climb."""
+
+    def calling(name: str) -> Rule:
+        return Rule(then="retry", text="run", cost=1, repair=Repair(calls=(name,), on_failure="fail"))
+
+    fix = Step(name="fix", action=Noop(), called_only=True, rules=(calling("a"),))
+    world = World(flow(step("a", rules=(calling("fix"),)), fix), failing(a=-1, fix=-1)).run()
+    assert (world.executed, world.ended) == (["a", "fix", "end"], "failed")
+    note = next(note for note in world.notes if note.type == "step_failed" and note.step == "fix")
+    assert note.data["message"] == "remediation step 'a' waits for the step that calls it"

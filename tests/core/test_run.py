@@ -229,3 +229,9 @@ def test_a_snapshot_holds_text_that_is_not_utf8() -> None:
     odd = Outcome(exit_code=0, values={"v": "a\udcffb"})
     world = World(flow(step("a"), step("b", "a")), lambda *_: odd).run()
     assert decode(encode(world.state), world.state.workflow) == world.state
+
+
+def test_an_end_that_is_lost_again_and_again_is_parked() -> None:
+    """The engine rests and the run can be judged; it does not wait for ever."""
+    world = World(flow(step("a")), lambda name, _: failed(0, "lost") if name == "end" else OK).run()
+    assert (world.ended, world.executed, world.statuses()["end"]) == ("parked", ["a", *["end"] * 4], "pending_failed")

@@ -21,10 +21,10 @@ def converge(state: State, out: list[Action], at: float) -> None:
         if not scope.open and not state.in_flight:
             state.phase = "ending"
             wake(state, out, end_job(state), state.seq)
-        elif not state.moving and state.parked:
-            out.append(StopEngine("parked", state.seq))
     if state.phase == "ending" and end_job(state).status in TERMINAL:
         _conclude(state, out, at)
+    elif state.phase in ("running", "ending") and state.parked and not state.moving:
+        out.append(StopEngine("parked", state.seq))
 
 
 def end_job(state: State) -> Job:

@@ -109,10 +109,27 @@ def _call_next(state: State, out: list[Action], at: float, job: Job) -> None:
         return
     called = state.job_named(job.calls[0], job.scope)
     assert called is not None
+    if called.id in _waiters(state, job):
+        _finished(state, out, at, job, f"remediation step {job.calls[0]!r} waits for the step that calls it")
+        return
     called.callers = (*called.callers, job.id)
     record_route(state, out, at, job, "on_success" if job.rule == SUCCESS else "on_failure", "run", job.calls[0], "run")
     if called.status in TERMINAL or (called.status is Status.blocked and not called.asking):
         _start_called(state, out, called)
+
+
+def _waiters(state: State, job: Job) -> set[int]:
+    """Everybody who waits for this job to get on, itself included; to call one of them would be to wait for ever."""
+    found: set[int] = set()
+    work = [job.id]
+    while work:
+        number = work.pop()
+        if number not in found:
+            found.add(number)
+            waiting = state.jobs[number]
+            owner = state.scopes[waiting.scope].owner
+            work += [*waiting.callers, *([owner] if owner else [])]
+    return found
 
 
 def _start_called(state: State, out: list[Action], called: Job) -> None:
