@@ -139,16 +139,28 @@ def _drop(state: State, out: list[Action], at: float, scope: Scope, job: Job, fa
 
 
 def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: list[int]) -> None:
-    """Count the needs of these steps anew after some jobs were set back, and let go on what can."""
+    """Count the needs of these steps anew after some jobs were set back, and let go on what can.
+
+    A need that is being revisited had told its dependents already; now that one of them waits for it again it
+    must tell them all once more, so the others are counted anew as well.
+    """
     plan = state.plan_of(scope.id)
-    for number in numbers:
+    work, counted = list(numbers), set(numbers)
+    while work:
+        number = work.pop()
         members = {name for need in plan.steps[number].needs for name in need.any_of}
         jobs = [state.jobs[scope.first + plan.index[name]] for name in sorted(members)]
         scope.waiting[number] = sum(job.status not in TERMINAL for job in jobs)
         scope.tainted.discard(number)
         if any(job.status in TERMINAL and not job.good for job in jobs):
             scope.tainted.add(number)
-    for number in numbers:
+        for job in jobs:
+            if job.status not in TERMINAL and job.informed:
+                job.informed = False
+                more = [other for other in plan.dependents[job.step] if other not in counted]
+                counted.update(more)
+                work += more
+    for number in sorted(counted):
         job = state.jobs[scope.first + number]
         if job.status is Status.blocked and not job.asking and not scope.waiting[number]:
             _follow(state, out, at, scope, job, job)

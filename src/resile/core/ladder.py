@@ -114,7 +114,7 @@ def reserve(
     text = origin_text(state, rule)
     if rule.then == "goto":
         record_route(state, out, at, job, "on_failure", "goto", target, text)
-    else:
+    elif not _told_later(rule):
         keep_route(state, at, job, "on_failure", rule.then, None, text)
     if rule.then == "retry":
         job.attempt += 1
@@ -154,6 +154,8 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
     """The last part of a rule, after its repair."""
     assert job.error is not None
     failure = job.error.failure
+    if _told_later(rule):
+        keep_route(state, at, job, "on_failure", rule.then, None, origin_text(state, rule))
     match rule.then:
         case "retry":
             job.error = None
@@ -189,6 +191,8 @@ def repair_failed(state: State, out: list[Action], at: float, job: Job, message:
     if rule.repair.on_failure == "ignore":
         carry_out(state, out, at, job, rule)
         return
+    if _told_later(rule):
+        keep_route(state, at, job, "on_failure", "repair", None, origin_text(state, rule))
     if job.reserved:
         job.reserved = False
         job.attempt -= 1
@@ -197,6 +201,11 @@ def repair_failed(state: State, out: list[Action], at: float, job: Job, message:
     else:
         job.fired = {**(job.fired or {}), job.rule: rule.limit}
         climb(state, out, at, job, job.error.failure, job.rule + 1)
+
+
+def _told_later(rule: Rule) -> bool:
+    """What such a rule comes to depends on its repair, so its line in the summary waits for that."""
+    return rule.repair is not None and rule.then not in ("retry", "goto")
 
 
 def origin_text(state: State, rule: Rule) -> str:
