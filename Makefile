@@ -26,6 +26,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --require-hashes -r requirements-dev.txt
 	$(PIP) install --no-deps --no-build-isolation --no-index --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: $(STAMP) ## run a workflow that fails and gets back up, then look at it

@@ -188,7 +188,6 @@ def test_b55_a_timeout_is_retried_and_its_group_killed(flows: Flows) -> None:
     assert ran.order == ["a", "a", "a"]
     assert [event["data"]["kind"] for event in ran.of("attempt_failed")] == ["timeout"] * 3
     for pid in (flows.folder / "pids").read_text().split():
-        assert flows.program.call("version").returncode == 0
         assert not _is_alive(pid), f"{pid} is alive"
 
 

@@ -18,6 +18,7 @@ steps:
     shell: exit 5
     max_attempts: 3
     on_failure: touch tried
+  unmendable: {shell: exit 6, on_failure: exit 7}
   slow: {shell: sleep 30, timeout: 50ms, on_failure: true}
 """
 
@@ -41,9 +42,11 @@ def test_rules_and_attempts(program: Program) -> None:
         ("hopeless", "retry", 2, 2, 0, 0),
         ("hopeless", "tolerate", 1, 0, 0, 0),
         ("slow", "tolerate", 1, 0, 0, 0),
+        ("unmendable", "recovered", 1, 1, 1, 0),
+        ("unmendable", "tolerate", 1, 0, 0, 0),
     ]
-    assert document["failures"] == {"exit": 5, "timeout": 1}
-    assert document["attempts"]["failed"] == 6
+    assert document["failures"] == {"exit": 7, "timeout": 1}
+    assert document["attempts"]["failed"] == 8
     assert all(rule["rule"].startswith("flow.yaml:") for rule in document["rules"])
 
 
@@ -51,10 +54,10 @@ def test_metrics_for_people(program: Program) -> None:
     """One line for attempts, one for kinds of failure, and a table of the rules within 80 columns."""
     program.call("run", program.write(FLOW), "--max-parallel", "1", code=0)
     lines = program.call("metrics", "1", code=0).stdout.splitlines()
-    assert re.fullmatch(r"run 1 rules: \d+ attempts, \d+ succeeded, 6 failed", lines[0])
-    assert lines[1] == "failures: 5 exit, 1 timeout"
+    assert re.fullmatch(r"run 1 rules: \d+ attempts, \d+ succeeded, 8 failed", lines[0])
+    assert lines[1] == "failures: 7 exit, 1 timeout"
     assert lines[3].split() == ["STEP", "RULE", "FIRED", "REPAIRS", "FAILED", "TIME", "RECOVERED"]
-    assert len(lines) == 9
+    assert len(lines) == 11
     assert max(map(len, lines)) <= 80
 
 

@@ -370,11 +370,12 @@ def test_routes_at_80_columns(program: Program) -> None:
     program.write(
         f"resile: 1\nname: long\nsteps:\n  {name}: {{shell: 'true'}}\n"
         f"  test: {{shell: exit 1, needs: [{name}], on_failure: {{run: [fix], goto: {name}}}}}\n"
-        "  fix: {shell: 'true'}\n  handled: {shell: exit 1, on_failure: 'true'}\n",
+        "  fix: {shell: 'true'}\n  handled: {shell: exit 1, on_failure: 'true'}\n"
+        "  unhandled: {shell: exit 1, on_failure: exit 2}\n",
         "deep/down/flow.yaml",
     )
     lines = program.call("run", "deep/down/flow.yaml", "--on-fail-max-loops", "2", code=1).stdout.splitlines()
     assert max(map(len, lines)) <= 80
     shown = [line.split()[1] for line in lines[lines.index("Routes") + 1 : lines.index("Failed") - 1]]
-    assert sorted(shown) == ["budget", "goto", "recovered", "retry", "run"]
+    assert sorted(shown) == ["budget", "fail", "goto", "recovered", "repair", "retry", "run", "tolerate"]
     assert all("deep" not in line for line in lines)

@@ -189,8 +189,14 @@ def visible(text: str) -> str:
 
 
 def within(scope: str, step: str) -> str:
-    """A step as people find it: by its name, and inside a repair behind whose repair it is."""
-    return step if scope in ("", "root") else f"{scope}/{step}"
+    """A step as people find it: by its name, and inside a repair behind the step that it repairs.
+
+    Commands without a name are called after their key (`on_failure-1`), which need not be said twice.
+    """
+    if scope in ("", "root"):
+        return step
+    owner, _, key = scope.rpartition(".")
+    return f"{owner}/{step}" if step.startswith(f"{key}-") else f"{scope}/{step}"
 
 
 def short_rule(rule: str) -> str:

@@ -149,7 +149,8 @@ def _next(document: Document, db: str | None) -> list[str]:
     steps: list[tuple[str, str]] = []
     match document["status"]:
         case "failed":
-            culprit = next((job for job in document["jobs"] if job["status"] == "failed"), None)
+            failed = [job for job in document["jobs"] if job["status"] == "failed" and not job["tolerated"]]
+            culprit = next((job for job in failed if job["scope"] == "root"), None)
             if culprit is not None:
                 steps.append((again(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
             steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))

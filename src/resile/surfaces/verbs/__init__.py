@@ -4,6 +4,7 @@ load.py   compile and check files       drive.py  run, resume, rerun, reset, can
 look.py   status, events                logs.py   what steps wrote
 judge.py  parked failures               metrics.py  how the rules did
 rehearse.py  one step's ladder against a supposed failure
+names.py  the types of events
 """
 
 from __future__ import annotations

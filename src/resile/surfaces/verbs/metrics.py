@@ -103,4 +103,5 @@ class _Tally:
         if key not in self.rules:
             return None
         self._last[note.job] = key
+        self.rules[key]["then"] = note.data.get("then", self.rules[key]["then"])
         return key
