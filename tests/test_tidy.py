@@ -61,14 +61,11 @@ DIALECT_NAMES = re.compile(r"prodigy|visor|torc|noetl", re.IGNORECASE)
 # attribute that is read counts as read.
 FANOUTS = "the issue that runs fan-outs reads it"
 ACTIONS = "the issue that adds this kind of step reads it"
-LADDER = "the issue that fills the ladder reads it"
-SANDBOX = "the issue that brings the JavaScript sandbox reads it"
+API = "the REST surface serves it"
 UNREAD_FIELDS: dict[str, str] = {
-    "Agent.prompt": ACTIONS,
     "Breaker.failure_threshold": FANOUTS,
     "Breaker.half_open_requests": FANOUTS,
     "Breaker.success_threshold": FANOUTS,
-    "Condition.language": SANDBOX,
     "ErrorPolicy.attempts_max": FANOUTS,
     "ErrorPolicy.backoff": FANOUTS,
     "ErrorPolicy.batch_size": FANOUTS,
@@ -80,35 +77,21 @@ UNREAD_FIELDS: dict[str, str] = {
     "ErrorPolicy.handler": FANOUTS,
     "ErrorPolicy.on_item_failure": FANOUTS,
     "ErrorPolicy.threshold_items_min": FANOUTS,
-    "Escalation.factor": LADDER,
-    "Escalation.memory_bytes_max": LADDER,
-    "Escalation.runtime_seconds_max": LADDER,
     "FanOut.isolation": FANOUTS,
     "FanOut.item_timeout_seconds": FANOUTS,
     "FanOut.policy": FANOUTS,
     "Http.headers": ACTIONS,
     "Http.method": ACTIONS,
     "Http.url": ACTIONS,
-    "Match.pattern": LADDER,
     "Python.function": ACTIONS,
-    "Repair.calls": LADDER,
-    "Repair.failure_is_fatal": LADDER,
-    "Resources.escalation": LADDER,
-    "Rule.change": LADDER,
-    "Rule.repair": LADDER,
     "Source.distinct": FANOUTS,
     "Source.filter": FANOUTS,
     "Source.items_max": FANOUTS,
     "Source.json_path": FANOUTS,
     "Source.offset": FANOUTS,
     "Source.sort_by": FANOUTS,
-    "Step.commit_required": LADDER,
-    "Step.continue_on_error": LADDER,
-    "Step.critical": LADDER,
-    "Step.on_success": LADDER,
-    "Workflow.failure_handlers": LADDER,
-    "WriteFile.content": ACTIONS,
-    "WriteFile.mode": ACTIONS,
+    "Step.critical": FANOUTS,
+    "Workflow.failure_handlers": API,
 }
 
 

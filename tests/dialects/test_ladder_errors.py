@@ -77,6 +77,10 @@ MATCHERS = "\n  hint: list `exit_codes`, `signals`, `kinds` or a `pattern`, or s
          ["f:4:39: error: `escalate` has neither `memory` nor `runtime` to start from [conflict]\n  hint: say in `resources` what the first attempt has"]),
         ("shell: x, resources: {memory: 1g, escalate: {factor: 1}}", ["f:4:60: error: `1` is out of bounds: from 1.01 to 100 [value]"]),
         ("shell: x, on_success: true", ["f:4:29: error: expected a command, a step or a list of these, not `true` [type]"]),
+        ("shell: x, on_success: []", ["f:4:29: error: expected a command, a step or a list of these, not a list [type]"]),
+        ("shell: x, on_failure: {commands: [{id: on_failure-2, shell: h}, i], max_attempts: 1}",
+         ["f:4:71: error: the step `on_failure-2` is here twice [duplicate]"]),
+        ("shell: x, on_failure: [" + "h, " * 1_001 + "]", ["f:4:30: error: 1001 commands are more than 1000 [limit]"]),
         ("shell: x, on_success: {}", ["f:4:29: error: the step `on_success-1` does nothing [action]\n  hint: give it one of: `shell`, `agent`, `claude`, `validate`, `write_file`, `noop`"]),
         ("shell: x, on_success: {shell: y, tmeout: 1}", ["f:4:40: error: a step has no key `tmeout` [unknown-key]\n  hint: did you mean `timeout`?"]),
         ("write_file: {path: f}", ["f:4:19: error: `write_file` needs `content` [value]"]),
@@ -216,7 +220,9 @@ def test_remedies_that_wait_for_each_other_are_refused() -> None:
         "f:3:35: error: `b` is a remedy of `a`, and the other way round",
         "f:4:35: error: `a` is a remedy of `b`, and the other way round",
     ]
-    text = "resile: 1\nsteps:\n  a: {shell: x, on_failure: {run: b}}\n  b: {shell: x, needs: a, on_failure: {goto: a}}\n"
+    text = (
+        "resile: 1\nsteps:\n  a: {shell: x, on_failure: {run: b}}\n  b: {shell: x, needs: a, on_failure: {goto: a}}\n"
+    )
     assert [finding.partition(" [")[0] for finding in findings(text)] == [
         "f:4:3: error: `b` runs only as a remedy and can't go back"
     ]

@@ -56,6 +56,8 @@ CASES: list[tuple[str, str, str, int]] = [
     ("B33 opted out", "routing: {defaults: {on_fail: {retry: 2}}}\na.2: on_failure: false\nb < a", "a", 1),
     ("B33 own", "routing: {defaults: {on_fail: {retry: 2}}}\na.9: on_failure: {retry: 1}\nb < a", "a a", 1),
     ("B33 merged", "routing: {defaults: {on_fail: {retry: 1}}}\ns\na.9 < s: on_failure: {shell: ./step h, fail_workflow: true}", "s a a h", 1),
+    ("B33 remedy", "routing: {defaults: {on_fail: {run: [fix]}}}\na.1\nb.1 < a\nfix", "a fix a b fix b", 0),
+    ("B33 goto", "routing: {defaults: {on_fail: {goto: s}}}\ns\na.1 < s\nu", "s u a s a", 0),
     ("B34", "s\na.1 < s: on_failure: {goto: s}\nx1\nx2 < x1\nx3 < x2\nx4 < x3", "s x1 a x2 s x3 a x4", 0),
     ("B35", "s\na.1 < s: on_failure: {goto: s}\nb.1 < s: on_failure: {goto: s}\nc < a, b", "s a b s a b c", 0),
     ("B37", "routing: {max_loops: 1}\na.1: on_failure: {run: [f1, f2, f3]}\nf1\nf2\nf3", "a f1 f2 f3 a", 0),

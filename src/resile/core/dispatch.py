@@ -48,9 +48,13 @@ def granted(state: State, job: Job) -> Resources | None:
     if not (job.memory_bytes or job.runtime_seconds):
         return resources
     resources = resources or Resources()
+    memory = job.memory_bytes or resources.memory_bytes
+    if state.capacity is not None and memory > resources.memory_bytes:
+        # What was granted elsewhere, or grew, may be more than there is here; the job must not wait for ever.
+        memory = max(resources.memory_bytes, min(memory, state.capacity.memory_bytes))
     return Resources(
         resources.cpus,
-        job.memory_bytes or resources.memory_bytes,
+        memory,
         resources.gpus,
         job.runtime_seconds or resources.runtime_seconds,
     )

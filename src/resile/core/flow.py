@@ -283,7 +283,8 @@ def record_route(
 ) -> int:
     """Note a jump or a call, and keep it for the summary."""
     keep_route(state, at, job, trigger, action, target, rule)
-    data = {"trigger": trigger, "action": action, "target": target, "rule": rule}
+    loops = state.scopes[job.scope].loops
+    data = {"trigger": trigger, "action": action, "target": target, "rule": rule, "loops": loops}
     return note_job(state, out, at, "route_taken", job, data)
 
 

@@ -18,10 +18,12 @@ from resile.dialects.native_failure_keys import ON_SUCCESS, ROUTING_KEYS
 from resile.dialects.native_routes import read_routes
 from resile.dialects.native_step import NativeReading, Within, is_dangling, read_step
 from resile.dialects.native_values import name_problem, wrong
-from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
+from resile.dialects.tree import Mapping, Mark, Node, Scalar, Sequence, shorten
 from resile.model.limits import REPAIR_DEPTH_MAX
 from resile.model.rules import Origin, SuccessActions
 from resile.model.workflow import Need, Step
+
+COMMANDS_MAX = 1_000
 
 
 def attach_dangling(reading: Reading, items: list[Node]) -> list[Node]:
@@ -51,9 +53,10 @@ def attach_dangling(reading: Reading, items: list[Node]) -> list[Node]:
 
 def read_commands(reading: NativeReading, items: list[Node], word: str, within: Within) -> tuple[Step, ...]:
     """The steps that these nodes stand for, in order; unnamed ones are called by `word` and their number."""
-    if reading.depth >= REPAIR_DEPTH_MAX:
-        message = f"handlers of handlers go no deeper than {REPAIR_DEPTH_MAX} levels"
-        reading.report.error("limit", message, items[0])
+    if reading.depth >= REPAIR_DEPTH_MAX or len(items) > COMMANDS_MAX:
+        deep = f"handlers of handlers go no deeper than {REPAIR_DEPTH_MAX} levels"
+        long = f"{len(items)} commands are more than {COMMANDS_MAX}"
+        reading.report.error("limit", long if len(items) > COMMANDS_MAX else deep, items[0])
         return ()
     outer = reading.beside, reading.in_repair
     reading.depth += 1
@@ -102,18 +105,17 @@ def _prompt_beside(item: Node) -> str:
 
 def _name(reading: Reading, item: Mapping, default: str, taken: tuple[str, ...]) -> str:
     """What a command is called: its `id`, its `name`, or its number."""
-    for word in ("id", "name"):
+    name, where = default, Mark(item.line, item.column)
+    for word in ("name", "id"):
         entry = item.entries.get(word)
-        if entry is None or not isinstance(entry[1], Scalar) or entry[1].value is None:
-            continue
-        name = entry[1].text
-        problem = "is the name of the step that runs last" if name == "end" else name_problem(name)
-        if problem:
-            reading.report.error("name", f"the step name `{shorten(name)}` {problem}", entry[1])
-        elif name in taken:
-            reading.report.error("duplicate", f"the step `{shorten(name)}` is here twice", entry[1])
-        return name
-    return default
+        if entry is not None and isinstance(entry[1], Scalar) and entry[1].value is not None:
+            name, where = entry[1].text, Mark(entry[1].line, entry[1].column)
+    problem = "is the name of the step that runs last" if name == "end" else name_problem(name)
+    if problem:
+        reading.report.error("name", f"the step name `{shorten(name)}` {problem}", where)
+    elif name in taken:
+        reading.report.error("duplicate", f"the step `{shorten(name)}` is here twice", where)
+    return name
 
 
 def read_success(reading: NativeReading, node: Node, origin: Origin, within: Within) -> SuccessActions | None:
@@ -125,7 +127,8 @@ def read_success(reading: NativeReading, node: Node, origin: Origin, within: Wit
         routes = read_mapping(reading, Mapping(named, node.line, node.column), ON_SUCCESS)
         rest = {key: entry for key, entry in node.entries.items() if key not in named}
         items = [Mapping(rest, node.line, node.column)] if rest or not named else []
-    if isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool)):
+    is_word = isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool))
+    if is_word or (isinstance(node, Sequence) and not items):
         wrong(reading, node, "a command, a step or a list of these")
         return None
     steps = read_commands(reading, items, "on_success", within) if items else ()

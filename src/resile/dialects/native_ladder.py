@@ -90,7 +90,7 @@ def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], in
                  cost=1, routing=True, origin=where)
         )  # fmt: skip
     rules += _last(reading, node, fields, answer, steps, at_last)
-    if fields.get("continue_on_error"):
+    if fields.get("continue_on_error") and (not rules or rules[-1].then != "tolerate"):
         rules.append(Rule(then="tolerate", text="continue_on_error", origin=place_of(node, "continue_on_error")))
     return tuple(rules)
 

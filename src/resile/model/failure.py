@@ -1,7 +1,5 @@
 """What an attempt came to: its outcome, and the failure that climbs the ladder when it went wrong."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from msgspec import Struct

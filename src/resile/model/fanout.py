@@ -1,7 +1,5 @@
 """Fan-outs: where items come from, what runs for each, and what becomes of those that fail."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -56,7 +54,7 @@ class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
     """One scope for each item."""
 
     source: Source
-    steps: tuple[Step, ...]
+    steps: tuple["Step", ...]
     policy: ErrorPolicy = ErrorPolicy()
     max_parallel: int | None = None
     item_timeout_seconds: float | None = None

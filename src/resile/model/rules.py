@@ -4,8 +4,6 @@ Every seed's way of answering a failure compiles to a list of these rules; the c
 no dialect. Nothing here is unbounded: `limit` is a number, `wait` has a ceiling, `repair` nests to a depth.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -70,7 +68,7 @@ class Repair(Struct, frozen=True, omit_defaults=True):
     to the rules below, `fail` ends the climb.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple["Step", ...] = ()
     calls: tuple[str, ...] = ()
     calls_js: str = ""
     timeout_seconds: float | None = None
@@ -104,7 +102,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What follows a success, in this order: own steps, named steps, a jump back."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple["Step", ...] = ()
     calls: tuple[str, ...] = ()
     calls_js: str = ""
     target: str = ""

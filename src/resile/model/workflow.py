@@ -10,15 +10,13 @@ Text that may hold `${...}` is kept as written and rendered when an attempt star
 the values known.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from resile.model.fanout import FanOut
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
-from resile.model.rules import Escalation, Origin, Rule, SuccessActions
+from resile.model.rules import Origin, Rule, SuccessActions
 
 CaptureForm = Literal["text", "json", "lines", "number", "bool", "stderr", "exit_code"]
 
@@ -124,7 +122,6 @@ class Resources(Struct, frozen=True, omit_defaults=True):
     memory_bytes: int = 0
     gpus: int = 0
     runtime_seconds: float | None = None
-    escalation: Escalation | None = None
 
 
 class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):

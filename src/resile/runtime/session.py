@@ -26,7 +26,7 @@ from resile.runtime.perform import Performer, Rehearsal
 from resile.runtime.rows import job_row
 from resile.runtime.secrets import load_secrets, needles
 from resile.runtime.values import Values
-from resile.store.contract import JobRow, Lease, RunRow, Store
+from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
 
 if TYPE_CHECKING:
     from resile.executors.prestart import Prestarted
@@ -110,46 +110,10 @@ class Session:
     ) -> RunStatus:
         """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
         row, state = self._row, self._state
-        output, directory = row.output, row.directory
         epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
-        folder = epoch_folder(output, row.id, epoch)
-        secrets = load_secrets(state.workflow, self._env)
-        hidden = needles(secrets)
         writer = self._store.writer()
         journal = Journal(writer, row.id, lease.token)
-        values = Values(self._store, row.id, output, state, self._env)
-        performer = Performer(
-            state, values, run=row.id, output=output, folder=folder, directory=directory, rehearsal=rehearsal
-        )
-        executor = LocalExecutor(
-            folder,
-            slots=parallel,
-            label=label(row.id, epoch),
-            base_env={os.fsencode(name): os.fsencode(value) for name, value in {**self._env, **secrets}.items()},
-            directory=os.fsencode(directory),
-            secrets=[os.fsencode(secret) for secret in hidden],
-            launcher=launcher,
-        )
-
-        def expressions() -> Expressions:
-            """The sandbox is only imported when there is code to run."""
-            from resile.runtime.expressions import Expressions
-
-            return Expressions(state, values, self._env, hidden, self._debug)
-
-        engine = Engine(
-            store=self._store,
-            writer=writer,
-            lease=lease,
-            state=state,
-            executor=executor,
-            performer=performer,
-            observer=Observer(state, performer, values, folder=folder, secrets=hidden),
-            conditions=Conditions(state, values, expressions),
-            journal=journal,
-            logfiles=LogFiles(output, row.id, len(state.jobs)),
-            listener=self._listener,
-        )
+        engine = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
         try:
             ready(engine)
             journal.row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
@@ -160,6 +124,54 @@ class Session:
             return status
         finally:
             engine.close()
+
+    def _engine(
+        self,
+        lease: Lease,
+        writer: Writer,
+        journal: Journal,
+        epoch: int,
+        parallel: int,
+        launcher: Prestarted | None,
+        rehearsal: Rehearsal | None,
+    ) -> Engine:
+        """An engine with all its parts."""
+        row, state, env = self._row, self._state, self._env
+        output, folder = row.output, epoch_folder(row.output, row.id, epoch)
+        secrets = load_secrets(state.workflow, env)
+        hidden = needles(secrets)
+        values = Values(self._store, row.id, output, state, env)
+        performer = Performer(
+            state, values, run=row.id, output=output, folder=folder, directory=row.directory, rehearsal=rehearsal
+        )
+
+        def expressions() -> Expressions:
+            """The sandbox is only imported when there is code to run."""
+            from resile.runtime.expressions import Expressions
+
+            return Expressions(state, values, env, hidden, self._debug)
+
+        return Engine(
+            store=self._store,
+            writer=writer,
+            lease=lease,
+            state=state,
+            executor=LocalExecutor(
+                folder,
+                slots=parallel,
+                label=label(row.id, epoch),
+                base_env={os.fsencode(name): os.fsencode(value) for name, value in {**env, **secrets}.items()},
+                directory=os.fsencode(row.directory),
+                secrets=[os.fsencode(secret) for secret in hidden],
+                launcher=launcher,
+            ),
+            performer=performer,
+            observer=Observer(state, performer, values, folder=folder, secrets=hidden),
+            conditions=Conditions(state, values, expressions),
+            journal=journal,
+            logfiles=LogFiles(output, row.id, len(state.jobs)),
+            listener=self._listener,
+        )
 
 
 def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:

@@ -39,7 +39,13 @@ def run(call: Call) -> int:
         loops_max=call.whole("on-fail-max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
     )
-    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher))
+    debug = _say_debug if call.flag("debug") else None
+    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher, debug))
+
+
+def _say_debug(text: str) -> None:
+    """What --debug shows of an expression."""
+    sys.stderr.write(f"debug: {text}\n")
 
 
 def resume(call: Call) -> int:

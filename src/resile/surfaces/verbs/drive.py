@@ -70,10 +70,13 @@ class Watcher(Protocol):
         """These canonical events are on disk now."""
 
 
-def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> Finished:
+def run(
+    call: RunCall, watcher: Watcher, launcher: Prestarted | None = None, debug: Callable[[str], None] | None = None
+) -> Finished:
     """Compile a file, start a run of it and drive it to its end.
 
-    `launcher` was started ahead to save time; the caller puts it down where no run took it.
+    `launcher` was started ahead to save time; the caller puts it down where no run took it. `debug` is told of
+    every expression that is evaluated.
     """
     before = open_store(call.db) if exists(call.db) else None
     workflow, definition = load(call.path, before)
@@ -89,7 +92,8 @@ def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> 
             remember(call.path, store, definition)
         row = create(store, workflow, definition, output=output, directory=os.getcwd())
         first = RunStarted(time.time(), capacity, inputs, options)
-        return _drive(store, row, new_state(workflow), take(store, row.id), [first], capacity, watcher, launcher)
+        lease = take(store, row.id)
+        return _drive(store, row, new_state(workflow), lease, [first], capacity, watcher, launcher, debug)
     finally:
         store.close()
 
@@ -225,9 +229,10 @@ def _drive(
     capacity: Capacity,
     watcher: Watcher,
     launcher: Prestarted | None = None,
+    debug: Callable[[str], None] | None = None,
 ) -> Finished:
     """Hand the run to an engine and tell how it stands afterwards."""
-    session = Session(store, row, state, env=os.environ, listener=watcher.notes)
+    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=debug)
     try:
         status = session.drive(
             lease,
