@@ -123,6 +123,8 @@ class Attempts:
             return
         slot.out.begin(self.secrets)
         slot.err.begin(self.secrets)
+        # Read before the spawn, which returns when the program runs: its time counts from here.
+        started_at, now = time.time(), time.monotonic()
         pid, errno, stage = self.spawner.spawn(slot, fields)
         if not pid:
             self.free.append(slot)
@@ -130,8 +132,8 @@ class Attempts:
             return
         slot.pid = pid
         slot.key = key
-        slot.started_at = time.time()
-        slot.started = now = time.monotonic()
+        slot.started_at = started_at
+        slot.started = now
         timeout_seconds = float(fields[3])
         slot.grace_seconds = float(fields[4])
         slot.deadline = now + timeout_seconds if timeout_seconds > 0 else NEVER
