@@ -18,7 +18,7 @@ from resile.model.fanout import FanOut
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
 from resile.model.rules import Origin, Rule, SuccessActions
 
-CaptureForm = Literal["text", "json", "lines", "number", "bool", "stderr", "exit_code"]
+CaptureForm = Literal["text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined"]
 
 
 class Shell(Struct, frozen=True, tag="shell", omit_defaults=True):
