@@ -170,3 +170,15 @@ def test_an_arc_that_leads_back_does_not_keep_its_target_from_starting() -> None
         truth=lambda _: next(answers),
     ).run()
     assert (world.executed, world.ended) == (["a", "b", "c", "b", "d", "end"], "completed")
+
+
+def test_a_spent_budget_is_the_first_failure_and_the_cause_of_what_it_cancels() -> None:
+    """The forbidden jump is not among the routes; the verdict is."""
+    world = World(flow(step("a"), step("b", "a", arcs=(Arc("a"),)), step("c", "b"), loops_max=0)).run()
+    assert [(route.action, route.target) for route in world.state.routes] == [("budget", None)]
+    first = world.state.first_failure
+    assert first is not None
+    assert (first.step, first.message) == ("b", "Routing loop budget exceeded (max_loops=0) during next goto")
+    cause = world.state.jobs[3].cause
+    assert cause is not None
+    assert (cause.step, cause.status) == ("b", "failed")

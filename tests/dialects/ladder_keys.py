@@ -102,8 +102,9 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (repair_with("handler_failure_fatal: false").on_failure, "next"),
     ],
     ("on_failure", "capture"): [
-        ([s.capture for s in repair_with("agent: p, capture: v").steps], [(Capture("v"),), (Capture("v"),)]),
-        (repair_with("capture: {v: label, w: json}").steps[0].capture, (Capture("v"), Capture("w", "json"))),
+        ([s.capture for s in repair_with("agent: p, capture: v").steps], [(Capture("v", "combined"),)] * 2),
+        (repair_with("capture: {v: text}").steps[0].capture, (Capture("v", "combined"),)),
+        (repair_with("capture: {v: label, w: json}").steps[0].capture, (Capture("v", "combined"), Capture("w", "json"))),
     ],
     ("a transition", "when"): [
         (routed("on_failure", "transitions: [{when: 'q > 1', to: a}]").rules[0].transitions, (Transition("q > 1", "a"),))

@@ -47,7 +47,10 @@ DURATION = "\n  hint: a number of seconds, or `500ms`, `30s`, `2m`, `1h30m`"
         (b"\x00\x01binary", ["f:1:1: error: this is not a text file: byte 0 is NUL [encoding]"
                              "\n  hint: a workflow file is YAML or JSON text in UTF-8"]),
         ("resile: 2\nsteps: {a: {shell: x}}",
-         ["f:1:9: error: `2` is out of bounds: expected a whole number from 1 to 1 [value]"]),
+         ["f:1:9: error: this file is for version 2; this Resile reads version 1 [version]"
+          "\n  hint: install a newer Resile, or write `resile: 1`"]),
+        ("resile: 0\nsteps: {a: {shell: x}}",
+         ["f:1:9: error: `0` is out of bounds: expected a whole number from 1 to 1 [value]"]),
         ("resile: 1", ["f:1:1: error: the workflow has no `steps` [value]"
                        "\n  hint: a list runs in order, a mapping by `needs`"]),
         ("resile: 1\nsteps: []",
@@ -156,7 +159,10 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
         ("shell: x, retry: -1", ["f:4:24: error: `-1` is out of bounds: expected a whole number from 0 to 1000 [value]"]),
         ("shell: x, retry: 1001", ["f:4:24: error: `1001` is out of bounds: expected a whole number from 0 to 1000 [value]"]),
         ("shell: x, retry: {}", ["f:4:24: error: `retry` needs `max`: how often to try again [value]"]),
-        ("shell: x, retry: {max: 1, backoff: 3}", ["f:4:42: error: backoff must be a mapping, not `3` [type]"]),
+        ("shell: x, retry: {max: 1, backoff: [3]}", ["f:4:42: error: backoff must be a mapping, not a list [type]"]),
+        ("shell: x, retry: {max: 1, backoff: }", ["f:4:42: error: backoff must be a mapping, not nothing [type]"]),
+        ("shell: x, needs: ", []),
+        ("shell: x, needs: null", []),
         ("shell: x, retry: {max: 1, backoff: {type: linear}}",
          ["f:4:42: error: `backoff` needs `initial`: the first delay [value]\n  hint: leave `backoff` out to try again at once"]),
         ("shell: x, retry: {max: 1, backoff: {initial: 1, multiplier: 2}}",
@@ -303,12 +309,26 @@ def test_id_and_name() -> None:
          ["f:5:22: warning: `${execution.status}`: the execution is complete only in `end` [not-in-end]"]),
         ("echo ${execution.stat}", ["f:5:22: error: `${execution.stat}`: the execution has no `stat` [unknown-variable]"
                                     "\n  hint: did you mean `status`?"]),
+        ("echo ${other.output}", ["f:5:22: warning: `${other.output}`: `other` is not known [unknown-variable]"
+                                  "\n  hint: did you mean `${steps.other.output}`?"]),
+        ("echo ${bild.output[0]}", ["f:5:22: warning: `${bild.output[0]}`: `bild` is not known [unknown-variable]"
+                                    "\n  hint: did you mean `${steps.build.output[0]}`?"]),
+        ("echo ${raw:target.x}", ["f:5:22: warning: `${raw:target.x}`: `target` is not known [unknown-variable]"
+                                  "\n  hint: did you mean `${inputs.target.x}`?"]),
+        ("echo ${secrets.TOK}", ["f:5:22: warning: `${secrets.TOK}`: `secrets` is not known [unknown-variable]"
+                                 "\n  hint: secrets are environment variables: write `$TOK`"]),
+        ("echo \"${run.id}\"", ["f:5:23: warning: `${run.id}`: `run` is not known [unknown-variable]"
+                               "\n  hint: `${…}` reads inputs, env, steps, execution and captured names"]),
+        ("echo ${workflow.name}", ["f:5:22: warning: `${workflow.name}`: `workflow` is not known [unknown-variable]"
+                                   "\n  hint: `${…}` reads inputs, env, steps, execution and captured names"]),
+        ("echo ${words[0]}", ["f:5:22: warning: `${words[0]}`: `words` is not known [unknown-variable]"
+                              "\n  hint: arrays need `shell_program: bash`"]),
         ("for env in ${inputs}; do echo ${env} ${steps}; done", []),
         ("echo ${env.A.b}", ["f:5:22: error: `${env.A.b}`: `env` has the form `${env.NAME}` [unknown-variable]"]),
         ("echo ${input.target}", ["f:5:22: warning: `${input.target}`: `input` is not known [unknown-variable]"
                                   "\n  hint: did you mean `inputs`?"]),
         ("echo ${error.message}", ["f:5:22: warning: `${error.message}`: `error` has no value here [unknown-variable]"]),
-        ("node -e ''x ${user.name} ${HOME} ${item}''", []),
+        ("node -e ''x ${user.name} ${HOME} ${item} ${a[0]}'' # ${user.name}", []),
         ("echo ${v.field} ${v} ${steps.build.outputs.v[0]} ${steps.build.output.x} ${inputs.target}", []),
         ("echo ''open ${v}", ["f:5:29: error: `${v}`: no value can be put here safely: a single quote never ends [shell-place]"]),
         ("cat <<${v}", ["f:5:23: error: `${v}`: no value can be put here safely: the delimiter of a here-document is not a "
@@ -335,6 +355,15 @@ def test_references_in_a_block() -> None:
         f"f:6:12: error: `${{inputs.x}}`: there is no input `x` {hint}",
         f"f:6:24: error: `${{inputs.x}}`: there is no input `x` {hint}",
     ]
+
+
+def test_references_that_the_shell_does_not_read() -> None:
+    """Code of another language in a quoted here-document is left alone; a bash array is the shell's."""
+    text = "resile: 1\nshell_program: PROGRAM\nsteps:\n  a:\n    shell: |\n      node <<'E'\n      `${user.name}`\n      E\n"
+    assert findings(text.replace("PROGRAM", "sh")) == []
+    assert findings(text.replace("PROGRAM", "bash").replace("node <<'E'", "echo ${words[0]} <<'E'")) == []
+    (finding,) = findings(text.replace("PROGRAM", "sh").replace("'E'", "E"))
+    assert finding.startswith("f:7:8: warning: `${user.name}`: `user` is not known [unknown-variable]\n")
 
 
 def test_references_elsewhere() -> None:

@@ -163,7 +163,10 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, fail_workflow: true").rules, ()),
     ],
     ("retry", "max"): [(rule_with("retry: {max: 7}").limit, 7)],
-    ("retry", "backoff"): [(wait_with("initial: 1s"), Backoff("fixed", 1.0))],
+    ("retry", "backoff"): [
+        (wait_with("initial: 1s"), Backoff("fixed", 1.0)),
+        (rule_with("retry: {max: 1, backoff: 100ms}").wait, Backoff("fixed", 0.1)),
+    ],
     ("backoff", "type"): [
         (wait_with(f"initial: 2, type: {kind}"), Backoff(kind, 2.0, 2.0 if kind == "linear" else 0.0))  # type: ignore[arg-type]
         for kind in ("fixed", "linear", "exponential", "fibonacci")

@@ -119,4 +119,4 @@ def test_a_lost_attempt_says_why() -> None:
     outcome = evidence.lost(Lost(1, 1, 0.0, "the launcher died while it ran"))
     assert outcome.exit_code is None
     assert outcome.failure is not None
-    assert (outcome.failure.kind, outcome.failure.message) == ("lost", "lost: the launcher died while it ran")
+    assert (outcome.failure.kind, outcome.failure.message) == ("lost", "the launcher died while it ran")

@@ -143,3 +143,47 @@ def test_resume_of_an_ended_run_gives_its_exit_code_and_does_nothing(place: Plac
     before = place.events(1)
     assert place.call("resume", "1")[0] == 1
     assert (place.events(1), place.text("effects")) == (before, "x\n")
+
+
+def test_canceling_a_run_that_nobody_drives_runs_end_once(place: Place) -> None:
+    """A parked run: the cancel takes it to its end, which starts exactly once."""
+    text = """
+resile: 1
+steps:
+  a: {shell: exit 1, park: true}
+  end: {shell: 'echo end ${execution.status} >> effects'}
+"""
+    assert place.run(text)[0] == 4
+    assert place.call("cancel", "1")[1]["status"] == "canceled"
+    assert place.text("effects") == "end canceled\n"
+    types = [event["type"] for event in place.events(1) if event["step"] == "end"]
+    assert types == ["step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed"]
+
+
+def test_a_run_that_nobody_drives_does_not_grow_older(place: Place) -> None:
+    """The times of a parked run stand still, and a job that was never tried has no attempts."""
+    assert place.run("resile: 1\nsteps:\n  a: {shell: exit 1, park: true}\n  b: {shell: 'true', needs: [a]}\n")[0] == 4
+    first, second = (place.call("status", "1")[1] for _ in range(2))
+    assert first == second
+    assert [job["attempts"] for job in first["jobs"]] == [1, 0, 0]
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused_before_anything_is_stored(place: Place) -> None:
+    """Exit 2, no run."""
+    (place.folder / "file").touch()
+    code, document = place.run("resile: 1\nsteps:\n  a: {shell: 'true'}\n", "--output", "file/out")
+    assert (code, document["error"]["code"]) == (2, "output-unusable")
+    assert not place.state.exists()
+
+
+def test_gpu_numbers_are_those_that_the_caller_may_see(place: Place) -> None:
+    """Two of the caller's devices, handed out one by one."""
+    text = "resile: 1\nsteps:\n" + "".join(
+        f"  s{n}: {{shell: echo $CUDA_VISIBLE_DEVICES >> seen, resources: {{gpus: 1}}}}\n" for n in range(4)
+    )
+    code, _ = place.run(text, "--max-parallel", "1", env={"CUDA_VISIBLE_DEVICES": "5,7"})
+    assert code == 0
+    assert set(place.text("seen").split()) <= {"5", "7"}
+    (place.folder / "seen").unlink()
+    code, _ = place.run(text.replace("gpus: 1", "gpus: 2"), env={"CUDA_VISIBLE_DEVICES": "5,7"})
+    assert (code, set(place.text("seen").split())) == (0, {"5,7"})

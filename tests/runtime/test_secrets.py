@@ -47,3 +47,30 @@ def test_a_missing_secret_is_an_error_before_anything_runs(place: Place) -> None
     assert (code, document["error"]["code"]) == (2, "secret-missing")
     assert not (place.folder / "ran").exists()
     assert not place.state.exists()
+
+
+def test_a_secret_does_not_hide_in_json(place: Place) -> None:
+    """Escaped in the text, plain in the captured value: neither is kept."""
+    secret = 'Zq9pass"w\\ord-é'
+    code, document = place.run(
+        """
+resile: 1
+secrets: [TOK]
+steps:
+  a:
+    shell: python3 -c 'import json, os; print(json.dumps({"k":[os.environ["TOK"]]}))'
+    capture: {got: json}
+""",
+        env={"TOK": secret},
+    )
+    assert (code, document["outputs"]) == (0, {"got": {"k": ["***"]}})
+    for needle in (secret, "Zq9pass"):
+        assert _found(place.state, needle.encode()) == []
+
+
+def test_an_input_that_holds_a_secret_is_refused(place: Place) -> None:
+    """Inputs are stored with the run."""
+    text = "resile: 1\nsecrets: [TOK]\ninputs: {i: text}\nsteps:\n  a: {shell: 'true'}\n"
+    code, document = place.run(text, "--input", f"i=x{SECRET}x", env={"TOK": SECRET})
+    assert (code, document["error"]["code"]) == (2, "secret-input")
+    assert not place.state.exists()

@@ -49,7 +49,7 @@ def execution(state: State) -> dict[str, Any]:
         if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
             continue
         name = state.step_of(job).name
-        results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.attempt}
+        results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.tried}
         match job.status:
             case Status.failed:
                 named["tolerated" if job.tolerated else "failed"].append(name)
@@ -84,7 +84,7 @@ def _conclude(state: State, out: list[Action], at: float) -> None:
     verdict = before["status"]
     if end.status is Status.completed and state.override and not state.canceled:
         verdict = state.override
-    elif end.status in (Status.failed, Status.terminated) and not end.tolerated and not state.canceled:
+    elif end.status in (Status.failed, Status.terminated) and not state.canceled:
         verdict = "failed"
         failed.append(state.step_of(end).name)
     state.phase = "ended"

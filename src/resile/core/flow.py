@@ -14,7 +14,7 @@ from typing import Any
 from resile.core.actions import Action, AnswerArcs, AnswerCondition, KillAttempt
 from resile.core.dispatch import enqueue, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
-from resile.core.state import NO_RULE, Cause, Job, Route, Scope, State
+from resile.core.state import NO_RULE, Cause, Failed, Job, Route, Scope, State
 from resile.model.rules import Trigger
 from resile.model.status import TERMINAL, Status
 
@@ -25,6 +25,9 @@ _SETTLED_NOTES: dict[Status, str] = {
     Status.terminated: "step_canceled",
     Status.skipped: "step_skipped",
 }
+
+# An arc to one of these runs it once more, each time for 1 of the scope's loops; what was canceled stays so.
+_REVISITED = (Status.completed, Status.failed, Status.skipped)
 
 
 def wake(state: State, out: list[Action], job: Job, because: int) -> None:
@@ -65,7 +68,7 @@ def settle(
         job.informed = True
         _inform_dependents(state, out, at, scope, job)
     if job.tokens and not stopping(state):
-        revisit(state, out, at, job, job.noted, asker=job)
+        revisit(state, out, at, job)
 
 
 def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope, first: Job) -> None:
@@ -183,7 +186,8 @@ def succeed(state: State, out: list[Action], at: float, job: Job) -> None:
 def finish(state: State, out: list[Action], at: float, job: Job) -> None:
     """Settle a job whose work is done, tolerated failure included."""
     if job.tolerated:
-        settle(state, out, at, job, Status.failed, {"tolerated": True})
+        message = job.error.failure.message if job.error is not None else ""
+        settle(state, out, at, job, Status.failed, {"tolerated": True, "message": message})
     else:
         job.recovered = job.repaired
         settle(state, out, at, job, Status.completed, {})
@@ -198,33 +202,29 @@ def take_arcs(state: State, out: list[Action], at: float, job: Job, answers: tup
     if step.arcs_mode == "first":
         chosen = chosen[:1]
     for name in chosen or [state.workflow.end.name]:
-        because = record_route(state, out, at, job, "next", "goto", name, "next")
         number = plan.index[name]
-        if number == plan.end:
-            continue
         target = state.jobs[scope.first + number]
-        target.tokens += 1
-        if target.status is Status.blocked and not target.asking:
-            if not scope.waiting[number]:
-                wake(state, out, target, because)
-        elif target.status in TERMINAL and not revisit(state, out, at, target, because, asker=job):
+        again = number != plan.end and target.status in _REVISITED
+        if again and not spend(state, out, at, job, 1, "next", "goto"):
             return False
+        because = record_route(state, out, at, job, "next", "goto", name, "next")
+        if again:
+            reopen(state, target)
+            wake(state, out, target, because)
+        elif number != plan.end and target.status not in TERMINAL:
+            target.tokens += 1
+            if target.status is Status.blocked and not target.asking and not scope.waiting[number]:
+                wake(state, out, target, because)
     return True
 
 
-def revisit(state: State, out: list[Action], at: float, job: Job, because: int, *, asker: Job) -> bool:
-    """Run a finished job once more because an arc was taken to it; each time costs 1 of the scope's loops.
-
-    A spent budget fails the asker, the job whose arc it was.
-    """
-    if job.status in (Status.canceled, Status.terminated, Status.disabled):
+def revisit(state: State, out: list[Action], at: float, job: Job) -> None:
+    """Run a finished job once more because an arc was taken to it while it ran; a spent budget fails it."""
+    if job.status not in _REVISITED:
         job.tokens = 0
-        return True
-    if not spend(state, out, at, asker, 1, "next", "goto"):
-        return False
-    reopen(state, job)
-    wake(state, out, job, because)
-    return True
+    elif spend(state, out, at, job, 1, "next", "goto"):
+        reopen(state, job)
+        wake(state, out, job, job.noted)
 
 
 def reopen(state: State, job: Job) -> None:
@@ -254,8 +254,11 @@ def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigg
     keep_route(state, at, job, trigger, "budget", None, f"max_loops={limit}")
     if job.status in TERMINAL:
         scope.open += 1
+    name = state.step_of(job).name
+    if state.first_failure is None:
+        state.first_failure = Failed(name, job.attempt, "contract", None, message)
     fail(state, out, at, job, message)
-    stop_all(state, out, at, seq)
+    stop_all(state, out, at, seq, Cause(name, job.id, STATUS_NAMES[job.status]))
     return False
 
 
@@ -293,7 +296,7 @@ def stopping(state: State) -> bool:
     return state.canceled or bool(state.aborted)
 
 
-def stop_all(state: State, out: list[Action], at: float, because: int) -> None:
+def stop_all(state: State, out: list[Action], at: float, because: int, cause: Cause | None = None) -> None:
     """Cancel what has not started and kill what runs, in every scope; `end` is left alone."""
     for job in list(state.jobs.values()):
         if state.is_end(job) or job.status in TERMINAL:
@@ -302,6 +305,7 @@ def stop_all(state: State, out: list[Action], at: float, because: int) -> None:
         job.callers = ()
         if job.asking or job.status not in (Status.pending, Status.running):
             job.informed = True
+            job.cause = cause
             settle(state, out, at, job, Status.canceled, {}, because)
         else:
             out.append(KillAttempt(job.id, job.attempt, because))

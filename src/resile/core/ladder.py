@@ -130,6 +130,8 @@ def reserve(
             "next_attempt": job.attempt,
             "outcome": "Retried",
         }
+        if rule.change is not None:
+            data |= {"memory_bytes": job.memory_bytes, "runtime_seconds": job.runtime_seconds}
         seq = note_job(state, out, at, "retry_scheduled", job, data)
         if delay > 0:
             stir(state, job)
@@ -180,7 +182,7 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
             job.status = Status.pending_failed
             note_job(state, out, at, "step_parked", job, {"message": failure.message})
         case "fail":
-            fail(state, out, at, job, failure.message, outcome="NoMatchingRule")
+            fail(state, out, at, job, failure.message)
 
 
 def repair_failed(state: State, out: list[Action], at: float, job: Job, message: str) -> None:

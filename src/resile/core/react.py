@@ -63,6 +63,7 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
     converge(state, out, event.at)
     if state.phase == "ending":
         dispatch(state, out)
+    state.last_at = event.at
     if state.seq == before:
         # An event that nobody needs to read of still has its place in the log.
         state.seq += 1
@@ -86,8 +87,11 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
     if state.phase == "ended":
         out.append(StopEngine(state.verdict or "failed", state.seq))
         return
+    fresh_epoch = state.capacity is None
     _use(state, event.capacity)
-    because = note_run(state, out, event.at, "run_resumed", "running", state.seq, engine=event.engine)
+    because = state.seq
+    if not fresh_epoch:
+        because = note_run(state, out, event.at, "run_resumed", "running", state.seq, engine=event.engine)
     for job in state.jobs.values():
         if job.asking == "when":
             out.append(AnswerCondition(job.id, because))

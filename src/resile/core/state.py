@@ -89,6 +89,11 @@ class Job(Struct, gc=False, omit_defaults=True):
     ended_at: float | None = None
 
     @property
+    def tried(self) -> int:
+        """How many attempts have really started; one that is only reserved has not."""
+        return self.attempt - (self.reserved or self.status is Status.pending)
+
+    @property
     def good(self) -> bool:
         """Do dependents go on as after a success?"""
         return self.status is Status.completed or self.tolerated or self.excused
@@ -174,6 +179,7 @@ class State(Struct, dict=True):
     aborted: str = ""
     override: str = ""
     started_at: float = 0.0
+    last_at: float = 0.0
     ended_at: float | None = None
     inputs: dict[str, Any] = {}
     options: Options = Options()

@@ -50,7 +50,10 @@ def read_retry(reading: Reading, node: Node) -> Any:
 
 
 def _backoff(reading: Reading, node: Node) -> Any:
-    """A backoff whose keys fit its type."""
+    """A backoff whose keys fit its type; just a duration is a fixed delay."""
+    if isinstance(node, Scalar) and node.value is not None:
+        seconds = duration_or_zero(reading, node)
+        return INVALID if seconds is INVALID else Backoff("fixed", seconds)
     fields = read_mapping(reading, node, BACKOFF)
     if not isinstance(node, Mapping):
         return INVALID
@@ -140,10 +143,11 @@ BACKOFF = table(
     Key("type", "fixed, linear, exponential, fibonacci", "How the delay grows; `fixed` where it is left out.",
         choice("fixed", "linear", "exponential", "fibonacci"), "kind"),
     Key("mode", "as `type`", "The same as `type`.", choice("fixed", "linear", "exponential", "fibonacci"), "kind"),
-    Key("initial", "duration", "The first delay.", duration_or_zero, "initial_seconds"),
+    Key("initial", "duration", "The first delay; a linear one waits `initial` and `increment` together at first.",
+        duration_or_zero, "initial_seconds"),
     Key("delay", "duration", "The same as `initial`.", duration_or_zero, "initial_seconds"),
     Key("delay_ms", "number", "The same as `initial`, in milliseconds.", milliseconds, "initial_seconds"),
-    Key("increment", "duration", "What a linear delay grows by; its first delay where it is left out.",
+    Key("increment", "duration", "What is added before each linear delay, the first included; `initial` where it is left out.",
         duration_or_zero, "increment_seconds"),
     Key("multiplier", "number", "What an exponential delay is multiplied by; 2 where it is left out.",
         number(1, MULTIPLIER_MAX)),
@@ -153,7 +157,8 @@ BACKOFF = table(
 RETRY = table(
     "retry", "Try a failed step again.",
     Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The waits in between; none where it is left out.", _backoff),
+    Key("backoff", "duration or mapping", "The waits in between; none where it is left out, a duration is a fixed one.",
+        _backoff),
 )  # fmt: skip
 TRANSITION = table(
     "a transition", "The first whose condition holds says where to go back to.",
@@ -192,7 +197,7 @@ ON_FAILURE = table(
     Key("handler_failure_fatal", "true or false", "`true`: a handler that fails ends the climb, the step has failed.",
         boolean),
     _FAIL_WORKFLOW,
-    Key("capture", "name, or mapping of names", "Names for the output of the handler's last command that ran.",
+    Key("capture", "name, or mapping of names", "Names for what the handler's commands wrote, joined; in a form other than text, the last one.",
         node_itself),
 )  # fmt: skip
 ON_SUCCESS = table(
@@ -232,7 +237,7 @@ RULE = table(
         node_itself),
     Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
         integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The wait before each retry.", _backoff, "wait"),
+    Key("backoff", "duration or mapping", "The wait before each retry.", _backoff, "wait"),
     Key("timeout", "duration", "The time for the script.", duration, "timeout_seconds"),
     Key("on_script_failure", "continue, fail", "`fail`: no retry after a script that failed.",
         choice("continue", "fail")),

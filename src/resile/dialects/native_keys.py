@@ -38,6 +38,7 @@ from resile.model.workflow import Capture, CaptureForm, Input, Resources, Secret
 CAPTURE_FORMS: tuple[CaptureForm, ...] = ("text", "json", "lines", "number", "bool", "stderr", "exit_code")
 ROOTS = ("inputs", "env", "steps", "execution", "item", "error", "shell", "raw")
 """First words of references that mean something by themselves; nothing can be captured under them."""
+VERSION = 1
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
 COST_MAX = 1_000_000
@@ -175,6 +176,20 @@ def _resources(reading: Reading, node: Node) -> Any:
     return Resources(**fields), escalate
 
 
+def _version(reading: Reading, node: Node) -> Any:
+    """The version of the file, which must be the one that is read here."""
+    if isinstance(node, Scalar) and type(node.value) is int and node.value > VERSION:
+        message = f"this file is for version {node.value}; this Resile reads version {VERSION}"
+        reading.report.error("version", message, node, hint="install a newer Resile, or write `resile: 1`")
+        return INVALID
+    return integer(VERSION, VERSION)(reading, node)
+
+
+def _needs(reading: Reading, node: Node) -> Any:
+    """Names of steps; nothing is no needs, as the last one commented out leaves it."""
+    return () if isinstance(node, Scalar) and node.value is None else texts(text)(reading, node)
+
+
 def _noop(reading: Reading, node: Node) -> Any:
     """`true`, for there is nothing to say about doing nothing."""
     return True if isinstance(node, Scalar) and node.value is True else wrong(reading, node, "true")
@@ -278,8 +293,7 @@ STEP = table(
     Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
     Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
-    Key("needs", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.',
-        texts(text)),
+    Key("needs", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
     Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`.",
         node_itself),
     Key("when", "condition", "Skip the step where this does not hold.", condition),
@@ -316,7 +330,7 @@ STEP = table(
 )  # fmt: skip
 WORKFLOW = table(
     "the workflow", "The file itself.",
-    Key("resile", "1", "The version of the native file.", integer(1, 1)),
+    Key("resile", "1", "The version of the native file.", _version),
     Key("name", "text", "What the workflow is called; the file's name where it is left out.", filled(text, "`name`")),
     Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",
         integer(1, PARALLEL_MAX)),

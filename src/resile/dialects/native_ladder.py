@@ -226,7 +226,10 @@ def _handler_steps(reading: NativeReading, answer: Answer, inner: Within) -> tup
 
 
 def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
-    """Names for a handler's output; a word that is no form is a label and means text."""
+    """Names for a handler's output: what all its commands wrote, or in another form than text what the last one did.
+
+    A word that is no form is a label and means text.
+    """
     entries: list[tuple[str, Node, Any]] = []
     if isinstance(node, Mapping):
         entries = [(name, key, value.text if isinstance(value, Scalar) else value)
@@ -240,13 +243,17 @@ def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
         if not isinstance(form, str):
             wrong(reading, form, "a label")
         elif capture_name(reading, name, where):
-            result.append(Capture(name, form if form in CAPTURE_FORMS else "text"))
+            other = form in CAPTURE_FORMS and form != "text"
+            result.append(Capture(name, form if other else "combined"))
             reading.captured[name] = reading.owner
     return tuple(result)
 
 
 def _capturing(step: Step, captures: tuple[Capture, ...]) -> Step:
-    """A command of a handler that captures: each does, so that the last one that ran decides."""
+    """A command of a handler that captures: each does, so that the last one that ran decides.
+
+    What is combined has grown with each command, so that this one has it all.
+    """
     from msgspec.structs import replace
 
     own = {capture.name for capture in step.capture}

@@ -1,6 +1,7 @@
 """Checks of `${...}` once every name is known: certain mistakes are errors, likely ones warnings.
 
-A bare `${NAME}` that nobody knows belongs to the shell and is not looked at.
+A bare `${NAME}` that nobody knows belongs to the shell and is not looked at; one with a path (`${a.b}`) does not,
+unless quotes keep it away from the shell.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")
 EXECUTION_FIELDS = (
     "status", "failed_steps", "tolerated_steps", "canceled_steps", "skipped_steps", "results", "first_failure"
 )  # fmt: skip
+_SHIELDED = ("single", "ansi", "literal", "comment")
 _NESTING = frozenset("'\"`\\<>()[]")
 _SECOND_SHELL = r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
@@ -103,7 +105,7 @@ class _Lint:
                 case "env":
                     if len(path) != 2:
                         self._error(text, name, offset, "`env` has the form `${env.NAME}`")
-                case root if "." in name and root not in self.captured:
+                case root if root not in self.captured:
                     self._unknown_root(text, name, str(root), offset)
                 case _:
                     pass
@@ -196,12 +198,48 @@ class _Lint:
             self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")
 
     def _unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
-        """No shell variable has a path with dots: a near miss is worth a word, the rest may be another language."""
-        near = root if root in ROOTS else nearest(root, [*ROOTS, *self.captured])
-        if near == root:
+        """A name with a path that nobody knows; no shell variable has one, but other languages do."""
+        if root in ROOTS:
             self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here")
-        elif near:
-            self._warning("unknown-variable", text, name, offset, f"`{root}` is not known", f"did you mean `{near}`?")
+            return
+        hint = self._meant(name.removeprefix("raw:"), root)
+        if not hint and text.program:
+            if "." not in name and knows_ansi(text.program):
+                return
+            if self._is_shielded(text, offset):
+                return
+        known = ", ".join(ROOTS[:4])
+        fallback = f"`${{…}}` reads {known} and captured names" if "." in name else "arrays need `shell_program: bash`"
+        self._warning("unknown-variable", text, name, offset, f"`{shorten(root)}` is not known", hint or fallback)
+
+    def _meant(self, name: str, root: str) -> str:
+        """A hint at what a name with an unknown first word was probably to say."""
+        if root in self.drafts:
+            return f"did you mean `${{steps.{shorten(name)}}}`?"
+        if root in self.inputs:
+            return f"did you mean `${{inputs.{shorten(name)}}}`?"
+        if root in ("secrets", "secret"):
+            return f"secrets are environment variables: write `${shorten(str(path_of(name)[1]))}`"
+        near = nearest(root, [*ROOTS, *self.captured])
+        if near:
+            return f"did you mean `{near}`?"
+        near = nearest(root, self.drafts)
+        return f"did you mean `${{steps.{shorten(near + name[len(root) :])}}}`?" if near else ""
+
+    def _is_shielded(self, text: Text, offset: int) -> bool:
+        """Do quotes or a comment keep the shell from reading this reference, as code in another language does?"""
+        from resile.dialects.shell_pieces import Hole
+        from resile.dialects.shell_places import read
+
+        at = 0
+        for piece in read(text.node.text, knows_ansi(text.program)):
+            if isinstance(piece, Hole):
+                if at == offset:
+                    return piece.place in _SHIELDED
+                at += len(piece.source)
+            elif isinstance(piece, str):
+                at += len(piece)
+        return False
 
     def _check_places(self, text: Text) -> None:
         """A known value must stand where it can be quoted, and not be read a second time as code."""

@@ -44,7 +44,7 @@ def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0) -> Outcome:
 
 def lost(report: Lost) -> Outcome:
     """An attempt of which nobody knows how it ended."""
-    message = f"lost: {report.why}"
+    message = report.why
     return Outcome(None, Failure("lost", message, signature=signature("lost", None, message)))
 
 

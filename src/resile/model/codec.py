@@ -14,7 +14,6 @@ _rules.Step = Step  # type: ignore[attr-defined]
 _fanout.Step = Step  # type: ignore[attr-defined]
 
 
-
 def encode(workflow: Workflow) -> bytes:
     """The workflow as canonical JSON: the same model gives the same bytes."""
     return msgspec.json.encode(workflow, order="deterministic")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from resile.core.events import Capacity
 from resile.errors import ResileError
@@ -44,11 +45,11 @@ def _misfit(step: Step, capacity: Capacity) -> str:
     if resources is None:
         return ""
     if resources.cpus > capacity.cpus:
-        return f"{resources.cpus:g} CPUs of {capacity.cpus:g}"
+        return f"CPUs: {resources.cpus:g}, there are {capacity.cpus:g}"
     if resources.memory_bytes > capacity.memory_bytes:
-        return f"{resources.memory_bytes} bytes of memory of {capacity.memory_bytes}"
+        return f"{_size(resources.memory_bytes)} of memory, there is {_size(capacity.memory_bytes)}"
     if resources.gpus > capacity.gpus:
-        return f"{resources.gpus} GPUs of {capacity.gpus}"
+        return f"GPUs: {resources.gpus}, there are {capacity.gpus}"
     return ""
 
 
@@ -75,12 +76,28 @@ def _memory_bytes() -> int:
 
 
 def _gpus() -> int:
-    """GPUs, counted by their device files."""
+    """GPUs: those that the caller may see, else all, counted by their device files."""
+    visible = visible_gpus(os.environ)
+    if visible:
+        return len(visible)
     try:
         names = os.listdir("/dev")
     except OSError:
         return 0
     return sum(name.startswith("nvidia") and name[6:].isdigit() for name in names)
+
+
+def visible_gpus(env: Mapping[str, str]) -> list[str]:
+    """The devices that the caller may use, where the environment says so."""
+    return [name.strip() for name in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+
+
+def _size(count: int) -> str:
+    """Bytes as people write them."""
+    for unit, name in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
+        if count >= unit:
+            return f"{count / unit:.4g}{name}"
+    return f"{count} bytes"
 
 
 def _words(path: str) -> list[str]:

@@ -37,7 +37,7 @@ from resile.core.actions import (
     StartAttempt,
     StopEngine,
 )
-from resile.core.events import CancelRequested, Event, Judged, RunStarted, TimerFired
+from resile.core.events import CancelRequested, Event, Judged, RunResumed, RunStarted, TimerFired
 from resile.core.react import react
 from resile.core.state import State
 from resile.executors.contract import Adopted, Ended, Executor, Launch, Started
@@ -45,9 +45,10 @@ from resile.model.status import RunStatus
 from resile.runtime.conditions import Conditions
 from resile.runtime.journal import Journal
 from resile.runtime.logfiles import LogFiles
-from resile.runtime.observe import Observer
+from resile.runtime.observe import Observer, output_lost
 from resile.runtime.perform import Performer
 from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
+from resile.store.errors import StoreFull
 
 GATHER_SECONDS = 0.010
 REQUESTS_SECONDS = 0.2
@@ -90,6 +91,8 @@ class Engine:
         self._running: set[tuple[int, int]] = set()
         self._stop: RunStatus | None = None
         self._interrupts = 0
+        self._born = time.time()
+        self.problem: StoreFull | None = None
         self._drained = False
         self._killed: set[tuple[int, int]] = set()
         self._gather_until = 0.0
@@ -106,6 +109,8 @@ class Engine:
     def drive(self, events: list[Event]) -> RunStatus:
         """Go on from these events until nothing is left to do here."""
         for event in events:
+            if isinstance(event, RunResumed):
+                self._journal.forget_orders()
             self.feed(event)
             if isinstance(event, RunStarted):
                 self._journal.skip_ready(self._state)
@@ -155,6 +160,13 @@ class Engine:
                 self._running.add(key)
             else:
                 self._running.discard(key)
+            if isinstance(report, Ended) and output_lost(report) and report.at >= self._born:
+                self.problem = StoreFull(
+                    "disk-full",
+                    "the disk is full: what a step printed could not be kept",
+                    hint=f"make room, then `resile resume {self._lease.run}`",
+                )
+                self._interrupts = max(1, self._interrupts)
             event, row = self._observer.observe(report, interrupted=self._interrupts > 1)
             if isinstance(report, Ended) and row is not None:
                 self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))

@@ -50,6 +50,10 @@ class Journal:
         """A new run's rows were stored with it; of those that its first event touched only the moved ones changed."""
         self._touched = {number for number in self._touched if state.jobs[number].status is not Status.ready}
 
+    def forget_orders(self) -> None:
+        """A resume repeats every order that is owed; what events before it ordered would be given twice."""
+        self._orders.clear()
+
     def answered(self, request: int) -> None:
         """A request became an event of the next batch."""
         self._answered = (*self._answered, request)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from errno import EDQUOT, ENOSPC
 from typing import Any, assert_never
 
 import msgspec
 
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
-from resile.core.state import State
+from resile.core.react import OVERRIDES
+from resile.core.state import Job, State
 from resile.executors import evidence
 from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
 from resile.model.failure import Failure, Outcome
@@ -15,12 +18,12 @@ from resile.model.workflow import Action, Agent, Capture, Step, Validate
 from resile.runtime.capture import CaptureRefused, captured, missing_outputs, overspent, verdict_of
 from resile.runtime.commits import head_of
 from resile.runtime.perform import Performer, time_limit
-from resile.runtime.secrets import redact
+from resile.runtime.secrets import redact, redact_value
 from resile.runtime.values import Values
 from resile.store.contract import AttemptRow
 
 # Forms that any output has; the others would fail a step a second time.
-_ALWAYS_THERE = ("text", "lines", "stderr", "exit_code")
+_ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined")
 
 
 class Observer:
@@ -46,13 +49,14 @@ class Observer:
                 self._started[report.job, report.attempt] = row
                 return AttemptStarted(report.at, report.job, report.attempt, report.pid), row
             case Adopted():
-                return AttemptAdopted(report.at, report.job, report.attempt, report.pid), None
+                # Its start was long ago; that it was found is news of now.
+                return AttemptAdopted(time.time(), report.job, report.attempt, report.pid), None
             case Withdrawn():
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
                 return self.ended(report.job, report.attempt, report.at, evidence.lost(report))
             case Ended():
-                if interrupted and report.cut == "killed":
+                if output_lost(report) or (interrupted and report.cut == "killed"):
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
                 outcome = self._complete(report, evidence.outcome(report, self._folder, self._timeout(report)))
@@ -90,16 +94,18 @@ class Observer:
             return outcome
         step = self._state.step_of(job)
         if outcome.failure is not None:
-            return self._failed(step, outcome)
+            return self._failed(job, step, outcome)
         if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
             return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:
-            values = captured(self._folder, outcome.log, step.capture, outcome.exit_code)
+            values = self._captured(job, step.capture, outcome)
         except CaptureRefused as problem:
             return _broken(outcome, redact(str(problem), self._secrets), "capture")
         if self._state.is_end(job) and (verdict := verdict_of(self._folder, outcome.log, values)):
+            if verdict not in OVERRIDES:
+                return _broken(outcome, f"workflow_status is {verdict[:60]!r}, not completed or failed", "verdict")
             values = {**values, "workflow_status": verdict}
         outcome = msgspec.structs.replace(outcome, values=values)
         lookup = self._values.of(job)
@@ -110,19 +116,29 @@ class Observer:
             return _broken(outcome, "commit_required: the step made no commit", "no commit")
         return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
 
+    def _captured(self, job: Job, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
+        """The values that an attempt's output gives, without secrets; raises CaptureRefused."""
+        assert outcome.log is not None
+        values = captured(self._folder, outcome.log, captures, outcome.exit_code)
+        for capture in captures:
+            if capture.form == "combined":
+                before = self._values.outputs_before(job)
+                values[capture.name] = "\n".join(text for text in (*before, values[capture.name]) if text)
+        return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
+
     def _agent(self, action: Agent, outcome: Outcome) -> Outcome:
         """An agent that reports having spent more than it may has failed."""
         assert outcome.log is not None
         problem = overspent(self._folder, outcome.log, action)
         return _broken(outcome, problem, "agent limit") if problem else outcome
 
-    def _failed(self, step: Step, outcome: Outcome) -> Outcome:
+    def _failed(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """A failed attempt still gives what every output has, for handlers and tolerant dependents."""
         if outcome.log is None or outcome.failure is None:
             return outcome
         captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
         try:
-            values = captured(self._folder, outcome.log, captures, outcome.exit_code) if captures else {}
+            values = self._captured(job, captures, outcome) if captures else {}
         except CaptureRefused:
             values = {}
         failure = outcome.failure
@@ -138,6 +154,11 @@ class Observer:
                 stderr=redact(failure.stderr, self._secrets),
             )
         return msgspec.structs.replace(outcome, values=values, failure=failure)
+
+
+def output_lost(report: Ended) -> bool:
+    """Was there no room for what an attempt printed? That is our trouble and not the step's: it is tried again."""
+    return report.spawn_stage == "output" and report.spawn_error in (ENOSPC, EDQUOT)
 
 
 def _broken(outcome: Outcome, message: str, signature: str) -> Outcome:

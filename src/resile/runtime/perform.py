@@ -18,6 +18,7 @@ from resile.dialects.shell import plain_argv, render_shell
 from resile.executors.contract import Launch
 from resile.model.failure import Failure, Outcome
 from resile.model.workflow import Agent, Noop, Shell, Step, Validate, WriteFile
+from resile.runtime.capacity import visible_gpus
 from resile.runtime.commits import head_of
 from resile.runtime.values import Values
 
@@ -48,6 +49,7 @@ class Performer:
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self._rehearsal = rehearsal
+        self._gpus = visible_gpus(os.environ)
         self._state = state
         self._values = values
         self._directory = directory
@@ -173,7 +175,9 @@ class Performer:
             prefixes = ("RESILE_", "TORC_")
         pairs = [(os.fsencode(prefix + name), os.fsencode(told[name])) for prefix in prefixes for name in told]
         if order.gpus:
-            pairs.append((b"CUDA_VISIBLE_DEVICES", ",".join(map(str, order.gpus)).encode()))
+            seen = self._gpus or [str(number) for number in range(max(order.gpus) + 1)]
+            names = ",".join(seen[number % len(seen)] for number in order.gpus)
+            pairs.append((b"CUDA_VISIBLE_DEVICES", os.fsencode(names)))
         for given in (self._state.workflow.env, step.env):
             pairs += _rendered(given, lookup)
         return tuple(pairs)

@@ -14,7 +14,7 @@ def job_row(state: State, job: Job) -> JobRow:
         state.step_of(job).name,
         state.scopes[job.scope].name if job.scope in state.scopes else "root",
         job.status,
-        job.attempt,
+        job.tried,
         job.exit_code,
         job.recovered,
         job.tolerated,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from resile.errors import ResileError
 from resile.model.workflow import Workflow
@@ -44,13 +45,48 @@ def _from_file(name: str, path: str) -> str:
 
 
 def needles(values: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not appear anywhere: each value, and each of its longer lines; longest first."""
+    """What must not appear anywhere: each value, each of its longer lines, and both as JSON writes them.
+
+    Longest first, so that a part never hides the whole.
+    """
     found: set[str] = set()
     for value in values.values():
-        if value.strip():
-            found.add(value)
-        found.update(line for line in value.splitlines() if len(line) >= LINE_CHARACTERS_MIN)
+        lines = [line for line in value.splitlines() if len(line) >= LINE_CHARACTERS_MIN]
+        for text in (value, *lines) if value.strip() else lines:
+            found |= {text, *_as_json(text)}
     return tuple(sorted(found, key=lambda text: (-len(text), text)))
+
+
+def _as_json(text: str) -> tuple[str, ...]:
+    """A text as it stands inside JSON, with and without escapes for what is not ASCII."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return ()
+    import json
+
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def redact_value(value: Any, secrets: tuple[str, ...]) -> Any:
+    """A captured value with every secret in its texts replaced."""
+    if isinstance(value, str):
+        return redact(value, secrets)
+    if isinstance(value, list):
+        return [redact_value(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {redact(key, secrets): redact_value(item, secrets) for key, item in value.items()}
+    return value
+
+
+def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str]) -> None:
+    """Inputs are stored with the run, so a secret can't be one."""
+    hidden = needles(values)
+    for name, value in inputs.items():
+        if redact_value(value, hidden) != value:
+            raise ResileError(
+                "secret-input",
+                f"input {name!r} holds the value of a secret, and inputs are stored",
+                hint="steps have each secret in their environment: use it from there",
+            )
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:

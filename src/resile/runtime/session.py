@@ -121,6 +121,8 @@ class Session:
             journal.row(closing_row(row, state, status))
             journal.submit(state, snapshot=True)
             writer.flush()
+            if engine.problem is not None:
+                raise engine.problem
             return status
         finally:
             engine.close()
@@ -189,4 +191,4 @@ def take(store: Store, run: int) -> Lease:
 
 def caller() -> str:
     """Who acts, for the log."""
-    return f"{os.environ.get('USER', '') or os.getuid()}@{os.uname().nodename}"
+    return f"{os.environ.get('USER') or os.environ.get('LOGNAME') or os.getuid()}@{os.uname().nodename}:{os.getpid()}"

@@ -44,7 +44,7 @@ class Values:
             case "inputs":
                 return walk(self._state.inputs, rest)
             case "env":
-                return self._env.get(str(rest[0]), MISSING) if len(rest) == 1 else MISSING
+                return self._env.get(str(rest[0]), "") if len(rest) == 1 else MISSING
             case "steps":
                 return self._step(rest, job)
             case "execution":
@@ -81,8 +81,8 @@ class Values:
             "exit_code": failure.exit_code,
             "step": error.step,
             "timestamp": _iso(error.at),
-            "stdout": failure.stdout,
-            "stderr": failure.stderr,
+            "stdout": failure.stdout.strip(),
+            "stderr": failure.stderr.strip(),
             "kind": failure.kind,
             "attempt": error.attempt,
             "signal": failure.signal,
@@ -103,7 +103,7 @@ class Values:
             case "status":
                 return STATUS_NAMES[other.status]
             case "attempts":
-                return other.attempt
+                return other.tried
             case "outputs":
                 return walk(self._captured(other), path[2:])
         return MISSING
@@ -123,6 +123,11 @@ class Values:
         if job.excused:
             return self._state.scopes[ROOT].values.get(self._state.step_of(job).name, "")
         return self._text(job, "o")
+
+    def outputs_before(self, job: Job) -> list[str]:
+        """What the jobs of a handler that came before this one wrote, in order."""
+        first = self._state.scopes[job.scope].first
+        return [self._text(self._state.jobs[number], "o") for number in range(first, job.id)]
 
     def history(self, job: Job) -> list[Any]:
         """What each successful attempt of a job wrote in this epoch, oldest first."""

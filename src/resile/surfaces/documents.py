@@ -24,6 +24,9 @@ def timestamp(at: float | None) -> str | None:
 
 def run_document(row: RunRow, state: State, status: RunStatus, now: float) -> dict[str, Any]:
     """One run, as `run --json` and `status --json` print it."""
+    if status != "running":
+        # Nothing goes on: time stands still at the last event.
+        now = state.last_at or now
     ended = state.ended_at if status in RUN_ENDED else None
     started = state.started_at or row.started_at or row.created_at
     first = state.first_failure
@@ -81,7 +84,7 @@ def _job(state: State, job: Job, now: float) -> dict[str, Any]:
         "status": STATUS_NAMES[job.status],
         "recovered": job.recovered,
         "tolerated": job.tolerated,
-        "attempts": job.attempt,
+        "attempts": job.tried,
         "exit_code": job.exit_code,
         "seconds": round(seconds, 3),
         "cause": None if cause is None else {"step": cause.step, "job": cause.job, "status": cause.status},

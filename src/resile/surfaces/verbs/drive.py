@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunResumed, RunStarted
-from resile.core.state import State, new_state
+from resile.core.state import ROOT, State, new_state
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Workflow
 from resile.runtime.capacity import measure, refuse_misfits
 from resile.runtime.past import folded, row_of
-from resile.runtime.secrets import load_secrets
+from resile.runtime.secrets import load_secrets, refuse_secret_inputs
 from resile.runtime.session import Session, caller, create, take
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.open import default_output, exists, open_store
@@ -83,9 +83,10 @@ def run(
     inputs = read_inputs(workflow, call.inputs, call.input_files)
     capacity = _capacity(workflow, call.machine)
     refuse_misfits(workflow, capacity)
-    load_secrets(workflow, os.environ)
+    refuse_secret_inputs(inputs, load_secrets(workflow, os.environ))
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
     output = os.path.abspath(call.output or default_output(call.db))
+    _make_folder(output)
     store = before or open_store(call.db)
     try:
         if before is None:
@@ -101,6 +102,19 @@ def run(
 def open_again(db: str | None) -> Store:
     """A store that is there already: none is made for the sake of a run that can't be in it."""
     return open_store(db, readonly=not exists(db))
+
+
+def _make_folder(output: str) -> None:
+    """The output folder; one that can't be made is an error before anything is stored."""
+    try:
+        os.makedirs(output, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ResileError(
+            "output-unusable",
+            f"can't make the output folder: {error.strerror}",
+            where=output,
+            hint="name another with --output",
+        ) from error
 
 
 def resume(
@@ -158,11 +172,11 @@ def reset_status(number: int, *, failed_only: bool, db: str | None) -> dict[str,
         _refuse_unfinished(row, "reset-status")
         lease = take(store, number)
         state = folded(store, row)
-        finished = sum(job.attempt > 0 for job in state.jobs.values())
+        finished = _begun(state)
         session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
         session.record(lease, EpochStarted(time.time(), failed_only, caller()))
         store.release_lease(lease)
-        kept = sum(job.attempt > 0 for job in state.jobs.values())
+        kept = _begun(state)
         return {"run": number, "epoch": state.epoch, "reset": finished - kept, "kept": kept}
     finally:
         store.close()
@@ -185,6 +199,11 @@ def cancel(number: int, *, db: str | None, reason: str, watcher: Watcher) -> dic
         return {"run": number, "status": finished.status, "requested": False}
     finally:
         store.close()
+
+
+def _begun(state: State) -> int:
+    """How many steps have been tried."""
+    return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
 
 
 def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
