@@ -372,3 +372,31 @@ def test_steps_that_call_for_each_other_do_not_wait_for_ever() -> None:
     assert (world.executed, world.ended) == (["a", "fix", "end"], "failed")
     note = next(note for note in world.notes if note.type == "step_failed" and note.step == "fix")
     assert note.data["message"] == "remediation step 'a' waits for the step that calls it"
+
+
+def test_a_dropped_result_whose_need_has_failed_meanwhile_cancels_what_comes_after_it() -> None:
+    """A dependent was busy when the goto came, and its need fails before it is done: it and its own are canceled."""
+    calls = SuccessActions(calls=("fix",))
+    graph = (step("s"), step("a", "s", rules=(GOTO,)), step("b", "s", on_success=calls), step("c", "b"), FIX)
+    world = World(flow(*graph, loops_max=1), parallel=2).start()
+    world.perform()
+    world.orders.clear()
+    world.feed(AttemptStarted(2.0, 2, 1))
+    world.feed(AttemptStarted(2.0, 3, 1))
+    (fix,) = (order for order in world.feed(AttemptEnded(2.5, 3, 1, OK)) if isinstance(order, StartAttempt))
+    world.feed(AttemptEnded(3.0, 2, 1, failed()))
+    world.feed(AttemptStarted(3.1, fix.job, fix.attempt))
+    world.feed(AttemptStarted(3.1, 1, 2))
+    world.feed(AttemptEnded(3.2, 1, 2, failed()))
+    world.orders.clear()
+    world.feed(AttemptEnded(3.3, fix.job, fix.attempt, OK))
+    assert world.statuses() == {
+        "s": "failed",
+        "a": "canceled",
+        "b": "canceled",
+        "c": "canceled",
+        "fix": "completed",
+        "end": "pending",
+    }
+    assert world.state.jobs[4].cause is not None
+    assert world.state.jobs[4].cause.step == "s"

@@ -166,7 +166,12 @@ def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: l
     for number in sorted(counted):
         job = state.jobs[scope.first + number]
         if job.status is Status.blocked and not job.asking and not scope.waiting[number]:
-            _follow(state, out, at, scope, job, job)
+            needed = [
+                state.jobs[scope.first + plan.index[name]] for need in plan.steps[number].needs for name in need.any_of
+            ]
+            source = next((other for other in needed if not other.good), job)
+            if _follow(state, out, at, scope, job, source):
+                _inform_dependents(state, out, at, scope, job)
 
 
 def succeed(state: State, out: list[Action], at: float, job: Job) -> None:
