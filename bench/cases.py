@@ -55,15 +55,24 @@ Case = Callable[[Bench], list[Figure]]
 
 
 def interleave(
-    bench: Bench, tools: Mapping[str, Sequence[str]], rounds: int, inspect: Callable[[Path], None] | None = None
+    bench: Bench,
+    tools: Mapping[str, Sequence[str]],
+    rounds: int,
+    inspect: Callable[[Path], None] | None = None,
+    *,
+    fresh: bool = True,
 ) -> dict[str, list[Sample]]:
-    """Time every tool once in each round, starting with another one each time; `inspect` looks at Resile's output."""
+    """Time every tool once in each round, starting with another one each time; `inspect` looks at Resile's output.
+
+    Each time begins with a new database, unless `fresh` is off: then one is kept, as users keep theirs.
+    """
     samples: dict[str, list[Sample]] = {name: [] for name in tools}
     names = list(tools)
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            reset(bench.folder)
+            if fresh:
+                reset(bench.folder)
             samples[name].append(measure(tools[name], bench.folder, environment(bench.folder)))
             if inspect is not None and name == "resile":
                 inspect(bench.folder)
@@ -142,10 +151,44 @@ def startup(bench: Bench) -> list[Figure]:
         "one step": [bench.resile, "run", "flow.yaml"],
     }
     interleave(bench, tools, 1)  # Writes the bytecode caches that the bounds assume.
-    samples = interleave(bench, tools, bench.startup_rounds)
-    return [
+    samples = interleave(bench, tools, bench.startup_rounds, fresh=False)
+    figures = [
         compare("startup", subject, samples, "wall_seconds", "python -c pass", bound, subject)
         for subject, bound in (("help", 3.0), ("one step", 6.0))
+    ]
+    first = interleave(bench, tools, max(3, bench.startup_rounds // 3))
+    new = compare("startup", "one step", first, "wall_seconds", "python -c pass", 0.0, "one step")
+    return [*figures, new._replace(what="one step, new file and database")]
+
+
+def retries(bench: Bench) -> list[Figure]:
+    """Steps that fail once and pass when tried again, against twice as many that just pass."""
+    count = max(100, bench.wide // 10)
+    command = "test $RESILE_ATTEMPT_ID -ge"
+    for name, steps, least in (("retried", count, 2), ("plain", 2 * count, 1)):
+        with (bench.folder / f"{name}.yaml").open("w") as out:
+            out.write(f"resile: 1\nname: {name}\nsteps:\n")
+            out.writelines(f"  s{number}: {{shell: {command} {least}, retry: 1}}\n" for number in range(steps))
+    tools = {
+        name: [bench.resile, "run", f"{name}.yaml", "--max-parallel", "2", "--json"] for name in ("plain", "retried")
+    }
+    samples = interleave(bench, tools, bench.rounds)
+    return [compare("retry", f"{count} of them", samples, "wall_seconds", "plain", 1.3, "retried")]
+
+
+def expressions(_bench: Bench) -> list[Figure]:
+    """One evaluation with a context of about 6 KB, through the helper process."""
+    from resile.sandbox.evaluate import Sandbox
+
+    context = {"outputs": {f"step{number}": "x" * 120 for number in range(45)}, "attempt": 2}
+    sandbox = Sandbox()
+    code = "outputs.step7.length === 120 && attempt > 1"
+    answers = [sandbox.evaluate(code, context, now=1.0, seed="bench", form="expression") for _ in range(300)]
+    sandbox.close()
+    if not all(answer.value is True for answer in answers):
+        raise CommandFailed("an expression gave a wrong answer")
+    return [
+        Figure("expression", "median", statistics.median(a.milliseconds for a in answers) * 1000, "us", bound=1000.0)
     ]
 
 
@@ -173,4 +216,12 @@ def scale(bench: Bench) -> list[Figure]:
     return rows
 
 
-CASES: dict[str, Case] = {"wide": wide, "chain": chain, "layers": layers, "startup": startup, "scale": scale}
+CASES: dict[str, Case] = {
+    "wide": wide,
+    "chain": chain,
+    "layers": layers,
+    "startup": startup,
+    "retry": retries,
+    "expression": expressions,
+    "scale": scale,
+}
