@@ -187,3 +187,38 @@ def test_gpu_numbers_are_those_that_the_caller_may_see(place: Place) -> None:
     (place.folder / "seen").unlink()
     code, _ = place.run(text.replace("gpus: 1", "gpus: 2"), env={"CUDA_VISIBLE_DEVICES": "5,7"})
     assert (code, set(place.text("seen").split())) == (0, {"5,7"})
+
+
+def _stored_but_never_started(place: Place) -> None:
+    """A run as it is when its engine dies right after storing it."""
+    from resile.core.events import Capacity, RunStarted
+    from resile.model import codec
+    from resile.runtime.session import create
+    from resile.store.open import open_store
+    from resile.surfaces.verbs.load import compiled
+
+    text = "resile: 1\ninputs: {who: nobody}\nsteps:\n  a: {shell: 'echo ${inputs.who} >> effects'}\n"
+    text += "  end: {shell: 'echo end >> effects'}\n"
+    (place.folder / "flow.yaml").write_text(text)
+    workflow = compiled(str(place.folder / "flow.yaml"))
+    store = open_store(place.env["RESILE_DB"])
+    first = RunStarted(1.0, Capacity(1), {"who": "me"})
+    folders = {"output": str(place.state / "output"), "directory": str(place.folder)}
+    create(store, workflow, codec.encode(workflow), first, **folders)
+    store.close()
+
+
+def test_a_run_that_was_stored_but_never_started_is_started_by_resume(place: Place) -> None:
+    """With the inputs that it was stored with."""
+    _stored_but_never_started(place)
+    assert place.call("status", "1")[1]["status"] == "interrupted"
+    assert place.call("resume", "1")[0] == 0
+    assert place.text("effects") == "me\nend\n"
+    assert [event["type"] for event in place.events(1)][:2] == ["playbook_started", "workflow_initialized"]
+
+
+def test_a_run_that_was_stored_but_never_started_can_be_canceled(place: Place) -> None:
+    """Nothing but `end` runs."""
+    _stored_but_never_started(place)
+    assert place.call("cancel", "1")[1]["status"] == "canceled"
+    assert place.text("effects") == "end\n"

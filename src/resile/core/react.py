@@ -80,6 +80,9 @@ def _run_started(state: State, event: RunStarted, out: list[Action]) -> None:
     seq = note_run(state, out, event.at, "playbook_started", "running", 0, workflow=state.workflow.name)
     seq = note_run(state, out, event.at, "workflow_initialized", "running", seq, steps=len(state.workflow.steps))
     open_root(state, out, seq)
+    if state.canceled:
+        # Canceled before it could start: everything ends as it is, and `end` runs.
+        stop_all(state, out, event.at, seq)
 
 
 def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:

@@ -109,7 +109,7 @@ class Engine:
     def drive(self, events: list[Event]) -> RunStatus:
         """Go on from these events until nothing is left to do here."""
         for event in events:
-            if isinstance(event, RunResumed):
+            if isinstance(event, RunResumed | RunStarted):
                 self._journal.forget_orders()
             self.feed(event)
             if isinstance(event, RunStarted):

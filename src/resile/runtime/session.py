@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from resile.core.events import EpochStarted, Event
+from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
 from resile.core.state import State, new_state
 from resile.executors.local import LocalExecutor
 from resile.model import codec
@@ -33,8 +33,13 @@ if TYPE_CHECKING:
     from resile.runtime.expressions import Expressions
 
 
-def create(store: Store, workflow: Workflow, definition: bytes, *, output: str, directory: str) -> RunRow:
-    """Store a new run with its definition and its jobs; nothing has started."""
+def create(
+    store: Store, workflow: Workflow, definition: bytes, first: RunStarted, *, output: str, directory: str
+) -> RunRow:
+    """Store a new run with its definition, its jobs and how it is to start; nothing has started.
+
+    An engine that dies before the first event is durable leaves a run that a resume can still start.
+    """
     state = new_state(workflow)
     row = RunRow(
         id=0,
@@ -45,9 +50,18 @@ def create(store: Store, workflow: Workflow, definition: bytes, *, output: str, 
         created_at=time.time(),
         output=output,
         directory=directory,
+        summary={"first": msgspec.to_builtins(first)},
     )
     number = store.create_run(row, definition, _first_rows(state))
     return msgspec.structs.replace(row, id=number)
+
+
+def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> RunStarted | RunResumed:
+    """What an engine that takes a run up feeds it: a resume, or the start that never came to be."""
+    if state.phase != "new":
+        return RunResumed(now, capacity, caller())
+    first = msgspec.convert(row.summary["first"], RunStarted)
+    return msgspec.structs.replace(first, at=now, capacity=capacity)
 
 
 def _first_rows(state: State) -> list[JobRow]:

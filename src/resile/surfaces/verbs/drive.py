@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from resile.core.actions import Note
-from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunResumed, RunStarted
+from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State, new_state
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
@@ -18,7 +18,7 @@ from resile.model.workflow import Workflow
 from resile.runtime.capacity import measure, refuse_misfits
 from resile.runtime.past import folded, row_of
 from resile.runtime.secrets import load_secrets, refuse_secret_inputs
-from resile.runtime.session import Session, caller, create, take
+from resile.runtime.session import Session, caller, create, next_event, take
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.open import default_output, exists, open_store
 from resile.surfaces.documents import run_document
@@ -91,8 +91,8 @@ def run(
     try:
         if before is None:
             remember(call.path, store, definition)
-        row = create(store, workflow, definition, output=output, directory=os.getcwd())
         first = RunStarted(time.time(), capacity, inputs, options)
+        row = create(store, workflow, definition, first, output=output, directory=os.getcwd())
         lease = take(store, row.id)
         return _drive(store, row, new_state(workflow), lease, [first], capacity, watcher, launcher, debug)
     finally:
@@ -152,8 +152,8 @@ def rerun(
         if as_new:
             capacity = _capacity(state.workflow, machine)
             definition = store.definition(row.definition)
-            fresh = create(store, state.workflow, definition, output=row.output, directory=row.directory)
             first = RunStarted(time.time(), capacity, state.inputs, state.options)
+            fresh = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
             lease = take(store, fresh.id)
             return _drive(store, fresh, new_state(state.workflow), lease, [first], capacity, watcher, launcher)
         _refuse_unfinished(row, "rerun")
@@ -235,7 +235,7 @@ def _resumed(
     """Drive a run that exists already."""
     capacity = _capacity(state.workflow, machine)
     refuse_misfits(state.workflow, capacity)
-    events = [*before, RunResumed(time.time(), capacity, caller())]
+    events = [*before, next_event(row, state, capacity, time.time())]
     return _drive(store, row, state, lease, events, capacity, watcher, launcher)
 
 

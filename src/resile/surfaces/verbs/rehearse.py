@@ -99,12 +99,13 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], watc
 
     with tempfile.TemporaryDirectory(prefix="resile-try-") as folder:
         store = MemoryStore()
-        row = create(store, staged, codec.encode(staged), output=folder, directory=os.getcwd())
+        first = RunStarted(time.time(), capacity, given)
+        row = create(store, staged, codec.encode(staged), first, output=folder, directory=os.getcwd())
         stage = _Stage(new_state(staged), workflow, name, failure, watcher)
         session = Session(store, row, stage.state, env=os.environ, listener=stage.listen)
         status = session.drive(
             take(store, row.id),
-            [RunStarted(time.time(), capacity, given)],
+            [first],
             parallel=capacity.parallel,
             launcher=None,
             ready=lambda engine: watcher.started(row.id, stage.state, engine.interrupt),
