@@ -51,7 +51,8 @@ class Runs:
         """The newest run's number, 0 before there is one."""
         if not Path(self.env["RESILE_DB"]).exists():
             return 0
-        runs = self.call("status")[1]["runs"]
+        # An engine killed while it makes the database leaves an empty file, which `status` calls by its name.
+        runs = self.call("status")[1].get("runs")
         return int(runs[0]["run"]) if runs else 0
 
     def launcher(self, engine: int) -> int:

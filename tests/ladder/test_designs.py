@@ -144,9 +144,11 @@ ROUTED = """
 
 
 def steps_of(steps: str, head: str = "") -> tuple[Step, ...]:
-    """The steps of a workflow without errors and warnings."""
+    """The steps of a workflow without errors, and without warnings but one."""
     result = compile_text(f"resile: 1\ninputs: {{item: x}}\n{head}steps:{steps}")
-    assert [finding.render() for finding in result.diagnostics if finding.severity != "notice"] == []
+    # One design asks for a value that it never gives: a warning, and the file runs.
+    found = [finding.message for finding in result.diagnostics if finding.severity != "notice"]
+    assert found == (["`${build.target}`: `build` is not known"] if "${build.target}" in steps else [])
     assert result.workflow is not None
     return result.workflow.steps
 

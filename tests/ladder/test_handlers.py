@@ -45,7 +45,7 @@ def test_error_message_available_in_handler_commands(flows: Flows) -> None:
         "    - printf '%s|' \"${error.attempt}\" ${shell.output} >> said\n"
     )
     hostile = '$(touch pwned) `x` "'
-    assert (flows.folder / "said").read_text() == (f"exit code 7: {hostile}|{hostile}\n|out\n|a|exit|1|out\n{hostile}|")
+    assert (flows.folder / "said").read_text() == (f"exit code 7: {hostile}|{hostile}|out|a|exit|1|out\n{hostile}|")
     assert not (flows.folder / "pwned").exists()
 
 
@@ -189,14 +189,17 @@ def test_a_dangling_entry_handles_the_step_before_it(flows: Flows) -> None:
 
 
 def test_the_handlers_output_can_be_captured(flows: Flows) -> None:
-    """Every name gets what the last command that ran wrote, also when it failed."""
+    """Every name gets what all commands that ran wrote, also when one failed; another form is the last one's."""
     steps = "b: {shell: 'echo ${log} ${copy} > said', needs: [a]}"
     handler = "{capture: {log: handler_output, copy: text}, commands: [echo one, echo two]}"
     flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {handler}}}, {steps}}}")
-    assert (flows.folder / "said").read_text() == "two two\n"
+    assert (flows.folder / "said").read_text() == "one\ntwo one\ntwo\n"
     handler = "{capture: {log: handler_output, copy: text}, commands: [echo one; exit 3, echo two]}"
     flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {handler}}}, {steps}}}")
     assert (flows.folder / "said").read_text() == "one one\n"
+    handler = "{capture: {log: lines, copy: json}, commands: ['echo 1', 'echo [2]']}"
+    flows.run(f"steps: {{a: {{shell: ./step a 1, on_failure: {handler}}}, {steps}}}")
+    assert (flows.folder / "said").read_text() == '["[2]"] [2]\n'
 
 
 def test_the_timeout_is_for_the_whole_handler(flows: Flows) -> None:

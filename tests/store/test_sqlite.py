@@ -35,7 +35,7 @@ def write_until_full(store: SqliteStore) -> tuple[int, int]:
     with pytest.raises(StoreFull) as full:
         write()
     assert full.value.code == "store-full"
-    assert "resile resume" in full.value.hint
+    assert full.value.hint == "free some space, or name a file on another disk with --db"
     return run, len(done)
 
 
@@ -141,6 +141,7 @@ def test_a_store_for_reading_refuses_to_write(path: str) -> None:
     with pytest.raises(StoreError) as refused:
         store.create_run(run_row(), DEFINITION, [])
     assert refused.value.code == "store-readonly"
+    assert refused.value.hint == "may you write to the file and to its folder? --db or $RESILE_DB name another"
     with pytest.raises(StoreError) as no_writer:
         store.writer()
     assert no_writer.value.code == "store-readonly"
@@ -163,9 +164,24 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str, content
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     """What can't be a file is said plainly."""
-    with pytest.raises(StoreError) as refused:
-        SqliteStore(str(tmp_path))
-    assert refused.value.code == "store-unopenable"
+    for readonly in (False, True):
+        with pytest.raises(StoreError) as refused:
+            SqliteStore(str(tmp_path), readonly=readonly)
+        assert refused.value.code == "store-unopenable"
+        assert refused.value.message == f"{tmp_path} is a folder, not a database"
+        assert refused.value.hint == f"name a file, such as {tmp_path}/resile.db"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_without_its_wal_is_explained(path: str) -> None:
+    """What was written last is in the second file, and whoever copies only the first is told so."""
+    SqliteStore(path).close()
+    copy = Path(path).parent / "copy.db"
+    copy.write_bytes(Path(path).read_bytes())
+    with pytest.raises(StoreMissing) as missing:
+        SqliteStore(str(copy), readonly=True)
+    assert missing.value.message == f"{copy} is empty: nothing has run yet"
+    assert "`-wal` file, so copy both" in missing.value.hint
 
 
 def test_the_database_of_another_program_is_refused(path: str) -> None:

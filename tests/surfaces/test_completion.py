@@ -90,3 +90,12 @@ def test_bash_completes_runs(program: Program) -> None:
     program.call("run", "flow.yaml", code=0)
     program.call("run", "flow.yaml", code=0)
     assert sorted(complete(program, "resile logs ")) == ["1", "2"]
+
+
+def test_bash_completes_steps(program: Program) -> None:
+    """Behind a run the names of its steps are offered."""
+    program.write('resile: 1\nname: one\nsteps:\n  build: {shell: "true"}\n  bench: {shell: "true"}\n')
+    program.call("run", "flow.yaml", code=0)
+    assert complete(program, "resile logs 1 b") == ["build", "bench"]
+    assert complete(program, "resile judge 1 be") == ["bench"]
+    assert complete(program, "resile logs 7 b") == []

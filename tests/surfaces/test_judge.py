@@ -151,7 +151,7 @@ def test_judged_retry_then_resumed(program: Program) -> None:
         "verdict": "retry",
         "reason": "it is mended",
     }
-    assert answer["by"].endswith(os.uname().nodename)
+    assert re.fullmatch(rf".+@{re.escape(os.uname().nodename)}:[0-9]+", answer["by"])
     assert effects(program) == ["try", "try"]
     assert program.json("status", "1")["status"] == "interrupted"
     document = program.json("resume", "1")
@@ -358,10 +358,10 @@ def test_an_ambiguous_name(program: Program) -> None:
     workflow = Workflow(name="alike", dialect="native", file="", folder="", steps=steps, end=end)
     store = open_store(program.env["RESILE_DB"])
     folder = str(program.folder)
-    row = create(store, workflow, codec.encode(workflow), output=folder, directory=folder)
-    lease, capacity = take(store, row.id), measure(2, None, None, None)
+    started = RunStarted(0.0, measure(2, None, None, None))
+    row = create(store, workflow, codec.encode(workflow), started, output=folder, directory=folder)
+    lease = take(store, row.id)
     session = Session(store, row, new_state(workflow), env=os.environ, listener=lambda _state, _notes: None)
-    started = RunStarted(0.0, capacity)
     assert session.drive(lease, [started], parallel=2, launcher=None, ready=lambda _engine: None) == "parked"
     store.release_lease(lease)
     store.close()

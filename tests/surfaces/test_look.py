@@ -56,6 +56,20 @@ def test_logs_of_a_step_that_is_not_there(program: Program) -> None:
     assert program.json("logs", "1", "chatt", code=2)["error"]["message"] == "run 1 has no step 'chatt'"
 
 
+def test_logs_of_an_attempt_that_is_not_there(program: Program) -> None:
+    """A number that no attempt has is exit 2 and the hint says which there are; a silent attempt is no error."""
+    program.call("run", program.write(TALK), code=0)
+    for words, message, hint in (
+        (("1", "--attempt", "9"), "run 1 has no attempt 9", "its attempts: 1 to 2"),
+        (("1", "chat", "--attempt", "3"), "step 'chat' of run 1 has no attempt 3", "its attempts: 1 to 2"),
+        (("1", "quiet", "--attempt", "2"), "step 'quiet' of run 1 has no attempt 2", "its only attempt: 1"),
+    ):
+        error = program.json("logs", *words, code=2)["error"]
+        assert (error["message"], error["hint"]) == (message, hint)
+        assert message in program.call("logs", *words, "-f", code=2).stderr
+    assert program.call("logs", "1", "quiet", "--attempt", "1", code=0).stdout == ""
+
+
 def test_logs_exported(program: Program) -> None:
     """`logs --export` writes a file for each stream with output, under the names people look for."""
     program.call("run", program.write(TALK), code=0)

@@ -379,3 +379,77 @@ def test_routes_at_80_columns(program: Program) -> None:
     shown = [line.split()[1] for line in lines[lines.index("Routes") + 1 : lines.index("Failed") - 1]]
     assert sorted(shown) == ["budget", "fail", "goto", "recovered", "repair", "retry", "run", "tolerate"]
     assert all("deep" not in line for line in lines)
+
+
+def test_wrong_inputs_are_all_told(program: Program) -> None:
+    """Numbers that are none, or not finite, undeclared and missing inputs: each is a finding, and nothing runs."""
+    program.write(
+        "resile: 1\nname: in\n"
+        "inputs: {n: {type: number, default: 1}, m: {type: number, default: 2}, r: {required: true}}\n"
+        "steps: {say: {shell: 'echo ${inputs.n} ${inputs.m}', capture: said}}\n"
+    )
+    document = program.json("run", "flow.yaml", "--input", "n=1e400", "--input", "m=nan", "--input", "q=1", code=2)
+    assert [(found["code"], found["message"]) for found in document["diagnostics"]] == [
+        ("input-unknown", "in has no input 'q'"),
+        ("input-malformed", "input 'n': '1e400' is not a number"),
+        ("input-malformed", "input 'm': 'nan' is not a number"),
+        ("input-missing", "input 'r' is required"),
+    ]
+    assert document["error"]["message"] == "in has no input 'q' (and 3 more)"
+    one = program.json("run", "flow.yaml", "--input", "n=inf", "--input", "r=1", code=2)
+    assert (one["error"]["message"], one["diagnostics"]) == ("input 'n': 'inf' is not a number", [])
+    assert [path.name for path in program.folder.iterdir()] == ["flow.yaml"]
+    done = program.json("run", "flow.yaml", "--input", "n=12", "--input", "m=1e3", "--input", "r=1")
+    assert done["outputs"] == {"said": "12 1000.0"}
+
+
+def test_what_a_rerun_keeps(program: Program) -> None:
+    """A rerun says its epoch and how many steps it keeps, a rerun of all that it keeps none."""
+    program.call("run", program.write(BAD), code=1)
+    lines = program.call("rerun", "1", "--failed-only", code=1).stderr.splitlines()
+    assert (lines[0], lines[1][9:]) == ("run 1: bad, 3 steps", "epoch 2: 1 of 3 steps kept")
+    lines = program.call("rerun", "1", code=1).stderr.splitlines()
+    assert (lines[0], lines[1][9:]) == ("run 1: bad, 3 steps", "epoch 3: 0 of 3 steps kept")
+    lines = program.call("rerun", "1", "--as-new", code=1).stderr.splitlines()
+    assert lines[0] == "run 2: bad, 3 steps"
+    assert "kept" not in lines[1]
+
+
+def test_an_ended_or_parked_run_taken_up_again_says_why(program: Program) -> None:
+    """`resume` prints the last word of failed and parked steps as `status` does."""
+    program.call("run", program.write(BAD), code=1)
+    program.write("resile: 1\nname: held\nsteps: {held: {shell: echo no room >&2; exit 5, park: true}}\n", "held.yaml")
+    program.call("run", "held.yaml", code=4)
+    for run, code, heading in (("1", 1, "Failed"), ("2", 4, "Parked")):
+        told = program.call("resume", run, code=code).stdout.splitlines()
+        shown = program.call("status", run, code=0).stdout.splitlines()
+        at = told.index(heading)
+        assert told[at + 2].startswith("    exit code ")
+        assert told[at : at + 3] == shown[shown.index(heading) :][:3]
+
+
+def test_the_logs_of_a_step_that_never_started_are_not_offered(program: Program) -> None:
+    """What has printed nothing because nothing ran is no advice."""
+    program.write("resile: 1\nname: none\nsteps: {a: {shell: 'echo $((${inputs.n}))'}}\ninputs: {n: x}\n")
+    told = program.call("run", "flow.yaml", code=1).stdout.splitlines()
+    assert told[told.index("Next") + 1 :] == ["  resile rerun 1 --failed-only  # run again what did not complete"]
+
+
+def test_rules_read_alike_everywhere(program: Program) -> None:
+    """Plain lines, the summary and the parked failure name a rule by its file, JSON with the folders too."""
+    (program.folder / "deep").mkdir()
+    program.write("resile: 1\nname: x\nsteps: {a: {shell: exit 1, retry: 1, park: true}}\n", "deep/flow.yaml")
+    done = program.call("run", "deep/flow.yaml", code=4)
+    assert "a attempt 2 follows: flow.yaml:3:28 retry 1" in done.stderr
+    assert done.stdout.count(" flow.yaml:3:28 retry 1") == 1
+    assert "parked by flow.yaml:3:38 park\n" in program.call("failures", "1", code=0).stdout
+    assert program.json("status", "1")["routes"][0]["rule"] == "deep/flow.yaml:3:28 retry 1"
+
+
+def test_a_long_name_gives_way_in_the_summary(program: Program) -> None:
+    """The first line of the summary fits into 80 columns, whatever the workflow is called."""
+    program.write(f"resile: 1\nname: {'long ' * 30}\nsteps: {{a: {{shell: 'true'}}}}\n")
+    first = program.call("run", "flow.yaml", code=0).stdout.splitlines()[0]
+    assert len(first) == 80
+    assert first.startswith("run 1 long long ")
+    assert "… completed after 0." in first

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
+
+import pytest
 
 from tests.surfaces.program import Program, Started
 
@@ -83,6 +86,25 @@ def test_an_adopted_step_is_waited_for_and_killed_too(program: Program) -> None:
     gate.open()
     assert program.json("resume", "1")["first_failure"] is None
     assert effects(program) == ["done", "after", "end completed"]
+
+
+def test_the_time_of_an_adopted_step_counts_from_its_start(program: Program) -> None:
+    """A step that another engine started took as long as it ran, not as long as this engine looked on."""
+    gate = program.gate("gate")
+    with start(program) as run:
+        run.until("err", "hold started")
+        run.send(signal.SIGKILL)
+        run.end()
+    with program.start("resume", "1") as resumed:
+        resumed.until("err", "hold attempt adopted")
+        gate.open()
+        assert resumed.end() == 0
+    (shown,) = re.findall(r"hold completed in ([0-9.]+) s\n", resumed.text["err"])
+    seconds = program.json("status", "1")["jobs"][0]["seconds"]
+    # Starting the second engine alone takes longer than what is rounded away.
+    assert seconds > 0.05
+    assert float(shown) == pytest.approx(seconds, abs=0.06)
+    assert re.search(r" run resumed: 0 of 2 steps done\n", resumed.text["err"])
 
 
 def test_sigterm_is_like_ctrl_c(program: Program) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import msgspec
 import pytest
 
@@ -72,8 +74,21 @@ def test_version(program: Program) -> None:
         ),
         (("run", "a", "--max-parallel"), "--max-parallel needs a value: --max-parallel N", None),
         (("run", "a", "--max-parallel", "--debug"), "--max-parallel needs a value: --max-parallel N", None),
-        (("run", "a", "--max-parallel", "0"), "--max-parallel is a whole number from 1, not '0'", ""),
-        (("run", "a", "--retry-max=-1"), "--retry-max is a whole number from 0, not '-1'", ""),
+        (("run", "a", "--max-parallel", "0"), "--max-parallel is a whole number from 1 to 10000, not '0'", ""),
+        (
+            ("resume", "1", "--max-parallel", "10001"),
+            "--max-parallel is a whole number from 1 to 10000, not '10001'",
+            "",
+        ),
+        (("run", "a", "--retry-max=-1"), "--retry-max is a whole number from 0 to 1000, not '-1'", ""),
+        (("run", "a", "--retry-max=1001"), "--retry-max is a whole number from 0 to 1000, not '1001'", ""),
+        (
+            ("run", "a", "--on-fail-max-loops", "10001"),
+            "--on-fail-max-loops is a whole number from 0 to 10000, not '10001'",
+            "",
+        ),
+        (("run", "a", "--bogus"), "resile run has no option --bogus", "`resile run --help` shows the options"),
+        (("logs", "1", "--folow"), "resile logs has no option --folow", "did you mean '--follow'?"),
         (("run", "a", "--cpus", "nan"), "--cpus is a number above 0, not 'nan'", ""),
         (("run", "a", "--memory", "lots"), None, "such as 512m or 8g"),
         (("status", "--json=yes"), "--json takes no value", "`resile status --help` shows the options"),
@@ -128,8 +143,39 @@ def test_a_repeated_option_collects_or_the_last_one_counts() -> None:
 
 def test_a_number_beyond_all_bounds_is_refused() -> None:
     """A number of a thousand digits is refused like any other wrong value."""
-    with pytest.raises(ResileError, match="whole number from 1"):
+    with pytest.raises(ResileError, match=r"whole number from 1 to 10000, not '9{40}'"):
         parse(find_command("run"), ["f", "--max-parallel", "9" * 1000])
+
+
+def test_what_the_system_refuses_is_told_plainly(program: Program) -> None:
+    """A full device, a folder that is none or is gone: the system's word and the place, exit 2, no class name."""
+    flow = program.write("resile: 1\nname: one\nsteps:\n  only: {shell: echo hello}\n")
+    program.call("run", flow, code=0)
+    program.env["FLOW"] = str(program.folder / flow)
+    resile = f"'{program.argv[0]}' -m resile.surfaces.cli.main"
+    for words in ("status", "--help", "--version", "version", "completion bash"):
+        assert in_shell(program, f"{resile} {words} > /dev/full") == (
+            2,
+            "resile: error: standard output: No space left on device\n",
+        )
+    gone = f'mkdir gone; cd gone; rmdir ../gone; {resile} run "$FLOW" --json 2>&1 >/dev/null'
+    assert in_shell(program, gone, stream="stdout") == (
+        2,
+        "resile: error: the current folder does not exist any more\n",
+    )
+    document = program.json("logs", "1", "--export", "/dev/null", code=2)
+    assert document["error"]["message"] == "/dev/null is not a folder"
+    document = program.json("logs", "1", "--export", "/proc/here", code=2)
+    assert (document["error"]["code"], document["error"]["where"]) == ("system", "/proc/here")
+
+
+def in_shell(program: Program, text: str, stream: str = "stderr") -> tuple[int, str]:
+    """The exit code of a line of shell, and what it said on one stream."""
+    done = subprocess.run(
+        ["sh", "-c", text], cwd=program.folder, env=program.env, capture_output=True, text=True, timeout=60
+    )
+    said: str = getattr(done, stream)
+    return done.returncode, said
 
 
 def test_an_unexpected_error_shows_no_traceback(program: Program) -> None:

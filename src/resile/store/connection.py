@@ -49,6 +49,9 @@ def check_library(version: str) -> None:
 def connect(path: str, *, readonly: bool) -> apsw.Connection:
     """Open a database; for writing, make it (mode 0600) and its folder (mode 0700) where they are missing."""
     check_library(apsw.sqlite_lib_version())
+    if os.path.isdir(path):
+        hint = f"name a file, such as {os.path.join(path, 'resile.db')}"
+        raise StoreError("store-unopenable", f"{path} is a folder, not a database", where=path, hint=hint)
     try:
         if readonly:
             if not os.path.exists(path):
@@ -136,7 +139,7 @@ def explain(error: apsw.Error | OSError, path: str) -> StoreError:
             "store-full",
             f"no room is left for {path}; everything recorded before is safe",
             where=path,
-            hint="free some space, then `resile resume` the run",
+            hint="free some space, or name a file on another disk with --db",
         )
     code, message, hint = "store-failed", f"{path}: {error}", ""
     match error:
@@ -151,7 +154,7 @@ def explain(error: apsw.Error | OSError, path: str) -> StoreError:
         case apsw.CantOpenError() | OSError():
             code, hint = "store-unopenable", "is it a file that you may read and write?"
         case apsw.IOError():
-            code, hint = "store-io", "check the disk and its quota, then `resile resume` the run"
+            code, hint = "store-io", "check the disk and its quota"
         case _:
             pass
     return StoreError(code, message, where=path, hint=hint)
@@ -159,7 +162,8 @@ def explain(error: apsw.Error | OSError, path: str) -> StoreError:
 
 def write_refused(path: str) -> StoreError:
     """The refusal to write to a store that is open for reading, or that the system protects."""
-    return StoreError("store-readonly", f"{path} can't be written to", where=path)
+    hint = "may you write to the file and to its folder? --db or $RESILE_DB name another"
+    return StoreError("store-readonly", f"{path} can't be written to", where=path, hint=hint)
 
 
 def _has_no_space(path: str) -> bool:

@@ -152,7 +152,8 @@ def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS
     """Refuse, for reading, anything but a database of exactly this version: reading must not change it."""
     found = version(db, path, len(migrations))
     if found == 0:
-        raise StoreMissing("no-store", f"{path} is empty: nothing has run yet", where=path)
+        hint = "if it is a copy: what was written last is in the original's `-wal` file, so copy both"
+        raise StoreMissing("no-store", f"{path} is empty: nothing has run yet", where=path, hint=hint)
     if found < len(migrations):
         raise StoreError(
             "store-too-old",

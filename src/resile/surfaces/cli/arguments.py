@@ -8,7 +8,11 @@ engine. It knows `--name value`, `--name=value`, `-x`, and `--` before words tha
 
 from __future__ import annotations
 
-from resile.surfaces.cli.commands import COMMANDS_BY_NAME, COMMON, Argument, Command, Option
+from resile.surfaces.cli.commands import COMMANDS_BY_NAME, COMMON, WHOLE_MAX, Argument, Command, Option
+
+WHOLE_SHOWN_MAX = 40
+# There are many options, so some word of a few letters is always a little like one of them.
+OPTION_CUTOFF = 0.75
 
 # Spelled out, because loading `typing` for its constant would cost more than everything else here.
 TYPE_CHECKING = False
@@ -173,8 +177,11 @@ def _find(known: Iterable[Option], word: str, caller: str) -> tuple[Option, str 
             if equals and not option.value:
                 raise refusal(f"{name} takes no value", f"`{caller} --help` shows the options")
             return option, value if equals else None
-    names = [spelling for option in known for spelling in option.names]
-    raise refusal(f"{caller} has no option {name}", nearest(name, names) or f"`{caller} --help` shows the options")
+    # Without their dashes, which would make all of them look alike.
+    spellings = {spelling.lstrip("-"): spelling for option in known for spelling in option.names}
+    near = closest(name.lstrip("-"), spellings, OPTION_CUTOFF)
+    hint = f"did you mean {spellings[near]!r}?" if near else ""
+    raise refusal(f"{caller} has no option {name}", hint or f"`{caller} --help` shows the options")
 
 
 def _keep(values: dict[str, list[str]], option: Option, word: str, value: str | None) -> None:
@@ -187,8 +194,9 @@ def _keep(values: dict[str, list[str]], option: Option, word: str, value: str | 
         raise refusal(f"{name} is one of {', '.join(option.choices)}, not {value!r}", nearest(value, option.choices))
     if option.kind in ("count", "whole"):
         least = 1 if option.kind == "count" else 0
-        if not (value.isascii() and value.isdigit() and least <= int(value[:19]) and len(value) <= 18):
-            raise refusal(f"{name} is a whole number from {least}, not {value!r}")
+        most = f" to {option.most}" if option.most < WHOLE_MAX else ""
+        if not (value.isascii() and value.isdigit() and len(value) <= 18 and least <= int(value) <= option.most):
+            raise refusal(f"{name} is a whole number from {least}{most}, not {value[:WHOLE_SHOWN_MAX]!r}")
     elif option.kind == "number":
         try:
             fine = 0 < float(value) < float("inf")
@@ -234,7 +242,12 @@ def _help_of(command: Command) -> str:
 
 def nearest(word: str, names: Iterable[str]) -> str:
     """`did you mean …?`, or nothing."""
+    found = closest(word, names)
+    return f"did you mean {found!r}?" if found else ""
+
+
+def closest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """The name that was probably meant, or an empty text; `cutoff` is how alike the two are at least, up to 1."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word, names, 1)
-    return f"did you mean {found[0]!r}?" if found else ""
+    return next(iter(get_close_matches(word, names, 1, cutoff)), "")

@@ -2,20 +2,25 @@
 
     COMMANDS --> help.py (texts)   arguments.py (parsing)   completion.py (shell scripts)   main.py (dispatch)
 
-Plain data and no imports, because every start of the program loads it. A command names the module and the function
-that carry it out; those are loaded only when it is called.
+Plain data and no imports but the model's limits, because every start of the program loads it. A command names the
+module and the function that carry it out; those are loaded only when it is called.
 """
 
 from __future__ import annotations
+
+from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
+
+WHOLE_MAX = 10**18 - 1
 
 
 class Option:
     """One option: its spellings, the name of its value ("" for a switch), and what a value must be.
 
-    `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder.
+    `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder; a whole number is
+    at most `most`.
     """
 
-    __slots__ = ("choices", "help", "kind", "many", "names", "value")
+    __slots__ = ("choices", "help", "kind", "many", "most", "names", "value")
 
     def __init__(
         self,
@@ -26,6 +31,7 @@ class Option:
         kind: str = "text",
         many: bool = False,
         choices: tuple[str, ...] = (),
+        most: int = WHOLE_MAX,
     ) -> None:
         self.names = tuple(names.split())
         self.help = text
@@ -33,6 +39,7 @@ class Option:
         self.kind = kind
         self.many = many
         self.choices = choices
+        self.most = most
 
     @property
     def key(self) -> str:
@@ -95,7 +102,7 @@ HELP = Option("-h --help", "show this help")
 COMMON = (DB, JSON, COLOR, HELP)
 
 _RUN = Argument("RUN", "run")
-_PARALLEL = Option("--max-parallel", "run at most N steps at a time", value="N", kind="count")
+_PARALLEL = Option("--max-parallel", "run at most N steps at a time", value="N", kind="count", most=PARALLEL_MAX)
 _CAPACITY = (
     _PARALLEL,
     Option("--cpus", "CPUs to share out among steps that ask for some", value="N", kind="number"),
@@ -143,8 +150,15 @@ COMMANDS = (
                 "at most N jumps and remedies in each scope (the file's max_loops)",
                 value="N",
                 kind="whole",
+                most=LOOPS_MAX,
             ),
-            Option("--retry-max", "at most N retries of each step that has `retry`", value="N", kind="whole"),
+            Option(
+                "--retry-max",
+                "at most N retries of each step that has `retry`",
+                value="N",
+                kind="whole",
+                most=RETRIES_MAX,
+            ),
             Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
             _DEBUG,
         ),
@@ -206,7 +220,7 @@ COMMANDS = (
             "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
             "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
         ),
-        arguments=(_RUN, Argument("JOB", "text"), Argument("VERDICT", "text", "1", VERDICTS)),
+        arguments=(_RUN, Argument("JOB", "step"), Argument("VERDICT", "text", "1", VERDICTS)),
         options=(
             Option("--output", "skip: the step's output, as JSON or as text", value="OUTPUT"),
             Option("--memory", "retry-with: memory for the step, such as 8g", value="SIZE"),

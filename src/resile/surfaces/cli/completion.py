@@ -1,25 +1,26 @@
 """`completion`: scripts for bash, zsh and fish, made from the table of commands.
 
-All three complete commands, options, the values that are spelled out, files and folders. Runs are asked of
-`resile status` when somebody completes one.
+All three complete commands, options, the values that are spelled out, files and folders. Runs, and in bash the steps
+of a run, are asked of `resile status` when somebody completes one.
 """
 
 from __future__ import annotations
 
-import sys
-
 from resile.surfaces.cli.arguments import Call
 from resile.surfaces.cli.commands import COMMANDS, COMMON, Argument, Command, Option
-from resile.surfaces.cli.output import quoted
+from resile.surfaces.cli.output import quoted, write_text
 from resile.surfaces.verbs.names import EVENT_TYPES
 
 # The first column of the list of runs, below its heading.
 _RUN_IDS = r"resile status --color never 2>/dev/null | sed -n '2,$s/^\([0-9]*\).*/\1/p'"
 
+# The first column of the table of a run's jobs, wide enough that no name is cut.
+_STEP_NAMES = r"""COLUMNS=1000 resile status "$run" --color never 2>/dev/null | sed '1,/^STEP /d; s/  .*//'"""
+
 _BASH = """\
 # bash completion for resile: eval "$(resile completion bash)"
 _resile() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command= place=0 index
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command= place=0 run= index
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         case ${COMP_WORDS[index]} in
@@ -29,6 +30,7 @@ _resile() {
                    command=${command:+$command }${COMP_WORDS[index]}
                else
                    ((place++))
+                   run=${run:-${COMP_WORDS[index]}}
                fi ;;
         esac
     done
@@ -90,7 +92,7 @@ compdef _resile resile
 def completion(call: Call) -> int:
     """Print the script of one shell."""
     scripts = {"bash": bash, "zsh": zsh, "fish": fish}
-    sys.stdout.write(scripts[call.texts("SHELL")[0]]())
+    write_text(scripts[call.texts("SHELL")[0]]())
     return 0
 
 
@@ -145,6 +147,8 @@ def _bash_words(kind: str, choices: tuple[str, ...]) -> str:
             return 'COMPREPLY=($(compgen -d -- "$current")); '
         case "run":
             return f'COMPREPLY=($(compgen -W "$({_RUN_IDS})" -- "$current")); '
+        case "step":
+            return f'local IFS=$\'\\n\'; COMPREPLY=($(compgen -W "$({_STEP_NAMES})" -- "$current")); '
         case _:
             return ""
 

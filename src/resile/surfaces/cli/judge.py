@@ -17,6 +17,7 @@ from resile.surfaces.cli.output import (
     plural,
     print_document,
     quoted,
+    short_rule,
     size_bytes,
     table,
     visible,
@@ -58,7 +59,7 @@ def _failure(failure: dict[str, Any], paint: Paint) -> list[str]:
     lines = [
         f"{head}: {paint('red', failure['kind'])} after {plural(failure['attempts'], 'attempt')}",
         fit(f"  {visible(failure['message'])}", size),
-        fit(f"  parked by {visible(failure['rule'])}", size),
+        fit(f"  parked by {visible(short_rule(failure['rule']))}", size),
     ]
     for name in ("stdout", "stderr"):
         lines += tail_lines(failure[name], name, paint, size)

@@ -6,11 +6,11 @@ a line, whatever the size of the run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resile.core.actions import Note
 from resile.model.workflow import Noop
-from resile.surfaces.cli.output import clock, delay, duration, encode, plural, say, visible, within
+from resile.surfaces.cli.output import clock, delay, duration, encode, plural, say, short_rule, visible, within
 from resile.surfaces.cli.watch import Tally
 
 if TYPE_CHECKING:
@@ -49,17 +49,16 @@ class Lines:
         self._small = False
         self._silent = ""
         self._next_progress = 0.0
-        self._started: dict[int, float] = {}
+        self._state: State | None = None
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Say which run it is."""
         self.look_at(state, tally)
-        done = f", {tally.done} done before" if tally.done else ""
-        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}{done}")
+        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}")
 
     def look_at(self, state: State, tally: Tally) -> None:
         """Small runs are told in full, but an implicit `end` is not worth a word."""
-        self._tally = tally
+        self._tally, self._state = tally, state
         self._small = tally.total <= EVERY_STEP_MAX
         if isinstance(state.workflow.end.action, Noop):
             self._silent = state.workflow.end.name
@@ -98,11 +97,9 @@ class Lines:
         step, data = visible(within(note.scope, note.step)), note.data
         match kind:
             case "step_started":
-                self._started[note.job] = note.at
                 return f"{step} started"
             case "step_completed":
-                began = self._started.pop(note.job, note.at)
-                return f"{step} completed in {duration(note.at - began)}"
+                return f"{step} completed{self._time(note)}"
             case "step_recovered":
                 return f"{step} recovered"
             case "step_failed" if data.get("tolerated"):
@@ -130,9 +127,9 @@ class Lines:
         match kind:
             case "retry_scheduled":
                 when = f" in {delay(data['delay_seconds'])}" if data["delay_seconds"] else ""
-                return f"{step} attempt {data['next_attempt']} follows{when}: {visible(data['rule'])}"
+                return f"{step} attempt {data['next_attempt']} follows{when}: {visible(short_rule(data['rule']))}"
             case "repair_started" if data.get("rule"):
-                return f"{step} repair started: {visible(data['rule'])}"
+                return f"{step} repair started: {visible(short_rule(data['rule']))}"
             case "repair_started":
                 return f"{step} {data['for']} started"
             case "repair_finished" if data["ok"]:
@@ -148,10 +145,29 @@ class Lines:
             case "cancel_requested":
                 reason = visible(data.get("reason", ""))
                 return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
-            case "run_resumed" | "attempt_adopted":
-                return f"{step} {kind.replace('_', ' ')}".strip()
+            case "run_resumed":
+                return self._resumed(data)
+            case "attempt_adopted":
+                return f"{step} attempt adopted"
             case _:
                 return ""
+
+    def _time(self, note: Note) -> str:
+        """How long a step took, also where another engine started it."""
+        job = self._state.jobs.get(note.job) if self._state is not None else None
+        if job is None or job.started_at is None:
+            return ""
+        return f" in {duration(max(0.0, note.at - job.started_at))}"
+
+    def _resumed(self, data: dict[str, Any]) -> str:
+        """A run goes on, or again: how much of it is there already."""
+        assert self._tally is not None
+        before, total = self._tally.before, plural(self._tally.total, "step")
+        return (
+            f"epoch {data['epoch']}: {before} of {total} kept"
+            if "epoch" in data
+            else f"run resumed: {before} of {total} done"
+        )
 
     def _progress(self, now: float) -> list[str]:
         """How far a large run is, every few seconds."""

@@ -46,7 +46,7 @@ def status(call: Call) -> int:
     from resile.surfaces.cli.summary import jobs, summary
 
     size = columns(sys.stdout)
-    write_text(summary(document, _messages(call, document), paint, size, call.db))
+    write_text(summary(document, last_words(document, call.db), paint, size, call.db))
     write_text("\n".join(["", *jobs(document, paint, size)]) + "\n")
     return 0
 
@@ -77,12 +77,12 @@ def _day(stamp: str | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp))) if stamp else ""
 
 
-def _messages(call: Call, document: dict[str, Any]) -> dict[int, str]:
+def last_words(document: dict[str, Any], db: str | None) -> dict[int, str]:
     """What the failed steps of a run said last, as its events have it."""
     if not any(job["status"] in ("failed", "pending_failed") for job in document["jobs"]):
         return {}
     kinds = ["attempt_failed", "attempt_lost", "step_failed", "step_parked"]
-    events = verbs.events(call.run, db=call.db, types=kinds)
+    events = verbs.events(document["run"], db=db, types=kinds)
     return {event["job"]: event["data"]["message"] for event in events if event["data"].get("message")}
 
 

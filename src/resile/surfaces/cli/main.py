@@ -42,8 +42,6 @@ def carry_out(words: list[str]) -> int:
     _open_closed_streams()
     try:
         code = _answer(words)
-        sys.stdout.flush()
-        sys.stderr.flush()
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): end quietly, as a program killed by SIGPIPE would.
         return EXIT_BROKEN_PIPE
@@ -64,6 +62,16 @@ def _answer(words: list[str]) -> int:
         return report(error, json="--json" in words, debug="--debug" in words)
 
 
+def _print(text: str) -> None:
+    """Text on stdout, at once; an error says what it was that could not be written."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
 def _open_closed_streams() -> None:
     """Give a stream that the caller closed a place to go to.
 
@@ -81,7 +89,7 @@ def _dispatch(words: list[str]) -> int:
     if words and words[0] in ("--version", "-V"):
         from resile import __version__
 
-        sys.stdout.write(f"resile {__version__}\n")
+        _print(f"resile {__version__}\n")
         return 0
     name, rest = split(words)
     if name == "help":
@@ -90,7 +98,7 @@ def _dispatch(words: list[str]) -> int:
     if not name:
         from resile.surfaces.cli.help import overview
 
-        sys.stdout.write(overview())
+        _print(overview())
         return 0
     if name == "events" and rest in (["--help"], ["-h"]):
         return _show_help("events ls", "events follow")
@@ -142,7 +150,7 @@ def _show_help(*names: str) -> int:
     """Print how these commands are called."""
     from resile.surfaces.cli.help import command_help
 
-    sys.stdout.write("\n".join(command_help(find_command(name)) for name in names))
+    _print("\n".join(command_help(find_command(name)) for name in names))
     return 0
 
 

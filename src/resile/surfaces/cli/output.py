@@ -58,9 +58,15 @@ def _legible(value: Any) -> Any:
 
 def write_bytes(data: bytes) -> None:
     """Raw bytes on stdout, at once."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # What is still buffered would fail again with the next write.
+        abandon_stdout()
+        error.filename = "standard output"
+        raise
 
 
 def write_text(text: str) -> None:

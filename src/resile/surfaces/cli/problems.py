@@ -1,6 +1,7 @@
 """What a user sees when something is wrong: the message, where, what to do. Never a traceback unasked.
 
 ResileError     exit 2; with --json its document on stdout
+OSError         exit 2, what the system says and of which file
 anything else   exit 70, one line that says how to get the traceback
 """
 
@@ -20,6 +21,8 @@ SOURCE_COLUMNS_MAX = 72
 
 def report(error: Exception, *, json: bool, debug: bool) -> int:
     """Say what happened; the exit code."""
+    if isinstance(error, OSError) and error.strerror:
+        error = _refused_by_system(error)
     expected = isinstance(error, ResileError)
     if os.environ.get("RESILE_TRACEBACK") or (debug and not expected):
         from traceback import format_exception
@@ -36,6 +39,26 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
         print_document(unexpected.document())
     say(render(unexpected, Paint("auto", sys.stderr)))
     return EXIT_UNEXPECTED
+
+
+def _refused_by_system(error: OSError) -> ResileError:
+    """What the system refused, in its own words; those for a folder that is gone would say nothing."""
+    name = "" if error.filename is None else os.fsdecode(error.filename)
+    message = f"{name}: {error.strerror}" if name else str(error.strerror)
+    if not name and not _has_folder():
+        message = "the current folder does not exist any more"
+    refused = ResileError("system", message, where=name)
+    refused.__cause__ = error
+    return refused
+
+
+def _has_folder() -> bool:
+    """Is the folder that we are in still there?"""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def render(error: ResileError, paint: Paint) -> str:

@@ -45,7 +45,7 @@ def run(call: Call) -> int:
 
 def _say_debug(text: str) -> None:
     """What --debug shows of an expression."""
-    sys.stderr.write(f"debug: {text}\n")
+    say(f"debug: {text}")
 
 
 def resume(call: Call) -> int:
@@ -91,7 +91,7 @@ def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     with Watch(display_for(call)) as watch:
         try:
             finished = act(watch)
-        except ResileError as error:
+        except (ResileError, OSError) as error:
             if not watch.run:
                 raise
             return _broke_off(call, watch.run, error)
@@ -106,7 +106,8 @@ def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
             from resile.surfaces.cli.summary import summary
 
             paint = Paint(call.color, sys.stdout)
-            write_text(summary(finished.document, watch.messages, paint, columns(sys.stdout), call.db))
+            messages = _messages(call, watch, finished)
+            write_text(summary(finished.document, messages, paint, columns(sys.stdout), call.db))
     except OSError as error:
         # Nobody gets the summary, but the exit code still says how the run ended.
         abandon_stdout()
@@ -115,7 +116,16 @@ def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     return finished.exit_code
 
 
-def _broke_off(call: Call, run: int, error: ResileError) -> int:
+def _messages(call: Call, watch: Watch, finished: Finished) -> dict[int, str]:
+    """The last words of failed steps: of this process, and of earlier ones where the run did not begin here."""
+    if call.command.name == "run":
+        return watch.messages
+    from resile.surfaces.cli.look import last_words
+
+    return last_words(finished.document, call.db) | watch.messages
+
+
+def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
     """The engine had to leave a run that had begun (a full disk, a lost lease): say so, and how to go on."""
     from resile.surfaces.cli.problems import report
 

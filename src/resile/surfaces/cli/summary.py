@@ -24,6 +24,7 @@ from resile.surfaces.cli.output import (
 
 FAILED_SHOWN_MAX = 20
 JOBS_SHOWN_MAX = 50
+NAME_COLUMNS_MIN = 8
 
 Document = dict[str, Any]
 
@@ -31,7 +32,7 @@ Document = dict[str, Any]
 def summary(document: Document, messages: dict[int, str], paint: Paint, columns: int, db: str | None) -> str:
     """Everything that `resile run` says when it is done."""
     lines = [
-        *headline(document, paint),
+        *headline(document, paint, columns),
         *_routes(document, paint, columns),
         *_failed("Failed", "failed", document, messages, paint, columns),
         *_failed("Parked", "pending_failed", document, messages, paint, columns),
@@ -42,10 +43,9 @@ def summary(document: Document, messages: dict[int, str], paint: Paint, columns:
     return "\n".join(lines) + "\n"
 
 
-def headline(document: Document, paint: Paint) -> list[str]:
-    """The verdict, how long it took, and the counts."""
+def headline(document: Document, paint: Paint, columns: int) -> list[str]:
+    """The verdict, how long it took, and the counts; a long name gives way."""
     status = document["status"]
-    name = visible(document["workflow"])
     after = "for" if status == "running" else "after"
     counts = document["steps"]
     words = [
@@ -55,8 +55,10 @@ def headline(document: Document, paint: Paint) -> list[str]:
     ]
     verdict = paint("bold", paint.status(status))
     rest = ": " + ", ".join(words) if words else ""
+    run, took = f"run {document['run']}", f"{after} {duration(document['duration_seconds'])}"
+    room = columns - len(f"{run}  {status} {took}")
     return [
-        f"run {document['run']} {name} {verdict} {after} {duration(document['duration_seconds'])}",
+        f"{run} {fit(visible(document['workflow']), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
         f"{plural(counts['total'], 'step')}{rest}",
     ]
 
@@ -151,7 +153,8 @@ def _next(document: Document, db: str | None) -> list[str]:
         case "failed":
             failed = [job for job in document["jobs"] if job["status"] == "failed" and not job["tolerated"]]
             culprit = next((job for job in failed if job["scope"] == "root"), None)
-            if culprit is not None:
+            # Without an exit code there was no process, so nothing was printed.
+            if culprit is not None and culprit["exit_code"] is not None:
                 steps.append((again(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
             steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "parked":

@@ -6,6 +6,7 @@ import sys
 
 from resile import __version__
 from resile.surfaces.cli.arguments import Call
+from resile.surfaces.cli.output import print_document, write_text
 
 
 def version(call: Call) -> int:
@@ -15,9 +16,7 @@ def version(call: Call) -> int:
     python = ".".join(str(part) for part in sys.version_info[:3])
     versions = {"resile": __version__, "python": python, "sqlite": sqlite_lib_version()}
     if call.json:
-        from resile.surfaces.cli.output import print_document
-
         print_document(versions)
     else:
-        sys.stdout.write("Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**versions))
+        write_text("Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**versions))
     return 0

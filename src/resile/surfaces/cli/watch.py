@@ -40,7 +40,10 @@ _ATTEMPT_OVER = frozenset({"attempt_failed", "attempt_lost"})
 
 
 class Tally:
-    """Counts of a run: how many steps came to what, what runs, and the last word of what failed."""
+    """Counts of a run: how many steps came to what, what runs, and the last word of what failed.
+
+    `before` is how many steps had ended when the engine took the run, or are kept in a new epoch.
+    """
 
     def __init__(self, state: State) -> None:
         self.total = 0
@@ -62,6 +65,7 @@ class Tally:
                 )
             elif job.status in TERMINAL or job.status is Status.pending_failed:
                 self._settle(job.id, _word(STATUS_NAMES[job.status], job.recovered, job.tolerated))
+        self.before = self.done
 
     @property
     def done(self) -> int:
@@ -96,6 +100,18 @@ class Tally:
                 self.running.pop(note.job, None)
                 self._remember(note.job, note.data.get("message", ""))
                 self.recent.append(note)
+            elif kind == "run_resumed" and "epoch" in note.data:
+                self._start_over(note.data["failed_only"])
+
+    def _start_over(self, failed_only: bool) -> None:
+        """Another epoch begins: what completed is kept, or nothing is."""
+        self.running.clear()
+        self.messages.clear()
+        for job, word in list(self._settled.items()):
+            if not failed_only or word not in ("completed", "recovered"):
+                del self._settled[job]
+                self.counts[word] -= 1
+        self.before = self.done
 
     def _settle(self, job: int, word: str) -> None:
         """A step has come to its end."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resile import __version__
-from resile.errors import ResileError
+from resile.errors import Diagnostic, ResileError
 from resile.model import codec
 from resile.model.digest import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
@@ -98,23 +98,47 @@ def check(paths: Sequence[str]) -> dict[str, Any]:
 
 
 def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
-    """The values of a run's inputs: given ones, then defaults; an undeclared or missing one is refused."""
+    """The values of a run's inputs: given ones, then defaults; whatever is wrong with them is said at once."""
     texts: dict[str, str] = {}
-    for pair in given:
-        name, text = _pair(pair, "--input", workflow)
-        texts[name] = text
-    for pair in files:
-        name, path = _pair(pair, "--input-file", workflow)
-        texts[name] = _file_text(name, path)
     values: dict[str, Any] = {}
+    problems: list[ResileError] = []
+    named = [(pair, "--input") for pair in given] + [(pair, "--input-file") for pair in files]
+    for pair, option in named:
+        try:
+            name, text = _pair(pair, option, workflow)
+            texts[name] = text if option == "--input" else _file_text(name, text)
+        except ResileError as problem:
+            problems.append(problem)
     for name, declared in workflow.inputs.items():
-        if name in texts:
-            values[name] = _converted(name, declared, texts[name])
-        elif declared.required:
-            raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
-        else:
-            values[name] = declared.default
+        try:
+            values[name] = _value(name, declared, texts.get(name))
+        except ResileError as problem:
+            problems.append(problem)
+    if problems:
+        raise _together(workflow, problems)
     return values
+
+
+def _value(name: str, declared: Input, text: str | None) -> Any:
+    """The value of one input: as given, or its default."""
+    if text is not None:
+        return _converted(name, declared, text)
+    if declared.required:
+        raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
+    return declared.default
+
+
+def _together(workflow: Workflow, problems: list[ResileError]) -> ResileError:
+    """One problem as it is, several as findings."""
+    first = problems[0]
+    if len(problems) == 1:
+        return first
+    findings = [
+        Diagnostic(severity="error", code=found.code, message=found.message, file=workflow.file, hint=found.hint)
+        for found in problems
+    ]
+    message = f"{first.message} (and {len(problems) - 1} more)"
+    return ResileError(first.code, message, where=first.where, hint=first.hint, diagnostics=findings)
 
 
 def _pair(pair: str, option: str, workflow: Workflow) -> tuple[str, str]:
@@ -151,10 +175,21 @@ def _converted(name: str, declared: Input, text: str) -> Any:
             case "text":
                 return text
             case "number":
-                return float(text) if any(mark in text for mark in ".eE") else int(text)
+                return _number(text)
             case "bool":
                 return {"true": True, "false": False}[text.strip().lower()]
             case "json":
                 return msgspec.json.decode(text.encode())
     except (ValueError, KeyError) as error:
         raise ResileError("input-malformed", f"input {name!r}: {text[:60]!r} is not a {declared.kind}") from error
+
+
+def _number(text: str) -> int | float:
+    """A whole or a finite number: no JSON could carry the others."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if number - number != 0:
+        raise ValueError("not finite")
+    return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Literal
@@ -43,6 +44,7 @@ def logs(
     store = open_store(db, readonly=True)
     try:
         row = row_of(store, number)
+        _check_attempt(store, row, step, attempt)
         for job in _jobs(store, row, step):
             for tried in _attempts(store, row, job, attempt):
                 for ending in _ENDINGS[stream]:
@@ -69,6 +71,8 @@ def follow_logs(
                             seen[key] = seen.get(key, 0) + len(part.data)
                             yield part
             if not driven:
+                if not seen:
+                    _check_attempt(store, row, step, attempt)
                 return
             time.sleep(FOLLOW_SECONDS)
     finally:
@@ -77,6 +81,8 @@ def follow_logs(
 
 def export_logs(number: int, folder: str, *, db: str | None) -> int:
     """Write every attempt's output as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e` into a folder; how many files."""
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
     store = open_store(db, readonly=True)
     try:
         row = row_of(store, number)
@@ -101,6 +107,20 @@ def _jobs(store: Store, row: RunRow, step: str | None) -> Iterator[JobRow]:
         raise ResileError(
             "no-such-step", f"run {row.id} has no step {step!r}", hint=f"`resile status {row.id}` lists its steps"
         )
+
+
+def _check_attempt(store: Store, row: RunRow, step: str | None, attempt: int | None) -> None:
+    """Refuse a number that no attempt has; an attempt that wrote nothing has one too."""
+    if attempt is None:
+        return
+    last = 0
+    for job in _jobs(store, row, step):
+        for tried in _attempts(store, row, job, None):
+            last = max(last, tried.attempt)
+    if attempt > last:
+        who = f"step {step!r} of run {row.id}" if step is not None else f"run {row.id}"
+        hint = f"its attempts: 1 to {last}" if last > 1 else "its only attempt: 1" if last else "nothing has started"
+        raise ResileError("no-such-attempt", f"{who} has no attempt {attempt}", hint=hint)
 
 
 def _attempts(store: Store, row: RunRow, job: JobRow, attempt: int | None) -> Iterator[AttemptRow]:
