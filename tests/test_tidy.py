@@ -60,7 +60,6 @@ DIALECT_NAMES = re.compile(r"prodigy|visor|torc|noetl", re.IGNORECASE)
 # leave this list, so it can only shrink. Fields are told apart by name only: one that shares its name with any
 # attribute that is read counts as read.
 FANOUTS = "the issue that runs fan-outs reads it"
-ACTIONS = "the issue that adds this kind of step reads it"
 API = "the REST surface serves it"
 UNREAD_FIELDS: dict[str, str] = {
     "Breaker.failure_threshold": FANOUTS,
@@ -80,10 +79,6 @@ UNREAD_FIELDS: dict[str, str] = {
     "FanOut.isolation": FANOUTS,
     "FanOut.item_timeout_seconds": FANOUTS,
     "FanOut.policy": FANOUTS,
-    "Http.headers": ACTIONS,
-    "Http.method": ACTIONS,
-    "Http.url": ACTIONS,
-    "Python.function": ACTIONS,
     "Source.distinct": FANOUTS,
     "Source.filter": FANOUTS,
     "Source.items_max": FANOUTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from resile.model.limits import LOOPS_DEFAULT, LOOPS_MAX
 from resile.model.rules import Backoff, Escalation, Match, Origin, Repair, Rule, SuccessActions, Transition
-from resile.model.workflow import Agent, Capture, Need, Shell, Step, WriteFile
+from resile.model.workflow import Agent, Capture, Http, Need, Python, Shell, Step, WriteFile
 from tests.dialects.compiling import (
     agent_with,
     default_with,
@@ -179,6 +179,33 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("escalate", "memory_max"): [(escalating("memory_max: 4k").change, Escalation(memory_bytes_max=4096))],
     ("escalate", "runtime_max"): [(escalating("runtime_max: 1h").change, Escalation(runtime_seconds_max=3600.0))],
     ("escalate", "rounds"): [(escalating("rounds: 5").limit, 5)],
+    ("http", "url"): [
+        (step_with(f"http: {{url: '{url}'}}").action, Http(url))
+        for url in ("https://h:8080", "http://[::1]/a?b=${inputs.i}#c", "${inputs.i}", "http://h/${inputs.i}/x")
+    ],
+    ("http", "method"): [(step_with("http: {url: 'http://h', method: put}").action, Http("http://h", "PUT"))],
+    ("http", "headers"): [
+        (step_with("http: {url: 'http://h', headers: {A: 1.10, B: 'x ${inputs.i}'}}").action, Http("http://h", headers={"A": "1.10", "B": "x ${inputs.i}"}))
+    ],
+    ("http", "body"): [
+        (step_with("http: {url: 'http://h', body: '${inputs.i}'}").action, Http("http://h", "POST", body="${inputs.i}")),
+        (step_with("http: {url: 'http://h', body: ''}").action, Http("http://h", "POST", body="")),
+    ],
+    ("http", "json"): [
+        (
+            step_with("http: {url: 'http://h', method: PATCH, json: {a: [1, '${inputs.i}', null, 1.5]}}").action,
+            Http("http://h", "PATCH", json={"a": [1, "${inputs.i}", None, 1.5]}),
+        )
+    ],
+    ("http", "expect_status"): [
+        (step_with("http: {url: 'http://h', expect_status: 404}").action, Http("http://h", expect_status=(404,))),
+        (step_with("http: {url: 'http://h', expect_status: [201, 302]}").action, Http("http://h", expect_status=(201, 302))),
+    ],
+    ("python", "source"): [(step_with("python: {source: 'x = 1'}").action, Python("x = 1"))],
+    ("python", "file"): [(step_with("python: {file: a.py}").action, Python(file="a.py"))],
+    ("python", "inputs"): [
+        (step_with("python: {file: a.py, inputs: {a: 1, b: ['${inputs.i}']}}").action, Python(file="a.py", inputs={"a": 1, "b": ["${inputs.i}"]}))
+    ],
     ("write_file", "path"): [(step_with("write_file: {path: 'd/${inputs.i}', content: x}").action, WriteFile("d/${inputs.i}", "x"))],
     ("write_file", "content"): [(step_with("write_file: {path: f, content: 1.10}").action, WriteFile("f", "1.10"))],
     ("write_file", "mode"): [

@@ -93,7 +93,8 @@ def test_files(text: str | bytes, expected: list[str]) -> None:
         ("inputs: {a: }", ["f:2:13: error: expected a default, not nothing [type]"
                            "\n  hint: an input without one: {required: true} or {type: text}"]),
         ("inputs: {a: {type: int}}", ["f:2:20: error: expected one of text, number, bool, json, not `int` [type]"]),
-        ("inputs: {a: {type: number, default: x}}", ["f:2:37: error: expected a number, not `x` [type]"]),
+        ("inputs: {a: {type: number, default: x}}", ["f:2:37: error: expected a finite number, not `x` [type]"]),
+        ("inputs: {a: {type: number, default: .nan}}", ["f:2:37: error: expected a finite number, not `.nan` [type]"]),
         ("inputs: {a: {type: bool, default: 1}}", ["f:2:35: error: expected true or false, not `1` [type]"]),
         ("inputs: {a: {required: true, default: 1}}",
          ["f:2:13: error: an input with a default is never required [conflict]\n  hint: take one of the two out"]),
@@ -129,7 +130,7 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
         ("shell: x, timeout: ", ["f:4:26: error: expected a duration, not nothing [type]" + DURATION]),
         ("shell: x, timeot: 1", ["f:4:17: error: a step has no key `timeot` [unknown-key]\n  hint: did you mean `timeout`?"]),
         ("", ["f:4:3: error: the step `s` does nothing [action]\n  hint: give it one of: `shell`, `agent`, "
-             "`claude`, `validate`, `write_file`, `noop`"]),
+             "`claude`, `validate`, `http`, `python`, `write_file`, `noop`"]),
         ("shell: x, noop: true", ["f:4:17: error: a step does one thing: `shell` or `noop` [action]"]),
         ("noop: false", ["f:4:13: error: expected true, not `false` [type]"]),
         ("noop: true, shell_program: bash", ["f:4:19: error: `shell_program` has no meaning without `shell` [action]"]),

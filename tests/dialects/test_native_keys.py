@@ -14,9 +14,11 @@ from resile.model.workflow import (
     Arc,
     Capture,
     Condition,
+    Http,
     Input,
     Need,
     Noop,
+    Python,
     Resources,
     Secret,
     Shell,
@@ -119,6 +121,11 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a step", "validate"): [
         (step_with("validate: make check").action, Validate("make check")),
         (step_with("validate: x, shell_program: bash").action, Validate("x", "bash")),
+    ],
+    ("a step", "http"): [(step_with("http: 'http://h/${inputs.i}'").action, Http("http://h/${inputs.i}"))],
+    ("a step", "python"): [(step_with("python: 'print(1)'").action, Python("print(1)"))],
+    ("a step", "inputs"): [
+        (step_with("python: x, inputs: {a: '${inputs.i}'}").action, Python("x", inputs={"a": "${inputs.i}"}))
     ],
     ("a step", "write_file"): [(step_with("write_file: {path: f, content: ''}").action, WriteFile("f", ""))],
     ("a step", "commit_required"): [(step_with("shell: x, commit_required: true").commit_required, True)],

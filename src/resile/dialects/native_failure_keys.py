@@ -147,7 +147,8 @@ BACKOFF = table(
         duration_or_zero, "initial_seconds"),
     Key("delay", "duration", "The same as `initial`.", duration_or_zero, "initial_seconds"),
     Key("delay_ms", "number", "The same as `initial`, in milliseconds.", milliseconds, "initial_seconds"),
-    Key("increment", "duration", "What is added before each linear delay, the first included; `initial` where it is left out.",
+    Key("increment", "duration",
+        "What is added for each linear delay, the first included; the same as `initial` where it is left out.",
         duration_or_zero, "increment_seconds"),
     Key("multiplier", "number", "What an exponential delay is multiplied by; 2 where it is left out.",
         number(1, MULTIPLIER_MAX)),
@@ -197,7 +198,8 @@ ON_FAILURE = table(
     Key("handler_failure_fatal", "true or false", "`true`: a handler that fails ends the climb, the step has failed.",
         boolean),
     _FAIL_WORKFLOW,
-    Key("capture", "name, or mapping of names", "Names for what the handler's commands wrote, joined; in a form other than text, the last one.",
+    Key("capture", "name, or mapping of names",
+        "Names for what the handler's commands wrote, joined; in a form other than text, for what the last one wrote.",
         node_itself),
 )  # fmt: skip
 ON_SUCCESS = table(

@@ -7,10 +7,12 @@ from there into its table is what turning a feature on begins with.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from resile.dialects.base import INVALID, Key, Reading, Table, read_mapping, table
 from resile.dialects.native_failure_keys import FAILURE_TABLES, ROUTING, read_retry
+from resile.dialects.native_programs import HTTP, PROGRAM_KEYS, PYTHON
 from resile.dialects.native_values import (
     IDENTIFIER,
     boolean,
@@ -54,18 +56,15 @@ NOT_YET: dict[str, dict[str, str]] = {
         "setup": "`setup` is",
     },
     "a step": {
-        "python": "`python` steps are",
-        "http": "`http` steps are",
         "workflow": "`workflow` steps are",
         "map": "`map` steps are",
         "foreach": "`foreach` steps are",
         "fanout": "`fanout` is",
-        "inputs": "`inputs` of a step are",
         "critical": "`critical` is",
     },
 }
-ACTIONS = ("shell", "agent", "claude", "validate", "write_file", "noop")
-ACTIONS_NOT_YET = ("python", "http", "workflow", "map", "foreach")
+ACTIONS = ("shell", "agent", "claude", "validate", "http", "python", "write_file", "noop")
+ACTIONS_NOT_YET = ("workflow", "map", "foreach")
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
@@ -105,8 +104,8 @@ def _input_default(reading: Reading, node: Node, kind: Any) -> Any:
         return Input(kind="json", default=value)
     if not isinstance(node, Scalar) or (kind is None and value is None):
         return wrong(reading, node, "a default", "an input without one: {required: true} or {type: text}")
-    if kind == "number" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        return wrong(reading, node, "a number")
+    if kind == "number" and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
+        return wrong(reading, node, "a finite number")
     if kind == "bool" and not isinstance(value, bool):
         return wrong(reading, node, "true or false")
     return Input(kind=kind or "text", default=value if kind in ("number", "bool") else node.text)
@@ -290,6 +289,7 @@ STEP = table(
     Key("claude", "as `agent`", "The same as `agent`.", filled(template, "the prompt"), "agent"),
     Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
         filled(text, "`validate`")),
+    *PROGRAM_KEYS,
     Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
     Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
@@ -349,5 +349,5 @@ WORKFLOW = table(
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = (
-    WORKFLOW, STEP, *FAILURE_TABLES, ARCS, ARC, RESOURCES, WRITE_FILE, AGENT, INPUT, SECRET
+    WORKFLOW, STEP, *FAILURE_TABLES, ARCS, ARC, RESOURCES, HTTP, PYTHON, WRITE_FILE, AGENT, INPUT, SECRET
 )  # fmt: skip

@@ -243,8 +243,7 @@ def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
         if not isinstance(form, str):
             wrong(reading, form, "a label")
         elif capture_name(reading, name, where):
-            other = form in CAPTURE_FORMS and form != "text"
-            result.append(Capture(name, form if other else "combined"))
+            result.append(Capture(name, form if form in CAPTURE_FORMS and form != "text" else "combined"))
             reading.captured[name] = reading.owner
     return tuple(result)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from resile.dialects.base import INVALID, Diagnostics, Reading, Source, read_mapping
 from resile.dialects.native_keys import ACTIONS, ACTIONS_NOT_YET, ARC, ARCS, STEP
 from resile.dialects.native_values import text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.model.rules import Origin, Rule, SuccessActions
-from resile.model.workflow import Action, Agent, Arc, Need, Noop, Shell, Step, Validate
+from resile.model.workflow import Action, Agent, Arc, Need, Noop, Python, Shell, Step, Validate
 
 if TYPE_CHECKING:
     from resile.dialects.native_ladder import Answer
@@ -183,9 +184,11 @@ def _action(
     if word not in ("shell", "validate") and "shell_program" in fields:
         where = node.entries["shell_program"][0]
         reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
-    if word in ("noop", "write_file") and fields.get("commit_required"):
+    if word in ("noop", "write_file", "http") and fields.get("commit_required"):
         where = node.entries["commit_required"][0]
         reading.report.error("action", f"`commit_required` has no meaning for `{word}`, which makes no commit", where)
+    if word != "python" and "inputs" in fields:
+        reading.report.error("action", "`inputs` has no meaning without `python`", node.entries["inputs"][0])
     field = "agent" if word == "claude" else word
     if field not in fields:
         return Noop()
@@ -194,7 +197,9 @@ def _action(
         case "agent":
             settings = {name: value for name, value in reading.agent.items() if name != "timeout_seconds"}
             return Agent(value, **settings)
-        case "write_file":
+        case "python":
+            return _with_inputs(reading, value, node, fields)
+        case "write_file" | "http":
             action: Action = value
             return action
         case "noop":
@@ -203,6 +208,16 @@ def _action(
     if "${" in value and isinstance(source, Scalar):
         reading.refers(source, program)
     return Shell(value, program) if word == "shell" else Validate(value, program)
+
+
+def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[str, Any]) -> Python:
+    """The code of a step with the inputs that stand beside it."""
+    if "inputs" not in fields:
+        return action
+    if action.inputs:
+        hint = "keep one of them"
+        reading.report.error("conflict", "`python` has `inputs` already", node.entries["inputs"][0], hint=hint)
+    return replace(action, inputs=fields["inputs"])
 
 
 def _agent_time(reading: NativeReading, action: Action) -> float | None:

@@ -58,19 +58,22 @@ class WriteFile(Struct, frozen=True, tag="write_file", omit_defaults=True):
 
 
 class Http(Struct, frozen=True, tag="http", omit_defaults=True):
-    """A request; statuses of 400 and above fail."""
+    """A request; statuses of 400 and above fail, or all but the expected ones. A body is text, or JSON data."""
 
     url: str
     method: str = "GET"
     headers: dict[str, str] = {}
-    body: str = ""
+    body: str | None = None
+    json: Any = None
+    expect_status: tuple[int, ...] = ()
 
 
 class Python(Struct, frozen=True, tag="python", omit_defaults=True):
-    """Python source with a `main` function, or a registered function by name."""
+    """Python code, written in the workflow or in a file of its own, and the inputs of its `main` function."""
 
     source: str = ""
-    function: str = ""
+    file: str = ""
+    inputs: dict[str, Any] = {}
 
 
 class Child(Struct, frozen=True, tag="workflow", omit_defaults=True):

@@ -17,7 +17,7 @@ from resile.dialects.interpolate import ValueRefused, render_text
 from resile.dialects.shell import plain_argv, render_shell
 from resile.executors.contract import Launch
 from resile.model.failure import Failure, Outcome
-from resile.model.workflow import Agent, Noop, Shell, Step, Validate, WriteFile
+from resile.model.workflow import Agent, Http, Noop, Python, Shell, Step, Validate, WriteFile
 from resile.runtime.capacity import visible_gpus
 from resile.runtime.commits import head_of
 from resile.runtime.values import Values
@@ -63,6 +63,7 @@ class Performer:
         lookup = self._values.of(job)
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
             return supposed
+        told: tuple[tuple[bytes, bytes], ...] = ()
         try:
             match step.action:
                 case Noop():
@@ -73,12 +74,14 @@ class Performer:
                     argv, fallback = self._command(order, step.action.command, step.action.program, lookup)
                 case Agent():
                     argv, fallback = self._agent(order, step.action, lookup), ()
+                case Http() | Python():
+                    (argv, told), fallback = self._program(step.name, step.action, lookup), ()
                 case _:
                     kind = type(step.action).__name__.lower()
                     return Outcome(failure=Failure("contract", f"this version does not run {kind} steps"))
             if step.commit_required:
                 self._note_head(order, step, lookup)
-            return self._launch(order, job, step, argv, fallback, lookup)
+            return self._launch(order, job, step, argv, fallback, lookup, told)
         except ValueRefused as problem:
             return Outcome(failure=Failure("contract", str(problem), signature="contract: value refused"))
 
@@ -90,6 +93,7 @@ class Performer:
         argv: tuple[bytes, ...],
         fallback: tuple[bytes, ...],
         lookup: Lookup,
+        told: tuple[tuple[bytes, bytes], ...],
     ) -> Launch:
         """The attempt with its environment, place and limits."""
         grace = self._state.workflow.grace_seconds if step.grace_seconds is None else step.grace_seconds
@@ -97,7 +101,7 @@ class Performer:
             order.job,
             order.attempt,
             argv,
-            self._env(order, job, step, lookup),
+            self._env(order, job, step, lookup) + told,
             os.fsencode(self.directory_of(step, lookup)) if step.working_dir else b"",
             time_limit(self._state, job) or 0.0,
             grace,
@@ -125,6 +129,18 @@ class Performer:
         if action.prompt_by == "argument" and len(prompt) <= ARGUMENT_BYTES_MAX:
             return (*command, prompt)
         return (b"sh", b"-c", _FROM_FILE, self._file(order, "prompt", prompt), *command)
+
+    def _program(
+        self, name: str, action: Http | Python, lookup: Lookup
+    ) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
+        """A program of ours: its command, and the variable by which it hears what to do."""
+        from resile.runtime.programs import VARIABLE, http_program, python_program
+
+        if isinstance(action, Http):
+            argv, told = http_program(action, lookup)
+        else:
+            argv, told = python_program(action, name, self._state.workflow.folder, lookup)
+        return argv, ((VARIABLE, told),)
 
     def _write_file(self, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
         """A file made from text: it appears whole or not at all."""

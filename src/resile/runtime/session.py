@@ -156,7 +156,7 @@ class Session:
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = needles(secrets)
-        values = Values(self._store, row.id, output, state, env)
+        values = Values(self._store, row.id, output, state, {**env, **secrets})
         performer = Performer(
             state, values, run=row.id, output=output, folder=folder, directory=row.directory, rehearsal=rehearsal
         )

@@ -1,0 +1,132 @@
+"""Runs Python code, as the program of a `python` step.
+
+    RESILE_STEP (JSON): name, source or file, inputs
+    stdout: what the code prints; last, on a line of its own, what its `main` returns
+    exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or what sys.exit says
+
+Values come as data and never as code: `main` is called with the inputs by name, and code without a `main` finds them
+in the global `inputs`. The code does not run under the name `__main__`, so that a script that calls its own `main`
+does not do so twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MODULE = "__step__"
+
+
+class Failed(Exception):
+    """The step has failed and this is why, in one line."""
+
+
+class _Lines:
+    """Writes to stdout and knows whether a line has been begun."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._write = sys.stdout.write
+        sys.stdout.write = self.write  # type: ignore[method-assign]
+
+    def write(self, text: str) -> int:
+        """What print calls."""
+        if text:
+            self.begun = not text.endswith("\n")
+        return self._write(text)
+
+
+def main() -> int:
+    """Run the code; the exit code."""
+    step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
+    sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    lines = _Lines()
+    try:
+        result = _run(step)
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, allow_nan=False)
+    except Failed as problem:
+        return _complain(str(problem))
+    except Exception as error:
+        return _tell(error)
+    if result is not None:
+        print("\n" + text if lines.begun else text)
+    if isinstance(result, dict) and result.get("status") == "error":
+        reason = result.get("message") or result.get("error") or "main returned the status `error`"
+        return _complain(reason if isinstance(reason, str) else json.dumps(reason))
+    return 0
+
+
+def _run(step: dict[str, Any]) -> Any:
+    """What the code's `main` returns; None where it has none."""
+    file, source = step["file"], step["source"]
+    if file:
+        try:
+            with open(file, "rb") as opened:
+                source = opened.read()
+        except OSError as error:
+            raise Failed(f"can't read {file}: {error.strerror}") from error
+    else:
+        _remember(f"<step {step['name']}>", source)
+    # As a script would have it; only now, so that what lies there can't stand in for what is imported above.
+    own = os.path.dirname(os.path.abspath(file)) if file else ""
+    sys.path[:0] = [path for path in (own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)) if path]
+    sys.argv = [file or f"<step {step['name']}>"]
+    module = sys.modules[MODULE] = ModuleType(MODULE)
+    module.__dict__.update(inputs=step["inputs"], __file__=sys.argv[0])
+    exec(compile(source, sys.argv[0], "exec", dont_inherit=True), module.__dict__)
+    function = module.__dict__.get("main")
+    if not callable(function):
+        return None
+    _check_inputs(function, step["inputs"])
+    return function(**step["inputs"])
+
+
+def _remember(name: str, source: str) -> None:
+    """Let tracebacks show the lines of code that is in no file."""
+    import linecache
+
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+
+
+def _check_inputs(function: Any, inputs: dict[str, Any]) -> None:
+    """Every parameter must get a value, and every value must have a parameter."""
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    missing = [name for name, p in named.items() if p.default is p.empty and name not in inputs]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    unknown = [] if takes_any else [name for name in inputs if name not in named]
+    problems = [f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names]
+    if problems:
+        raise Failed(f"inputs of main: {'; '.join(problems)}")
+
+
+def _tell(error: Exception) -> int:
+    """The traceback from the code's own lines on, and `Type: text` as its last line."""
+    import traceback
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace)).replace(f"{MODULE}.", "")
+    summary = " ".join(f"{type(error).__name__}: {error}".split())
+    sys.stderr.write(text if text.splitlines()[-1] == summary else f"{text}{summary}\n")
+    return 1
+
+
+def _complain(message: str) -> int:
+    """Say in one line why the step failed."""
+    sys.stderr.write(f"{' '.join(message.split())}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
