@@ -328,7 +328,7 @@ def test_a_full_disk_stops_new_starts_until_there_is_room(tmp_path: Path) -> Non
         wait_for(lambda: b"\nE 3 1 " in spool.read_bytes())
         assert driver.run(sh(4, "exit 4"))[4].wait_status == 4 << 8
         lines = b" ".join(line[:3] for line in spool.read_bytes().splitlines()[1:])
-        assert lines == b"S 1 E 1 S 2 E 2 E 3 S 4 E 4"
+        assert lines == b"B 1 S 1 E 1 B 2 E 2 E 3 B 4 S 4 E 4"
     assert not (tmp_path / "three").exists()
 
 

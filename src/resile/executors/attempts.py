@@ -115,7 +115,10 @@ class Attempts:
         return key, self.queue.pop(key)
 
     def start(self, slot: Slot, key: bytes, fields: list[bytes]) -> None:
-        """Run an attempt in a slot."""
+        """Run an attempt in a slot; that it is about to be is on the spool first, so that no start goes unnoticed."""
+        if not self.blocked_errno:
+            self.lines.append(b"B %s\n" % key)
+            self.publish()
         if self.blocked_errno:
             # Nobody would know about it if this process died now.
             self.free.append(slot)

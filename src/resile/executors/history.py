@@ -88,10 +88,12 @@ def fold(lines: list[bytes], author: Author, past: dict[Key, Past]) -> None:
     """Add what these lines say."""
     for line in lines:
         fields = line.split()
-        if not fields or fields[0] not in (b"S", b"E", b"W"):
+        if not fields or fields[0] not in (b"B", b"S", b"E", b"W"):
             continue
         key = (int(fields[1]), int(fields[2]))
-        if fields[0] == b"S":
+        if fields[0] == b"B":
+            past[key] = Past(author)
+        elif fields[0] == b"S":
             past[key] = Past(author, parse_started(fields), float(fields[5]))
         else:
             entry = past.setdefault(key, Past(author))

@@ -187,12 +187,12 @@ class Launcher:
     def flush(self) -> None:
         """Put the new lines on the spool, then tell the engine.
 
-        Starts alone are kept for a moment: nothing waits for them, and most attempts end before it is over, so
+        Beginnings and starts alone are kept for a moment: nothing waits for them, and most attempts end before it is over, so
         that one message says both.
         """
         attempts = self.attempts
         lines = b"".join(attempts.lines)
-        only_starts = bool(lines) and all(line.startswith(b"S ") for line in attempts.lines)
+        only_starts = bool(lines) and all(line.startswith((b"B ", b"S ")) for line in attempts.lines)
         attempts.lines.clear()
         if self.spool:
             kept = self.spool.append(lines)

@@ -223,6 +223,8 @@ class LocalExecutor:
         fields = line.split()
         key = (int(fields[1]), int(fields[2]))
         started = self._ours.get(key)
+        if fields[0] == b"B" and started is not None:
+            return
         if started is None:
             author = Author(self._token, 0, 0, "", self._label)
             history.fold([line], author, self._past)

@@ -1,6 +1,7 @@
 """The launcher's spool: every line that it ever told an engine and that no engine has put on disk yet.
 
     TOKEN.spool   H version token pid born boot label      the launcher that writes this file
+                  B job attempt                           it is about to be started
                   S job attempt at pid born segment out err
                   E job attempt started at status cpu rss segment out outlen err errlen cut errno stage oom
                   W job attempt at
