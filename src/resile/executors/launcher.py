@@ -187,8 +187,8 @@ class Launcher:
     def flush(self) -> None:
         """Put the new lines on the spool, then tell the engine.
 
-        Beginnings and starts alone are kept for a moment: nothing waits for them, and most attempts end before it is over, so
-        that one message says both.
+        What nobody waits for is kept for a moment, so that one message says more: beginnings and starts, because
+        most attempts end before it is over, and everything while there is enough queued to go on with.
         """
         attempts = self.attempts
         lines = b"".join(attempts.lines)
@@ -201,7 +201,7 @@ class Launcher:
                 attempts.wake_at = min(attempts.wake_at, time.monotonic() + LOOK_AGAIN_SECONDS)
         if self.connection < 0:
             return
-        if only_starts and not self.outbox:
+        if (only_starts or len(attempts.queue) >= attempts.slots) and lines and not self.outbox:
             self.starts += lines
             self.tell_at = min(self.tell_at, time.monotonic() + START_TOLD_SECONDS)
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from resile.core.actions import StartAttempt
 from resile.core.dispatch import granted
-from resile.core.state import Job, State
+from resile.core.state import Error, Job, State
 from resile.dialects.interpolate import ValueRefused, render_text
 from resile.dialects.shell import plain_argv, render_shell
 from resile.executors.contract import Launch
@@ -55,6 +55,9 @@ class Performer:
         self._directory = directory
         self._scripts = os.path.join(folder, "scripts")
         self._run_env = {"WORKFLOW_ID": str(run), "RUN_ID": str(state.epoch), "OUTPUT_DIR": output, "API_URL": ""}
+        self._constant_env = tuple(
+            (os.fsencode(f"RESILE_{name}"), os.fsencode(value)) for name, value in self._run_env.items()
+        )
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """What to run for this attempt, or its outcome where nothing needs to run."""
@@ -180,16 +183,16 @@ class Performer:
 
     def _env(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> tuple[tuple[bytes, bytes], ...]:
         """What a step's environment has beyond the caller's; in a repair it tells of the attempt that failed."""
-        told = {**self._run_env, "JOB_ID": str(job.id), "JOB_NAME": step.name, "ATTEMPT_ID": str(order.attempt)}
-        prefixes: tuple[str, ...] = ("RESILE_",)
         failed = self._values.failed_job(job)
         if failed is not None and failed.error is not None:
-            error = failed.error
-            code = error.failure.exit_code
-            told |= {"JOB_ID": str(failed.id), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
-            told["RETURN_CODE"] = "" if code is None else str(code)
-            prefixes = ("RESILE_", "TORC_")
-        pairs = [(os.fsencode(prefix + name), os.fsencode(told[name])) for prefix in prefixes for name in told]
+            pairs = self._repair_env(failed.id, failed.error)
+        else:
+            pairs = [
+                *self._constant_env,
+                (b"RESILE_JOB_ID", b"%d" % job.id),
+                (b"RESILE_JOB_NAME", os.fsencode(step.name)),
+                (b"RESILE_ATTEMPT_ID", b"%d" % order.attempt),
+            ]
         if order.gpus:
             seen = self._gpus or [str(number) for number in range(max(order.gpus) + 1)]
             names = ",".join(seen[number % len(seen)] for number in order.gpus)
@@ -197,6 +200,14 @@ class Performer:
         for given in (self._state.workflow.env, step.env):
             pairs += _rendered(given, lookup)
         return tuple(pairs)
+
+    def _repair_env(self, failed: int, error: Error) -> list[tuple[bytes, bytes]]:
+        """What a repair is told of the attempt that failed, under our names and under Torc's."""
+        code = error.failure.exit_code
+        told = {**self._run_env, "JOB_ID": str(failed), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
+        told["RETURN_CODE"] = "" if code is None else str(code)
+        prefixes = ("RESILE_", "TORC_")
+        return [(os.fsencode(prefix + name), os.fsencode(told[name])) for prefix in prefixes for name in told]
 
     def _path(self, job: int, attempt: int, ending: str) -> str:
         """Where a file of one attempt is kept."""
