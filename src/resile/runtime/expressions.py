@@ -73,7 +73,7 @@ class Expressions:
     def target(
         self, transitions: tuple[Transition, ...], code: str, job: Job, at: float
     ) -> tuple[str, bool, tuple[str, ...]]:
-        """Where to go: the first transition that holds, else what `goto_js` says; empty for nowhere in particular.
+        """Where to go: the first transition that holds, else what `goto_js` says; empty where neither names one.
 
         The second part is True where a transition says to stop.
         """
