@@ -42,7 +42,11 @@ class Driver:
             left = deadline - time.monotonic()
             assert left > 0, f"still waiting, with {self.reports}"
             poll.poll(left * 1000)
-            self.reports += self.executor.reports()
+            for report in self.executor.reports():
+                if isinstance(report, Ended) and report.pid:
+                    # One report for both: these tests look at each by itself.
+                    self.reports.append(Started(report.job, report.attempt, report.started_at, report.pid, report.log))
+                self.reports.append(report)
         return self.reports
 
     def until_count(self, kind: type[Report], count: int) -> list[Report]:

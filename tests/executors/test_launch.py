@@ -182,3 +182,13 @@ def test_a_long_folder_is_no_obstacle(tmp_path: Path) -> None:
         ended = later.until_count(Ended, 1)[0]
         assert isinstance(ended, Ended)
         assert later.out(ended) == b"godone\n"
+
+
+def test_a_start_is_told_by_itself_or_with_the_end_and_never_twice(tmp_path: Path) -> None:
+    """Whichever it is, somebody hears the pid of every attempt exactly once."""
+    with driving(tmp_path) as driver:
+        driver.executor.start([Launch(number, 1, (b"true",)) for number in range(1, 41)])
+        driver.until(lambda reports: sum(isinstance(report, Ended) for report in reports) == 40)
+    started = [report for report in driver.reports if isinstance(report, Started)]
+    assert sorted(report.job for report in started) == list(range(1, 41))
+    assert all(report.pid > 0 for report in started)

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from resile.core.events import RunStarted
-from resile.core.state import new_state
 from resile.model import codec
 from resile.model.rules import Repair, Rule
 from resile.model.workflow import Noop, Shell, Step, Workflow
@@ -359,9 +358,9 @@ def test_an_ambiguous_name(program: Program) -> None:
     store = open_store(program.env["RESILE_DB"])
     folder = str(program.folder)
     started = RunStarted(0.0, measure(2, None, None, None))
-    row = create(store, workflow, codec.encode(workflow), started, output=folder, directory=folder)
+    row, state = create(store, workflow, codec.encode(workflow), started, output=folder, directory=folder)
     lease = take(store, row.id)
-    session = Session(store, row, new_state(workflow), env=os.environ, listener=lambda _state, _notes: None)
+    session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
     assert session.drive(lease, [started], parallel=2, launcher=None, ready=lambda _engine: None) == "parked"
     store.release_lease(lease)
     store.close()

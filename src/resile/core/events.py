@@ -58,13 +58,17 @@ class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=T
 
 
 class AttemptEnded(Struct, frozen=True, tag="attempt_ended", omit_defaults=True):
-    """An attempt came to an outcome; `canceled` when it ended because it was told to."""
+    """An attempt came to an outcome; `canceled` when it ended because it was told to.
+
+    One that ended before anybody was told of its start carries its `pid` and stands for both.
+    """
 
     at: float
     job: int
     attempt: int
     outcome: Outcome
     canceled: bool = False
+    pid: int = 0
 
 
 class AttemptAdopted(Struct, frozen=True, tag="attempt_adopted", omit_defaults=True):

@@ -151,7 +151,7 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         return
     outcome = event.outcome
     if job.status is Status.pending:
-        _announce(state, out, event.at - outcome.usage.wall_seconds, job, 0)
+        _announce(state, out, event.at - outcome.usage.wall_seconds, job, event.pid)
     release(state, job)
     job.exit_code = outcome.exit_code
     if outcome.values:

@@ -226,7 +226,9 @@ class State(Struct, dict=True):
 
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
-        return self.plan_of(job.scope).steps[job.step]
+        # Asked some twenty times for each attempt, so the usual way is short.
+        plan: Plan | None = self.__dict__["plans"].get(job.scope)
+        return (plan or self.plan_of(job.scope)).steps[job.step]
 
     def is_end(self, job: Job) -> bool:
         """Is this the run's `end`?"""

@@ -57,7 +57,7 @@ def connect(
     steps: list[Step] = []
     before = ""
     for name, draft in drafts.items():
-        needs = tuple(need for need, node in draft.needs if _is_known(report, drafts, name, need, node))
+        needs = tuple([need for need, node in draft.needs if _is_known(report, drafts, name, need, node)])
         arcs = tuple(arc for arc, node in draft.arcs if _leads_somewhere(report, drafts, arc, node))
         if name in called_only:
             steps.append(replace(draft.step, needs=needs, arcs=arcs, called_only=True))

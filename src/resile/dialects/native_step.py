@@ -230,8 +230,8 @@ def _needs(reading: Reading, given: Any) -> tuple[tuple[Need, Scalar], ...]:
     result: list[tuple[Need, Scalar]] = []
     seen: set[tuple[str, ...]] = set()
     for value, node in given:
-        names = tuple(part.strip() for part in value.split("|"))
-        if "" in names or len(set(names)) < len(names):
+        names = tuple(part.strip() for part in value.split("|")) if "|" in value else (value.strip(),)
+        if "" in names or (len(names) > 1 and len(set(names)) < len(names)):
             reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
         elif names in seen:
             reading.report.warning("duplicate", f"`{shorten(value)}` is needed twice", node, hint="once is enough")

@@ -218,11 +218,18 @@ class _Builder:
         import yaml.events as events
 
         documents = 0
+        scalar_event, frames = events.ScalarEvent, self.frames
         while True:
             event = next_event()
             kind = type(event)
-            if kind is events.ScalarEvent:
-                self._scalar(event)
+            if kind is scalar_event:
+                node = self._scalar(event)
+                # Most of a large file is items of lists, which have no key to wait for.
+                parent = frames[-1].node if frames else None
+                if type(parent) is Sequence:
+                    parent.items.append(node)
+                else:
+                    self._place(node)
             elif kind is events.MappingStartEvent:
                 self._open(Mapping({}, event.start_mark.line + 1, event.start_mark.column + 1), event)
             elif kind is events.SequenceStartEvent:
@@ -244,17 +251,18 @@ class _Builder:
         self.report.error(code, message, mark, hint=hint)
         raise _Refused
 
-    def _scalar(self, event: Any) -> None:
+    def _scalar(self, event: Any) -> Scalar:
         """A scalar: plain ones are resolved, quoted ones are text, tagged ones must agree with their tag."""
         mark = event.start_mark
         text = event.value
-        node = Scalar(resolve(text) if event.implicit[0] else text, text, mark.line + 1, mark.column + 1)
-        if event.tag is not None and not event.implicit[0]:
+        plain_one = event.implicit[0]
+        node = Scalar(resolve(text) if plain_one else text, text, mark.line + 1, mark.column + 1)
+        if not plain_one and event.tag is not None:
             node.value = self._tagged(event, text)
         if event.anchor is not None:
             self.anchors[event.anchor] = (node, 1, 0)
         self.nodes += 1
-        self._place(node)
+        return node
 
     def _tagged(self, event: Any, text: str) -> Any:
         """The value of a scalar that says its own type."""

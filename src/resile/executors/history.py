@@ -59,7 +59,7 @@ def parse_started(fields: list[bytes]) -> Started:
     return Started(int(fields[1]), int(fields[2]), float(fields[3]), int(fields[4]), log)
 
 
-def parse_ended(fields: list[bytes]) -> Ended:
+def parse_ended(fields: list[bytes], pid: int = 0) -> Ended:
     """`E job attempt started at status cpu rss segment out outlen err errlen cut errno stage oom`."""
     _, job, attempt, started, at, status, cpu, rss, segment, out, outlen, err, errlen, cut, errno, stage, oom = fields
     place = "" if segment == b"-" else f"{FOLDER}/{segment.decode()}"
@@ -76,6 +76,7 @@ def parse_ended(fields: list[bytes]) -> Ended:
         int(errno),
         "" if stage == b"-" else stage.decode(),
         int(oom),
+        pid,
     )
 
 

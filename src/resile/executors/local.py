@@ -19,7 +19,7 @@ from errno import EINVAL
 
 from resile.errors import ResileError
 from resile.executors import doors, history, prestart, processes
-from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Withdrawn
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Started, Withdrawn
 from resile.executors.history import Author, Key, Past
 from resile.executors.prestart import Prestarted
 from resile.executors.spool import SUFFIX, identity
@@ -221,9 +221,9 @@ class LocalExecutor:
     def _hear(self, line: bytes) -> None:
         """One line: a report where the attempt is ours, else kept for `find`."""
         fields = line.split()
-        key = (int(fields[1]), int(fields[2]))
+        kind, key = fields[0], (int(fields[1]), int(fields[2]))
         started = self._ours.get(key)
-        if fields[0] == b"B" and started is not None:
+        if kind == b"B" and started is not None:
             return
         if started is None:
             author = Author(self._token, 0, 0, "", self._label)
@@ -231,16 +231,24 @@ class LocalExecutor:
             return
         if not started:
             self._queued -= 1
-        match fields[0]:
+        match kind:
             case b"S":
                 self._ours[key] = True
                 self._ready.append(history.parse_started(fields))
             case b"E":
                 del self._ours[key]
-                self._ready.append(history.parse_ended(fields))
+                self._ready.append(history.parse_ended(fields, self._unsaid(key)))
             case _:
                 del self._ours[key]
                 self._ready.append(history.parse_withdrawn(fields))
+
+    def _unsaid(self, key: Key) -> int:
+        """Take back the start of an attempt that is over where it was the last report: one says both. Its pid."""
+        last = self._ready[-1] if self._ready else None
+        if not isinstance(last, Started) or (last.job, last.attempt) != key:
+            return 0
+        self._ready.pop()
+        return last.pid
 
     def _acknowledge(self) -> None:
         """Let the launcher forget what has been recorded."""

@@ -230,8 +230,6 @@ class Engine:
     def _perform_durable(self) -> None:
         """Carry out what is on disk, and let the world see it."""
         orders, notes = self._journal.durable()
-        if notes:
-            self._listener(self._state, notes)
         launches: list[Launch] = []
         finds: list[tuple[int, int]] = []
         for order in orders:
@@ -240,6 +238,9 @@ class Engine:
             self._executor.find(finds)
         if launches:
             self._executor.start(launches)
+        # Told while the attempts start: who looks on does not hold anybody up.
+        if notes:
+            self._listener(self._state, notes)
         if not self._journal.unfinished():
             self._executor.acknowledge()
 

@@ -36,9 +36,12 @@ class Journal:
 
     def add(self, state: State, event: Event, actions: list[Action], attempt: AttemptRow | None) -> None:
         """Take down one event with its notes and orders, and remember which rows it changed."""
-        notes = [action for action in actions if isinstance(action, Note)]
-        if len(notes) < len(actions):
-            self._orders += [action for action in actions if not isinstance(action, Note)]
+        notes: list[Note] = []
+        for action in actions:
+            if isinstance(action, Note):
+                notes.append(action)
+            else:
+                self._orders.append(action)
         self._entries.append(Entry(notes[0].seq if notes else state.seq, event, tuple(notes)))
         self._notes += notes
         self._touched.update(state.touched)

@@ -59,12 +59,13 @@ class Observer:
                 if output_lost(report) or (interrupted and report.cut == "killed"):
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                outcome = self._complete(report, evidence.outcome(report, self._folder, self._timeout(report)))
-                return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed")
+                limit = self._timeout(report) if report.cut else 0.0
+                outcome = self._complete(report, evidence.outcome(report, self._folder, limit))
+                return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed", report.pid)
         assert_never(report)
 
     def ended(
-        self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False
+        self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
     ) -> tuple[Event, AttemptRow]:
         """An attempt's end and its finished row."""
         known = self._started.pop((job, attempt), None)
@@ -78,9 +79,9 @@ class Observer:
             outcome.usage,
             outcome.log,
             outcome.failure,
-            0 if known is None else known.pid,
+            pid if known is None else known.pid,
         )
-        return AttemptEnded(at, job, attempt, outcome, canceled), row
+        return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
 
     def _timeout(self, report: Ended) -> float:
         """The time that an attempt had, for its message."""

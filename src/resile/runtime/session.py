@@ -23,7 +23,6 @@ from resile.runtime.logfiles import LogFiles
 from resile.runtime.observe import Observer
 from resile.runtime.past import counts
 from resile.runtime.perform import Performer, Rehearsal
-from resile.runtime.rows import job_row
 from resile.runtime.secrets import load_secrets, needles
 from resile.runtime.values import Values
 from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
 def create(
     store: Store, workflow: Workflow, definition: bytes, first: RunStarted, *, output: str, directory: str
-) -> RunRow:
-    """Store a new run with its definition, its jobs and how it is to start; nothing has started.
+) -> tuple[RunRow, State]:
+    """Store a new run with its definition, its jobs and how it is to start; its row and its state before that start.
 
     An engine that dies before the first event is durable leaves a run that a resume can still start.
     """
@@ -53,7 +52,7 @@ def create(
         summary={"first": msgspec.to_builtins(first)},
     )
     number = store.create_run(row, definition, _first_rows(state))
-    return msgspec.structs.replace(row, id=number)
+    return msgspec.structs.replace(row, id=number), state
 
 
 def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> RunStarted | RunResumed:
@@ -71,8 +70,8 @@ def _first_rows(state: State) -> list[JobRow]:
     for number, step in enumerate(plan.steps):
         job = state.jobs[number + 1]
         waits = plan.waiting[number] or number in plan.arc_targets or step.when is not None or number == plan.end
-        job.status = Status.disabled if step.called_only else Status.blocked if waits else Status.ready
-        rows.append(job_row(state, job))
+        status = Status.disabled if step.called_only else Status.blocked if waits else Status.ready
+        rows.append(JobRow(job.id, step.name, "root", status))
     return rows
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
-from resile.core.state import ROOT, State, new_state
+from resile.core.state import ROOT, State
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Workflow
@@ -92,9 +92,9 @@ def run(
         if before is None:
             remember(call.path, store, definition)
         first = RunStarted(time.time(), capacity, inputs, options)
-        row = create(store, workflow, definition, first, output=output, directory=os.getcwd())
+        row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
         lease = take(store, row.id)
-        return _drive(store, row, new_state(workflow), lease, [first], capacity, watcher, launcher, debug)
+        return _drive(store, row, state, lease, [first], capacity, watcher, launcher, debug)
     finally:
         store.close()
 
@@ -153,9 +153,9 @@ def rerun(
             capacity = _capacity(state.workflow, machine)
             definition = store.definition(row.definition)
             first = RunStarted(time.time(), capacity, state.inputs, state.options)
-            fresh = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
+            fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
             lease = take(store, fresh.id)
-            return _drive(store, fresh, new_state(state.workflow), lease, [first], capacity, watcher, launcher)
+            return _drive(store, fresh, state, lease, [first], capacity, watcher, launcher)
         _refuse_unfinished(row, "rerun")
         lease = take(store, number)
         again = EpochStarted(time.time(), failed_only, caller())

@@ -21,7 +21,7 @@ from resile.core.actions import Note, StartAttempt
 from resile.core.answers import ladder_of
 from resile.core.backoff import delay_seconds
 from resile.core.events import RunStarted
-from resile.core.state import ROOT, Job, State, new_state
+from resile.core.state import ROOT, Job, State
 from resile.errors import ResileError
 from resile.executors.evidence import readable, signal_name, signature
 from resile.executors.segments import tail
@@ -100,8 +100,8 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], watc
     with tempfile.TemporaryDirectory(prefix="resile-try-") as folder:
         store = MemoryStore()
         first = RunStarted(time.time(), capacity, given)
-        row = create(store, staged, codec.encode(staged), first, output=folder, directory=os.getcwd())
-        stage = _Stage(new_state(staged), workflow, name, failure, watcher)
+        row, state = create(store, staged, codec.encode(staged), first, output=folder, directory=os.getcwd())
+        stage = _Stage(state, workflow, name, failure, watcher)
         session = Session(store, row, stage.state, env=os.environ, listener=stage.listen)
         status = session.drive(
             take(store, row.id),
