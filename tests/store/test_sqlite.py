@@ -285,7 +285,7 @@ def test_people_can_read_the_log_with_plain_sql(path: str) -> None:
     writer = store.writer()
     writer.submit(batch(lease, entry(1, 1)))
     writer.flush()
-    sql = "SELECT run, seq, event ->> 'type', event ->> 'at', notes ->> '$[0][2]' FROM log"
+    sql = "SELECT place >> 36, place & 68719476735, event ->> 'type', event ->> 'at', notes ->> '$[0][2]' FROM log"
     assert store._db.execute(sql).fetchall() == [(run, 1, "attempt_started", 1.0, "step_started")]
     store.close()
 

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 ROWS_PER_STATEMENT = 64
 DEFINITION_TEXT_BYTES_MAX = 16 * 1024
+SEQ_BITS = 36
+SEQ_MASK = (1 << SEQ_BITS) - 1
 
 RUN = "id, workflow, dialect, definition, status, epoch, created_at, started_at, ended_at, output, directory, summary"
-LOG = "run, seq, event, notes"
+LOG = "place, event, notes"
 JOB = "run, id, step, scope, status, attempts, exit_code, recovered, tolerated, cause, started_at, ended_at"
 ATTEMPT = (
     "run, job, epoch, attempt, started_at, ended_at, exit_code, wall_seconds, cpu_seconds, rss_bytes_max,"
@@ -96,11 +98,16 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
 
 
+def place(run: int, seq: int) -> int:
+    """The key of a log entry: its run and its number as one."""
+    return run << SEQ_BITS | seq
+
+
 def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
     """The log rows of some entries, flat."""
     values: list[Value] = []
     for entry in entries:
-        values += (run, entry.seq, to_json(entry.event), to_json(entry.notes))
+        values += (place(run, entry.seq), to_json(entry.event), to_json(entry.notes))
     return values
 
 

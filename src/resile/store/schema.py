@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x52534C45  # "RSLE"
 
 # The key of each big table is its clustering: WITHOUT ROWID keeps a run's rows together and needs no second tree.
-# The log has no columns for time and kind: `event ->> 'at'` and `event ->> 'type'` say them, and computed columns
-# are computed at every insert.
+# The log's key is one number, run and seq together: then its rows stand in the leaves of a tree whose other pages hold
+# numbers only, and adding at the end of a run writes one page, where a key of two columns rewrote several. It has no
+# columns for time and kind: `event ->> 'at'` and `event ->> 'type'` say them, and computed columns are computed at
+# every insert.
 VERSION_1 = """
 CREATE TABLE definitions (
     hash TEXT PRIMARY KEY,
@@ -52,12 +54,10 @@ CREATE TABLE runs (
 CREATE INDEX runs_definition ON runs (definition);
 
 CREATE TABLE log (
-    run INTEGER NOT NULL REFERENCES runs (id),
-    seq INTEGER NOT NULL,
+    place INTEGER PRIMARY KEY,  -- run << 36 | seq
     event TEXT NOT NULL,
-    notes TEXT NOT NULL,
-    PRIMARY KEY (run, seq)
-) WITHOUT ROWID;
+    notes TEXT NOT NULL
+);
 
 CREATE TABLE jobs (
     run INTEGER NOT NULL REFERENCES runs (id),

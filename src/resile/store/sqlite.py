@@ -108,15 +108,15 @@ class SqliteStore:
 
     def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
         """The log after the entry numbered `after`, in order, as a stream."""
-        sql = "SELECT seq, event, notes FROM log WHERE run = ? AND seq > ? ORDER BY seq"
-        return map(rows.to_entry, self._all(sql, run, after))
+        sql = f"SELECT place & {rows.SEQ_MASK}, event, notes FROM log WHERE place > ? AND place < ? ORDER BY place"
+        return map(rows.to_entry, self._all(sql, rows.place(run, after), rows.place(run + 1, 0)))
 
     def notes(self, run: int, after: int = 0) -> Iterator[Note]:
         """The canonical events with a seq above `after`, in order, as a stream."""
         # The entry that holds `after` may hold later notes as well.
-        sql = """SELECT notes FROM log WHERE run = ?1 AND seq >= ifnull(
-            (SELECT max(seq) FROM log WHERE run = ?1 AND seq <= ?2), 0) ORDER BY seq"""
-        for (text,) in self._all(sql, run, after):
+        sql = """SELECT notes FROM log WHERE place < ?3 AND place >= ifnull(
+            (SELECT max(place) FROM log WHERE place >= ?1 AND place <= ?2), ?1) ORDER BY place"""
+        for (text,) in self._all(sql, rows.place(run, 0), rows.place(run, after), rows.place(run + 1, 0)):
             for note in rows.to_notes(text):
                 if note.seq > after:
                     yield note
