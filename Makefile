@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench docs lock clean
+.PHONY: help install demo test test-slow fuzz lint format bench docs lock clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -39,6 +39,9 @@ test: $(STAMP) ## the fast suite
 
 test-slow: $(STAMP) ## the suites that take minutes: kill -9 at random moments, full disks, large graphs
 	$(BIN)/python -m pytest -m slow
+
+fuzz: $(STAMP) ## compile N mutated files of other systems: N=10000 SEED=1
+	RESILE_FUZZ=$(or $(N),10000) RESILE_FUZZ_SEED=$(or $(SEED),0) $(BIN)/python -m pytest tests/dialects -k mutated_files
 
 lint: $(STAMP) ## ruff, its formatter, and mypy in strict mode
 	$(BIN)/ruff check .

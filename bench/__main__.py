@@ -12,10 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.cases import CASES, Bench, Figure
+from bench.cases import CASES as FIRST_CASES
+from bench.cases import Bench, Case, Figure
+from bench.items import items, many_items
 from bench.measure import CommandFailed
 from bench.report import document, filesystem, table
 
+CASES: dict[str, Case] = {**FIRST_CASES, "items": items, "many-items": many_items}
 TOOLS = ("ninja", "make", "xargs")
 DISK = "/var/tmp"
 

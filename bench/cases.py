@@ -216,6 +216,82 @@ def scale(bench: Bench) -> list[Figure]:
     return rows
 
 
+_PYTHON_FLOW = """
+import sys, time
+from resile import Workflow, run, step
+
+@step
+def nothing():
+    pass
+
+@step
+def memory():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+if __name__ == "__main__":
+    count = int(sys.argv[2])
+    with Workflow("wide", workers=sys.argv[1], max_parallel=2) as flow:
+        for number in range(count):
+            nothing()
+            if number == count // 2:
+                early = memory()
+        late = memory()
+    ready = flow.compiled()
+    begin = time.perf_counter()
+    done = run(ready)
+    seconds = time.perf_counter() - begin
+    assert done.status == "completed"
+    print(seconds, (done.result(late) - done.result(early)) / (count - count // 2))
+"""
+_PYTHON_LOOP = """
+import os, sqlite3, sys
+
+db = sqlite3.connect(os.environ["RESILE_DB"], isolation_level=None)
+db.execute("PRAGMA journal_mode = WAL")
+db.execute("PRAGMA synchronous = FULL")
+db.execute("CREATE TABLE done (id INTEGER PRIMARY KEY, step TEXT, status INTEGER)")
+for first in range(0, int(sys.argv[1]), 100):
+    db.execute("BEGIN")
+    for number in range(first, min(first + 100, int(sys.argv[1]))):
+        db.execute("INSERT INTO done VALUES (?, ?, ?)", (number, f"nothing-{number}", 5))
+    db.execute("COMMIT")
+"""
+
+
+def python(bench: Bench) -> list[Figure]:
+    """Functions that do nothing, each recorded, beside a loop that writes a row for each in commits of 100."""
+    count = bench.wide
+    (bench.folder / "functions.py").write_text(_PYTHON_FLOW)
+    (bench.folder / "rows.py").write_text(_PYTHON_LOOP)
+    tools = {
+        "threads": [sys.executable, "functions.py", "threads", str(count)],
+        "processes": [sys.executable, "functions.py", "processes", str(count)],
+        "bare loop": [sys.executable, "rows.py", str(count)],
+    }
+    seconds: dict[str, list[float]] = {"threads": [], "processes": []}
+    samples: dict[str, list[Sample]] = {name: [] for name in tools}
+    for _ in range(bench.rounds):
+        for name, words in tools.items():
+            reset(bench.folder)
+            samples[name].append(measure(words, bench.folder, environment(bench.folder)))
+            if name in seconds:
+                seconds[name].append(float((bench.folder / "stdout").read_text().split()[0]))
+    figures = [
+        Figure("python", f"{name}, a step", statistics.median(seconds[name]) / count * 1e6, "us", bound=bound)
+        for name, bound in (("threads", 125.0), ("processes", 500.0))
+    ]
+    figures += [
+        compare("python", f"{name}, whole program", samples, "wall_seconds", "bare loop", 0.0, name) for name in seconds
+    ]
+    reset(bench.folder)
+    measure([*tools["threads"][:3], str(bench.scale[-1])], bench.folder, environment(bench.folder))
+    growth = float((bench.folder / "stdout").read_text().split()[1])
+    what = f"memory of a finished step of {bench.scale[-1]:,}"
+    # A finished job holds two times and a few numbers that one before its turn does not.
+    return [*figures, Figure("python", what, growth, "bytes", bound=256.0)]
+
+
 CASES: dict[str, Case] = {
     "wide": wide,
     "chain": chain,
@@ -223,5 +299,6 @@ CASES: dict[str, Case] = {
     "startup": startup,
     "retry": retries,
     "expression": expressions,
+    "python": python,
     "scale": scale,
 }

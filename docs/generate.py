@@ -1,6 +1,7 @@
 """Makes the pages of docs/ that are read off the program itself; `make docs` writes them, a test compares them.
 
 native-file.md      from the front end's own tables of keys, and the limits
+compatibility.md    from the tables of the other front ends, and differences.py
 state-machine.md    from the core's handler table, the statuses and the orders
 """
 
@@ -11,10 +12,13 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+from differences import DIFFERENCES
+
 from resile.core.actions import Order
 from resile.core.events import Event
 from resile.core.react import HANDLERS
-from resile.dialects.base import describe_keys
+from resile.dialects.base import Key, describe_keys
+from resile.dialects.detect import tables
 from resile.dialects.native_keys import TABLES
 from resile.model import limits
 from resile.model.failure import FailureKind
@@ -112,6 +116,44 @@ def state_machine() -> str:
     return "\n".join(lines) + "\n"
 
 
+WHAT_BECOMES = {"refused": "refused", "label": "label", "comment": "label"}
+"""Kinds of keys in the tables that say more than what a value is."""
+PLACES_SHOWN = 3
+
+
+def compatibility() -> str:
+    """The page that says, key by key, what becomes of the files of other systems."""
+    lines = ["# Files of other systems, key by key", "", MARK, ""]
+    lines += [
+        "Resile runs files of these systems as they are, and `resile migrate` makes native files of them. A key runs,",
+        "is refused by name with its place and a hint, or is a label that only people read; any other key is an error.",
+    ]
+    for name, differences in DIFFERENCES.items():
+        lines += ["", f"## {name.capitalize()}", "", "Where the meaning differs:", ""]
+        lines += ["| key | there | here |", "|---|---|---|"]
+        lines += [f"| {cell(key)} | {cell(there)} | {cell(here)} |" for key, there, here in differences]
+        lines += ["", "Every key:", "", "| key | in | value | becomes | meaning, or why not |", "|---|---|---|---|---|"]
+        lines += _key_rows(name)
+    return "\n".join(lines) + "\n"
+
+
+def _key_rows(name: str) -> list[str]:
+    """The keys of a front end, those that mean the same in several mappings once."""
+    places: dict[tuple[str, str, str], tuple[Key, list[str]]] = {}
+    for known in tables(name):
+        for key in known.keys.values():
+            places.setdefault((key.name, key.kind, key.doc), (key, []))[1].append(known.name)
+    rows = []
+    for key, found in places.values():
+        where = ", ".join(found[:PLACES_SHOWN])
+        where += f" and {len(found) - PLACES_SHOWN} more" if len(found) > PLACES_SHOWN else ""
+        becomes = WHAT_BECOMES.get(key.kind, "label" if key.doc == "A label." else "runs")
+        value = "" if key.kind in WHAT_BECOMES else key.kind
+        said = key.doc[:1].upper() + key.doc[1:].rstrip(".") + "."
+        rows.append(f"| `{key.name}` | {cell(where)} | {cell(value)} | {becomes} | {cell(said)} |")
+    return rows
+
+
 DRAWING = [
     "                 needs hold           room                started",
     "  blocked ------------------> ready -------> pending -----------------> running",
@@ -125,7 +167,7 @@ DRAWING = [
     "  every path --> end --> workflow_completed | workflow_failed | workflow_canceled",
 ]
 
-PAGES = {"native-file.md": native_file, "state-machine.md": state_machine}
+PAGES = {"native-file.md": native_file, "state-machine.md": state_machine, "compatibility.md": compatibility}
 
 
 def main() -> int:

@@ -109,16 +109,19 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def workflows() -> list[object]:
     """Every workflow in the pages, as a parameter that is named for its place."""
     return [
-        pytest.param(block.text, id=f"{page.name}:{block.line}")
+        pytest.param(page, block.text, id=f"{page.name}:{block.line}")
         for page in PAGES
         for block in blocks(page)
         if block.language == "yaml" and block.text.startswith("resile:")
     ]
 
 
-@pytest.mark.parametrize("text", workflows())
-def test_every_workflow_compiles(text: str, tmp_path: Path) -> None:
-    """`resile check` accepts each workflow that a page shows."""
+@pytest.mark.parametrize(("page", "text"), workflows())
+def test_every_workflow_compiles(page: Path, text: str, tmp_path: Path) -> None:
+    """`resile check` accepts each workflow that a page shows, beside the page's other files."""
+    for block in blocks(page):
+        if block.title:
+            (tmp_path / block.title).write_text(block.text)
     (tmp_path / "flow.yaml").write_text(text)
     done = run("resile check flow.yaml", tmp_path)
     assert (done.returncode, done.stdout if done.returncode else "") == (0, "")

@@ -14,7 +14,8 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 VERDICT = re.compile(r"^# expected: (\w+), exit (\d+)", re.MULTILINE)
 STEP = re.compile(
-    r"^#   ([\w-]+) +(completed|recovered|failed, tolerated|failed|skipped|canceled|parked)\b(?:.*?(\d+) attempts?)?",
+    r"^#   ([\w+-]+) +(completed|recovered|failed, tolerated|failed|skipped|canceled|terminated|parked)\b"
+    r"(?:.*?(\d+) attempts?)?",
     re.MULTILINE,
 )
 

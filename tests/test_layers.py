@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": {"model"},
     "dialects": {"model"},
     "store": {"model", "core"},
-    "executors": {"model", "core"},
+    "executors": {"model", "core", "sandbox"},
     "sandbox": {"model"},
     "proof": {"model", "core"},
     "insight": {"model", "core", "store"},

@@ -59,33 +59,25 @@ DIALECT_NAMES = re.compile(r"prodigy|visor|torc|noetl", re.IGNORECASE)
 # Fields of the model that nothing reads yet, each with the reason it is there. A field that comes to be read must
 # leave this list, so it can only shrink. Fields are told apart by name only: one that shares its name with any
 # attribute that is read counts as read.
-FANOUTS = "the issue that runs fan-outs reads it"
+CLUSTER = "the cluster executor reads it"
 API = "the REST surface serves it"
 UNREAD_FIELDS: dict[str, str] = {
-    "Breaker.failure_threshold": FANOUTS,
-    "Breaker.half_open_requests": FANOUTS,
-    "Breaker.success_threshold": FANOUTS,
-    "ErrorPolicy.attempts_max": FANOUTS,
-    "ErrorPolicy.backoff": FANOUTS,
-    "ErrorPolicy.batch_size": FANOUTS,
-    "ErrorPolicy.breaker": FANOUTS,
-    "ErrorPolicy.collection": FANOUTS,
-    "ErrorPolicy.continue_on_failure": FANOUTS,
-    "ErrorPolicy.failure_threshold": FANOUTS,
-    "ErrorPolicy.failures_max": FANOUTS,
-    "ErrorPolicy.handler": FANOUTS,
-    "ErrorPolicy.on_item_failure": FANOUTS,
-    "ErrorPolicy.threshold_items_min": FANOUTS,
-    "FanOut.isolation": FANOUTS,
-    "FanOut.item_timeout_seconds": FANOUTS,
-    "FanOut.policy": FANOUTS,
-    "Source.distinct": FANOUTS,
-    "Source.filter": FANOUTS,
-    "Source.items_max": FANOUTS,
-    "Source.json_path": FANOUTS,
-    "Source.offset": FANOUTS,
-    "Source.sort_by": FANOUTS,
-    "Step.critical": FANOUTS,
+    "Allocation.persistent": CLUSTER,
+    "Allocation.scheduler": CLUSTER,
+    "Allocation.worker_parallel_max": CLUSTER,
+    "Allocation.worker_per_node": CLUSTER,
+    "Cluster.allocations": CLUSTER,
+    "Cluster.nodes": CLUSTER,
+    "Cluster.schedulers": CLUSTER,
+    "Cluster.wanted": CLUSTER,
+    "Scheduler.extra": CLUSTER,
+    "Scheduler.nodes": CLUSTER,
+    "Scheduler.walltime_seconds": CLUSTER,
+    "Workers.database_minutes_max": CLUSTER,
+    "Workers.expiration_buffer_seconds": CLUSTER,
+    "Workers.idle_seconds_max": CLUSTER,
+    "Workers.ignore_completion": CLUSTER,
+    "Workflow.cluster": CLUSTER,
     "Workflow.failure_handlers": API,
 }
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from resile.dialects.base import compile_text
+import os
+import tempfile
+
+import msgspec
+
+from resile.dialects.base import compile_file, compile_text
 from resile.model.codec import decode, encode
 from resile.model.rules import Backoff, Repair, Rule, SuccessActions
-from resile.model.workflow import Step, Workflow
+from resile.model.workflow import Child, Step, Workflow
 
 
 def compiled(text: str) -> Workflow:
@@ -22,6 +27,34 @@ def step_with(keys: str) -> Step:
     """The step `s` with these keys, beside a step `a` and an input `i`."""
     workflow = compiled(f"resile: 1\ninputs: {{i: '1'}}\nsteps:\n  a: {{shell: x}}\n  s: {{{keys}}}\n")
     return workflow.steps[1]
+
+
+CHILD_TEXT = """resile: 1
+name: inner
+inputs: {t: x, n: {type: number, default: 1}, b: {type: bool, default: true}, j: {type: json, default: {}}}
+steps: [{shell: x, capture: v}]
+"""
+CHILD = msgspec.structs.replace(compiled(CHILD_TEXT), file="child.yaml", folder="")
+
+
+def child_with(keys: str) -> Step:
+    """A step that calls the workflow above, with these keys; folders are left out, for they are new each time."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (
+            ("child.yaml", CHILD_TEXT),
+            ("flow.yaml", f"resile: 1\ninputs: {{i: '1'}}\nsteps: [{{workflow: child.yaml, {keys}}}]\n"),
+        ):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+        result = compile_file(os.path.join(folder, "flow.yaml"))
+    assert [finding.render() for finding in result.diagnostics] == []
+    assert result.workflow is not None
+    step = result.workflow.steps[0]
+    action = step.action
+    assert isinstance(action, Child)
+    assert (action.workflow.folder, action.workflow.file) == (folder, os.path.join(folder, "child.yaml"))
+    bare = msgspec.structs.replace(action.workflow, file="child.yaml", folder="")
+    return msgspec.structs.replace(step, action=msgspec.structs.replace(action, workflow=bare))
 
 
 def rule_with(keys: str) -> Rule:

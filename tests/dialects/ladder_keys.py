@@ -101,6 +101,24 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (repair_with("handler_failure_fatal: true").on_failure, "fail"),
         (repair_with("handler_failure_fatal: false").on_failure, "next"),
     ],
+    ("on_failure", "accept"): [
+        (then_of("on_failure: {accept: true}"), ["recovered"]),
+        (then_of("on_failure: {shell: h, max_attempts: 2, accept: true}"), ["retry", "recovered"]),
+        (then_of("on_failure: {accept: false}"), []),
+    ],
+    ("a step", "on_exit_code"): [
+        (
+            step_with("shell: x, on_exit_code: {3: h, '4': [/p, {shell: i}]}, retry: 1").rules[:2],
+            (
+                Rule(then="recovered", text="on_exit_code 3", match=Match(codes=(3,)), origin=Origin(5, 32),
+                     repair=Repair(steps=(Step(name="on_failure-1", action=Shell("h"), origin=Origin(5, 35)),))),
+                Rule(then="recovered", text="on_exit_code 4", match=Match(codes=(4,)), origin=Origin(5, 38),
+                     repair=Repair(steps=(Step(name="on_failure-1", action=Agent("/p"), origin=Origin(5, 44)),
+                                          Step(name="on_failure-2", action=Shell("i"), origin=Origin(5, 48),
+                                               needs=(Need(("on_failure-1",), True),))))),
+            ),
+        )
+    ],
     ("on_failure", "capture"): [
         ([s.capture for s in repair_with("agent: p, capture: v").steps], [(Capture("v", "combined"),)] * 2),
         (repair_with("capture: {v: text}").steps[0].capture, (Capture("v", "combined"),)),

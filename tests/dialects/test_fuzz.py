@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from resile.dialects.base import Compiled, compile_text
 from resile.dialects.interpolate import MISSING
-from resile.dialects.native_keys import NOT_YET, TABLES
+from resile.dialects.native_fanout_keys import ERROR_POLICY, MAP
+from resile.dialects.native_keys import TABLES
 from resile.dialects.shell import plain_argv, render_shell
 from resile.model.codec import decode, encode
 
@@ -23,6 +24,16 @@ inputs: {target: release, n: {type: number, default: 3}}
 secrets: [TOKEN]
 agent: {command: claude -p, prompt: stdin, max_cost: 2, max_tokens: 9, timeout: 1m}
 routing: {max_loops: 5, defaults: {on_failure: {retry: {max: 1}, goto: setup}}}
+error_policy:
+  on_item_failure: custom:mend
+  continue_on_failure: true
+  max_failures: 3
+  failure_threshold: 0.2
+  failure_threshold_min_items: 5
+  error_collection: {batched: {size: 4}}
+  circuit_breaker: {failure_threshold: 2, success_threshold: 1, timeout: 10s, half_open_requests: 1}
+  retry_config: {max_attempts: 2, backoff: {exponential: {initial: 1s}}}
+handlers: {mend: ["fix ${item} ${error.message}", {shell: again, continue_on_error: true}]}
 failure_handlers:
   solver:
     rules:
@@ -58,11 +69,31 @@ steps:
       transitions: [{when: "attempt > 1", to: null}, {when: x, to: setup}]
       commands: ["./h ${error.stderr}", /look, {id: q, shell: r, continue_on_error: true, on_failure: false}]
     on_success: {write_file: {path: "f-${report}", content: ok, mode: 600}, when: "${inputs.n} > 2", goto: setup}
+  list: {shell: ls, needs: [setup], foreach: true, max_parallel: 2, error_policy: {on_item_failure: "custom:solver"},
+    on_finish: {run: tell, goto: setup}}
+  each: {shell: "echo ${item.path} ${steps.list.output}", needs: list, critical: true, on_failure: {goto_js: "null"}}
+  tell: {shell: "echo ${steps.each.total}"}
+  map:
+    needs: [each]
+    fanout: reduce
+    map:
+      input: {step: test}
+      json_path: $.items[*]
+      filter: item.size > 3
+      sort_by: size DESC, name NULLS FIRST
+      distinct: name
+      offset: 1
+      max_items: 9
+      max_parallel: 2
+      item_timeout: 5m
+      isolation: worktree
+      agent_template: {commands: [{id: in, map: {input: "ls ${item_id}", steps: {x: {shell: "${item}"}}}}]}
+  sum: {shell: "echo ${map.failed} ${steps.map.results}", needs: [map]}
   meet: {noop: true, next: {mode: first, arcs: [{step: test, when: true}, end]}}
   end: {shell: "echo ${execution.status}", resources: {cpus: 0.5, memory: 1g, gpus: 1, runtime: 2m,
     escalate: {factor: 2, memory_max: 4g, runtime_max: 1h, rounds: 2}}}
 """
-WORDS = sorted({key for table in TABLES for key in table.keys} | {word for words in NOT_YET.values() for word in words})
+WORDS = sorted({key for table in TABLES for key in table.keys})
 SCALARS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
     st.sampled_from(["a", "b", "end", "a|b", "1s", "-1", "${inputs.x}", "${steps.a.output}", "$((${a}))", "'", "bash"]),
@@ -146,6 +177,31 @@ def test_random_answers(on_failure: Any, on_success: Any, handlers: Any, default
         "steps": [{"id": "b", "shell": "x"}, step, {"on_fail": on_failure}],
     }
     assert problems(compile_text(msgspec.json.encode(file))) == []
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from([*MAP.keys, *WORDS]), TREES, max_size=6),
+    st.dictionaries(st.sampled_from([*ERROR_POLICY.keys, *WORDS]), TREES, max_size=4),
+    st.lists(st.dictionaries(st.sampled_from(["foreach", "fanout", "needs", "on_finish", *WORDS]), TREES, max_size=4)),
+    st.booleans(),
+)
+def test_random_fanouts(
+    map_keys: dict[str, Any], policy: dict[str, Any], steps: list[dict[str, Any]], is_list: bool
+) -> None:
+    """Values of any kind where items are fanned out."""
+    fan = {"input": [1], "steps": [{"shell": "x"}], **map_keys}
+    each = [{"shell": "x", **step} for step in steps]
+    below = {f"s{number}": {"needs": "p", **step} for number, step in enumerate(each)}
+    file: dict[str, Any] = {"resile": 1, "error_policy": policy, "handlers": {"a": each}}
+    producer = {"shell": "x", "foreach": True}
+    listed = (
+        {"steps": [producer, *each, {"map": fan}]}
+        if is_list
+        else {"steps": {"p": producer, **below, "m": {"map": fan}}}
+    )
+    assert problems(compile_text(msgspec.json.encode({**file, **listed}))) == []
+    assert problems(compile_text(msgspec.json.encode({**file, "mode": "mapreduce", "map": fan, "reduce": each}))) == []
 
 
 @settings(max_examples=500, deadline=None)

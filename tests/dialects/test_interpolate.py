@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference, names, path_of, render_text
+from resile.dialects.interpolate import (
+    MISSING,
+    ValueRefused,
+    is_one_reference,
+    names,
+    or_default,
+    path_of,
+    render_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +70,23 @@ def test_render_text_refuses_nul() -> None:
     """An environment can't hold a NUL."""
     with pytest.raises(ValueRefused, match="`\\$\\{x\\}` holds a NUL"):
         render_text("${x}", lambda _: "\0")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("${a.b:-none}", "1"),
+        ("${a.c:-none}", "none"),
+        ("${a.d:-none}", "none"),
+        ("${a['c:-d']:-x y}", "x y"),
+        ("${a['k:-v']}", "3"),
+        ("${a.c:-}", ""),
+        ("${a.e:-none}${env.X:-none}", "none"),
+        ("${PORT:-80} ${x:-'y'} ${a.c:-$d}", "${PORT:-80} ${x:-'y'} ${a.c:-$d}"),
+    ],
+)
+def test_a_name_with_a_path_may_have_a_default(text: str, expected: str) -> None:
+    """The default stands where there is no value or null; a bare name with one is the shell's."""
+    values: dict[tuple[str | int, ...], object] = {("a", "b"): 1, ("a", "d"): None, ("a", "k:-v"): 3,
+                                                    ("a", "e"): "", ("env", "X"): ""}  # fmt: skip
+    assert render_text(text, lambda name: or_default(name, values.get(path_of(name), MISSING))) == expected

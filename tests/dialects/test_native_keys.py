@@ -6,13 +6,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from resile.dialects.base import compile_text, describe_keys
-from resile.dialects.native_keys import NOT_YET, TABLES
+from resile.dialects.base import describe_keys
 from resile.model.rules import Backoff, Escalation, Match, Origin, Rule, SuccessActions
 from resile.model.workflow import (
     Agent,
     Arc,
     Capture,
+    Child,
     Condition,
     Http,
     Input,
@@ -27,7 +27,9 @@ from resile.model.workflow import (
     WriteFile,
 )
 from tests.dialects.compiling import (
+    CHILD,
     agent_with,
+    child_with,
     compiled,
     escalating,
     repair_of,
@@ -38,10 +40,14 @@ from tests.dialects.compiling import (
     wait_with,
     workflow_with,
 )
+from tests.dialects.fanout_keys import FANOUT_CASES
 from tests.dialects.ladder_keys import LADDER_CASES
+from tests.dialects.model_keys import MODEL_CASES
 
 CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     **LADDER_CASES,
+    **FANOUT_CASES,
+    **MODEL_CASES,
     ("the workflow", "resile"): [(workflow_with("").dialect, "native")],
     ("the workflow", "name"): [(workflow_with("name: nightly").name, "nightly"), (workflow_with("").name, "flow")],
     ("the workflow", "max_parallel"): [(workflow_with("max_parallel: 3").max_parallel, 3)],
@@ -53,6 +59,10 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("the workflow", "shell_program"): [(workflow_with("shell_program: bash").steps[0].action, Shell("x", "bash"))],
     ("the workflow", "env"): [
         (workflow_with("env: {A: 1.10, B: true, C: '', D: , E: x}").env, {"A": "1.10", "B": "true", "C": "", "D": "", "E": "x"})
+    ],
+    ("the workflow", "env_files"): [
+        (workflow_with("env_files: [.env, more.env]").env_files, (".env", "more.env")),
+        (workflow_with("env_files: .env").env_files, (".env",)),
     ],
     ("the workflow", "inputs"): [
         (workflow_with("inputs: {a: 1.10, b: [1]}").inputs, {"a": Input(default="1.10"), "b": Input("json", [1])})
@@ -77,6 +87,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: echo 1").action, Shell("echo 1")),
         (step_with("shell: true").action, Shell("true")),
     ],
+    ("a step", "workflow"): [(child_with("").action, Child("child.yaml", CHILD))],
     ("a step", "noop"): [(step_with("noop: true").action, Noop())],
     ("a step", "shell_program"): [
         (step_with("shell: x, shell_program: bash").action, Shell("x", "bash")),
@@ -125,7 +136,9 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a step", "http"): [(step_with("http: 'http://h/${inputs.i}'").action, Http("http://h/${inputs.i}"))],
     ("a step", "python"): [(step_with("python: 'print(1)'").action, Python("print(1)"))],
     ("a step", "inputs"): [
-        (step_with("python: x, inputs: {a: '${inputs.i}'}").action, Python("x", inputs={"a": "${inputs.i}"}))
+        (step_with("python: x, inputs: {a: '${inputs.i}'}").action, Python("x", inputs={"a": "${inputs.i}"})),
+        (child_with("inputs: {n: 3, t: 3, j: [1, '${inputs.i}'], b: '${inputs.i}'}").action,
+         Child("child.yaml", CHILD, {"n": 3, "t": "3", "j": [1, "${inputs.i}"], "b": "${inputs.i}"})),
     ],
     ("a step", "write_file"): [(step_with("write_file: {path: f, content: ''}").action, WriteFile("f", ""))],
     ("a step", "commit_required"): [(step_with("shell: x, commit_required: true").commit_required, True)],
@@ -236,27 +249,6 @@ def test_every_key_is_documented() -> None:
         assert kind, (table, key)
         assert doc.endswith("."), (table, key)
         assert "\n" not in doc, (table, key)
-
-
-def test_words_of_later_versions_are_refused_by_name() -> None:
-    """A known word that this version does not run is told apart from a typing error."""
-    known = {table.name: table.keys for table in TABLES}
-    for table, words in NOT_YET.items():
-        for word in words:
-            assert word not in known[table]
-            step: dict[str, object] = {"shell": "x"}
-            tree: dict[str, object] = {"resile": 1, "steps": {"s": step}}
-            match table:
-                case "the workflow":
-                    tree[word] = 1
-                case "a step":
-                    step[word] = 1
-                case _:
-                    step[table] = {word: 1}
-            (finding,) = compile_text(msgspec.json.encode(tree)).diagnostics
-            assert finding.code == "not-yet", (table, word)
-            assert f"{word}`" in finding.message
-            assert finding.message.endswith("not run by this version")
 
 
 def test_the_model_of_a_whole_file() -> None:

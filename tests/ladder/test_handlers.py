@@ -152,6 +152,8 @@ def test_integration_with_retry_logic(
         ("strategy: recovery", "a h b", "recovered", "broken", 0),
         ("strategy: custom", "a h b", "recovered", "broken", 0),
         ("strategy: fallback", "a h b", "recovered", "spare", 0),
+        ("strategy: fallback, fail_workflow: true", "a h", "failed", "", 1),
+        ("strategy: fallback, fail_workflow: true, max_attempts: 2", "a h a", "failed", "", 1),
         ("strategy: cleanup", "a h b", "tolerated", "broken", 0),
         ("strategy: cleanup, fail_workflow: true", "a h", "failed", "", 1),
         ("strategy: cleanup, max_attempts: 2", "a h a h b", "tolerated", "broken", 0),

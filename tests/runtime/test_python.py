@@ -43,6 +43,7 @@ def test_main_is_called_with_the_inputs_in_their_types(place: Place) -> None:
         ("def main(): return None", ""),
         ("def main(): return [1, 'x']", '[1, "x"]'),
         ("def main():\n    print('log', end='')\n    return {'a': 1}", 'log\n{"a": 1}'),
+        ("import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    return 42", "42"),
         ("print('no main')", "no main"),
         ("import sys\ndef main():\n    print('early')\n    sys.exit(0)", "early"),
         ("if __name__ == '__main__': main()\ndef main(): return 'once'", "once"),
@@ -208,7 +209,7 @@ def test_values_that_are_too_large_or_unknown_fail_before_anything_runs(place: P
         ("python: {source: x, inputs: {a: 1}}, inputs: {b: 1}", "`python` has `inputs` already"),
         ("python: x, inputs: {'a b': 1}", "`a b` can't be the name of a parameter"),
         ("python: x, inputs: [a]", "expected a mapping of names to values, not a list"),
-        ("shell: x, inputs: {a: 1}", "`inputs` has no meaning without `python`"),
+        ("shell: x, inputs: {a: 1}", "`inputs` has no meaning without `python` or `workflow`"),
         (f"python: {'x' * 122_881}", "the code has more than 122880 bytes"),
     ],
 )

@@ -16,8 +16,10 @@ from resile.core.events import (
     ConditionAnswered,
     EpochStarted,
     Event,
+    ItemsRead,
     Judged,
     Options,
+    Redriven,
     RouteAnswered,
     RunResumed,
     RunStarted,
@@ -25,6 +27,7 @@ from resile.core.events import (
 )
 from resile.model.codec import content_hash
 from resile.model.failure import Failure, LogRange, Outcome, Usage
+from resile.model.letters import DeadLetter, Item, ItemFailure, LetterReason
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, Lease, RunRow, Store, Writer
 
 DEFINITION = b'{"name":"nightly","steps":[]}'
@@ -36,6 +39,7 @@ FAILURE = Failure(
 OUTCOME = Outcome(
     exit_code=139, failure=FAILURE, usage=Usage(1.5, 0.25, 4096), log=LogRange("slot-1", 1, 2, 3, 4), values={"a": [1]}
 )
+BROKEN = ItemFailure(1, 50.25, "test", "exit", "exit code 3: no", 3, "é\n\x00", "5ca1ab1e", 1.5, 12, 2, 1)
 
 EVENTS: tuple[Event, ...] = (
     RunStarted(1.0, Capacity(4, 2, 1.5, 1 << 40, 1), {"target": "é\u2028", "n": None}, Options(5, 2, False)),
@@ -51,6 +55,8 @@ EVENTS: tuple[Event, ...] = (
     Judged(9.5, 2, "skip", "ann", "known", {"n": [1, None]}, 1 << 33, 60.0),
     CancelRequested(10.0, "ann", "enough"),
     EpochStarted(11.0, True, "bob"),
+    ItemsRead(12.0, 2, "wf1_j2", (Item(7, {"path": "é"}), Item(9, None, (BROKEN,))), 4096, True),
+    Redriven(13.0, 2, 5, "redrive-1", 4, "ann"),
 )
 
 
@@ -97,6 +103,14 @@ def batch(lease: Lease, *entries: Entry, jobs: tuple[JobRow, ...] = (), attempts
         jobs={row.id: row for row in jobs},
         attempts={(row.job, row.epoch, row.attempt): row for row in attempts},
     )
+
+
+def letter(
+    index: int, *history: ItemFailure, job: int = 2, value: object = None, reason: LetterReason = "failed"
+) -> DeadLetter:
+    """An item of the fan-out `map`, or of another job, that was kept at 60.0."""
+    step = "map" if job == 2 else f"map-{job}"
+    return DeadLetter(job, step, f"{step}[{index}]", Item(index, value, history), reason, 60.0)
 
 
 def is_readable(writer: Writer) -> bool:

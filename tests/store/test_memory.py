@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -78,7 +79,10 @@ def test_a_lease_can_be_lost_between_two_commits() -> None:
     assert [kept.seq for kept in store.entries(run)] == [1]
 
 
-@pytest.mark.parametrize("operation", ["create_run", "acquire_lease", "renew_lease", "release_lease", "request"])
+OPERATIONS = ["create_run", "acquire_lease", "renew_lease", "release_lease", "request", "purge_letters"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_any_operation_can_fail(operation: str) -> None:
     """The hook is asked before each operation, which then does not happen."""
     database = MemoryDatabase()
@@ -91,12 +95,14 @@ def test_any_operation_can_fail(operation: str) -> None:
 
     database.faults.before = before
     version = database.version
+    acts: dict[str, Callable[[], object]] = {
+        "create_run": lambda: new_run(store),
+        "acquire_lease": lambda: store.acquire_lease(run, 0.0, 1.0),
+        "renew_lease": lambda: store.renew_lease(lease, 0.0, 1.0),
+        "release_lease": lambda: store.release_lease(lease),
+        "purge_letters": lambda: store.purge_letters(lease),
+        "request": lambda: store.request(run, 0.0, "cancel", {}),
+    }
     with pytest.raises(StoreError, match="as planned"):
-        {
-            "create_run": lambda: new_run(store),
-            "acquire_lease": lambda: store.acquire_lease(run, 0.0, 1.0),
-            "renew_lease": lambda: store.renew_lease(lease, 0.0, 1.0),
-            "release_lease": lambda: store.release_lease(lease),
-            "request": lambda: store.request(run, 0.0, "cancel", {}),
-        }[operation]()
+        acts[operation]()
     assert database.version == version

@@ -16,7 +16,7 @@ from resile.store.connection import check_library
 from resile.store.contract import JobRow
 from resile.store.errors import StoreError, StoreFull, StoreMissing, StoreTooNew
 from resile.store.sqlite import SqliteStore
-from tests.store.samples import DEFINITION, batch, entry, new_run, run_row, wait_for
+from tests.store.samples import BROKEN, DEFINITION, batch, entry, letter, new_run, run_row, wait_for
 
 
 def write_until_full(store: SqliteStore) -> tuple[int, int]:
@@ -199,10 +199,10 @@ def test_the_database_of_another_program_is_refused(path: str) -> None:
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_newer_database_is_refused(path: str, readonly: bool) -> None:
     """The message says both versions, the hint what to do."""
-    SqliteStore(path, migrations=(schema.VERSION_1, "CREATE TABLE later (x)")).close()
+    SqliteStore(path, migrations=(*schema.MIGRATIONS, "CREATE TABLE later (x)")).close()
     with pytest.raises(StoreTooNew) as refused:
         SqliteStore(path, readonly=readonly)
-    assert refused.value.message == f"{path} has schema version 2; this Resile knows versions up to 1"
+    assert refused.value.message == f"{path} has schema version 3; this Resile knows versions up to 2"
     assert "newer Resile" in refused.value.hint
 
 
@@ -212,22 +212,46 @@ def test_an_older_database_is_brought_forward(path: str) -> None:
     run, _ = new_run(old)
     old.close()
     newer = (
-        schema.VERSION_1,
+        *schema.MIGRATIONS,
         "ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT 'none'",
         "UPDATE runs SET note = note || '!'",
     )
     for _ in range(2):
         store = SqliteStore(path, migrations=newer)
         assert store._db.execute("SELECT id, note FROM runs").fetchall() == [(run, "none!")]
-        assert store._db.pragma("user_version") == 3
+        assert store._db.pragma("user_version") == 4
         store.close()
+
+
+def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
+    """What the first version stored stays, and the table of the second is there to be filled."""
+    old = SqliteStore(path, migrations=(schema.VERSION_1,))
+    run, lease = new_run(old)
+    for seq in (12, 3):
+        event = f'{{"type":"cancel_requested","at":{seq}.5}}'
+        old._db.execute("INSERT INTO log VALUES (?, ?, ?, '[]')", (run, seq, event))
+    old.close()
+    with pytest.raises(StoreError) as refused:
+        SqliteStore(path, readonly=True)
+    assert refused.value.code == "store-too-old"
+    store = SqliteStore(path)
+    assert [(entry.seq, entry.event.at) for entry in store.entries(run)] == [(3, 3.5), (12, 12.5)]
+    assert [entry.seq for entry in store.entries(run, after=3)] == [12]
+    assert ([row.id for row in store.runs()], list(store.letters(run))) == ([run], [])
+    some = batch(lease)
+    some.letters = (letter(3, BROKEN),)
+    writer = store.writer()
+    writer.submit(some)
+    writer.flush()
+    assert [row.item_id for row in store.letters(run)] == ["map[3]"]
+    store.close()
 
 
 def test_an_older_database_is_not_changed_by_a_reader(path: str) -> None:
     """Reading asks for a writing command first."""
     SqliteStore(path).close()
     with pytest.raises(StoreError) as refused:
-        SqliteStore(path, readonly=True, migrations=(schema.VERSION_1, "CREATE TABLE later (x)"))
+        SqliteStore(path, readonly=True, migrations=(*schema.MIGRATIONS, "CREATE TABLE later (x)"))
     assert refused.value.code == "store-too-old"
     SqliteStore(path, readonly=True).close()
 
@@ -237,7 +261,7 @@ def test_a_migration_that_fails_changes_nothing(path: str) -> None:
     old = SqliteStore(path)
     run, _ = new_run(old)
     old.close()
-    broken = (schema.VERSION_1, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1)")
+    broken = (*schema.MIGRATIONS, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1)")
     with pytest.raises(StoreError) as refused:
         SqliteStore(path, migrations=broken)
     assert refused.value.code == "store-failed"
@@ -287,6 +311,20 @@ def test_people_can_read_the_log_with_plain_sql(path: str) -> None:
     writer.flush()
     sql = "SELECT place >> 36, place & 68719476735, event ->> 'type', event ->> 'at', notes ->> '$[0][2]' FROM log"
     assert store._db.execute(sql).fetchall() == [(run, 1, "attempt_started", 1.0, "step_started")]
+    store.close()
+
+
+def test_people_can_read_dead_letters_with_plain_sql(path: str) -> None:
+    """The item and its history are JSON text, and the correlation id is a column."""
+    store = SqliteStore(path)
+    run, lease = new_run(store)
+    some = batch(lease)
+    some.letters = (letter(3, BROKEN, value={"path": "a.txt"}),)
+    writer = store.writer()
+    writer.submit(some)
+    writer.flush()
+    sql = "SELECT correlation_id, item ->> 'path', history ->> '$[0][2]', eligible FROM dead_letters"
+    assert store._db.execute(sql).fetchall() == [(f"{run}:map[3]", "a.txt", "test", 1)]
     store.close()
 
 

@@ -35,7 +35,7 @@ def test_rules_and_attempts(program: Program) -> None:
     """Each rule that fired is counted with its repairs and the steps that it brought back."""
     program.call("run", program.write(FLOW), "--max-parallel", "1", code=0)
     document = program.json("metrics", "1")
-    assert list(document) == ["run", "workflow", "attempts", "failures", "rules"]
+    assert list(document) == ["run", "workflow", "attempts", "failures", "rules", "maps"]
     assert sorted(rules(document)) == [
         ("flaky", "retry", 1, 0, 0, 1),
         ("handled", "recovered", 1, 1, 0, 1),

@@ -172,3 +172,36 @@ def test_no_color_and_dumb_terminals(program: Program) -> None:
         assert terminal.end() == 1
         assert "only started" in terminal.text
         assert "\x1b[" not in terminal.raw
+
+
+MAPPED = """\
+resile: 1
+name: mapped
+steps:
+  process:
+    map:
+      input: seq 1 80
+      max_parallel: 2
+      error_policy: {error_collection: immediate}
+      steps:
+      - id: work
+        shell: |
+          test ${item} -ne 3 || exit 5
+          test ${item} -lt 70 || { echo up > up; read line < gate; }
+  after: {shell: "true", needs: [process]}
+"""
+
+
+def test_the_live_view_shows_maps(program: Program) -> None:
+    """A map has a line with its counts, running items stand below, and its reports stay above the picture."""
+    gate, up = program.gate("gate"), program.gate("up")
+    with Terminal(program, "run", program.write(MAPPED)) as terminal:
+        up.wait()
+        terminal.until("process: 69 of 80 items done, 1 failed")
+        terminal.until("▶ process[69]/work")
+        terminal.until("0 of 2 done, 2 running, 1 waiting")
+        assert "process: 1 item failed\n  process[2]: exit code 5" in terminal.text
+        gate.open(11)
+        assert terminal.end() == 0
+        assert "process: 79 of 80 items succeeded, 1 failed, 0 skipped, 0 held; 1 dead letter" in terminal.text
+        assert max(len(line) for line in terminal.text.splitlines()) <= 80

@@ -10,7 +10,8 @@ import pytest
 from resile import __version__
 from resile.errors import ResileError
 from resile.surfaces.cli.arguments import find_command, parse, split
-from resile.surfaces.cli.commands import COMMANDS, COMMON, GROUPS
+from resile.surfaces.cli.commands import COMMANDS, FAMILIES, GROUPS
+from resile.surfaces.cli.grammar import COMMON
 from resile.surfaces.cli.help import WIDTH, command_help, overview
 from tests.surfaces.program import Program
 
@@ -43,10 +44,12 @@ def test_help_of_a_command(program: Program, words: tuple[str, ...]) -> None:
     assert program.call(*words, code=0).stdout == command_help(find_command("run"))
 
 
-def test_help_of_events_shows_both(program: Program) -> None:
-    """`resile events --help` shows the help of both its commands."""
-    texts = [command_help(find_command(name)) for name in ("events ls", "events follow")]
-    assert program.call("events", "--help", code=0).stdout == "\n".join(texts)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_help_of_a_family_shows_all(program: Program, family: str) -> None:
+    """`resile events --help` shows the help of both its commands, and `resile dlq --help` of all its six."""
+    assert FAMILIES == {"events": ("ls", "follow"), "dlq": ("list", "show", "stats", "retry", "export", "purge")}
+    texts = [command_help(find_command(f"{family} {member}")) for member in FAMILIES[family]]
+    assert program.call(family, "--help", code=0).stdout == "\n".join(texts)
 
 
 def test_version(program: Program) -> None:
@@ -64,6 +67,8 @@ def test_version(program: Program) -> None:
         (("rnu", "flow.yaml"), "there is no command 'rnu'", "did you mean 'run'?"),
         (("frobnicate",), "there is no command 'frobnicate'", "`resile --help` lists the commands"),
         (("events",), "`resile events` needs one of: ls, follow", "resile events ls RUN"),
+        (("dlq",), "`resile dlq` needs one of: list, show, stats, retry, export, purge", "resile dlq list RUN"),
+        (("dlq", "rerty", "1"), "there is no command 'dlq rerty'", "did you mean 'dlq retry'?"),
         (("events", "lss", "1"), "there is no command 'events lss'", "did you mean 'events ls'?"),
         (("run",), "`resile run` needs FILE", "`resile run --help` shows how it is called"),
         (("run", "a", "b"), "`resile run` does not take 'b'", "`resile run --help` shows how it is called"),

@@ -1,7 +1,7 @@
-"""What the core asks of the world: orders to perform once the event that caused them is durable, and notes.
+"""What the core asks of the world: orders to perform once the event that caused them is durable, and records.
 
-A `Note` is one canonical event of the run's public log (`resile events ls`); it is written in the same
-transaction as the event that caused it. The other actions are performed after that transaction.
+A `Note` is one canonical event of the run's public log (`resile events ls`); it and the dead letters are written in
+the same transaction as the event that caused them. The other actions are performed after that transaction.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from msgspec import Struct
+
+from resile.model.letters import DeadLetter
 
 
 class Note(Struct, frozen=True, array_like=True, gc=False):
@@ -70,18 +72,42 @@ class AnswerRoute(Struct, frozen=True, gc=False):
 
     job: int
     rule: int
-    about: Literal["calls", "target"]
+    about: Literal["rule", "calls", "target"]
     because: int
 
 
 class SetTimer(Struct, frozen=True, gc=False):
-    """Send `TimerFired` for this job at `due`; with `repair` it is the end of the repair's time."""
+    """Send `TimerFired` for this job at `due`: the end of a wait, of a repair's time, or of something of an `item`."""
 
     job: int
     attempt: int
     due: float
     because: int
     repair: bool = False
+    item: int = -1
+
+
+class ReadItems(Struct, frozen=True, gc=False):
+    """Read the next `count` items of a fan-out from its items file."""
+
+    job: int
+    label: str
+    place: int
+    count: int
+    because: int
+
+
+class KeepLetter(Struct, frozen=True, gc=False):
+    """Write this dead letter down, in the same transaction as the event that caused it."""
+
+    letter: DeadLetter
+
+
+class DropLetter(Struct, frozen=True, gc=False):
+    """The item succeeded: it is no dead letter any more."""
+
+    job: int
+    index: int
 
 
 class StopEngine(Struct, frozen=True, gc=False):
@@ -91,5 +117,16 @@ class StopEngine(Struct, frozen=True, gc=False):
     because: int
 
 
-Order = StartAttempt | KillAttempt | FindAttempt | AnswerCondition | AnswerArcs | AnswerRoute | SetTimer | StopEngine
-Action = Note | Order
+Order = (
+    StartAttempt
+    | KillAttempt
+    | FindAttempt
+    | AnswerCondition
+    | AnswerArcs
+    | AnswerRoute
+    | SetTimer
+    | ReadItems
+    | StopEngine
+)
+Record = Note | KeepLetter | DropLetter
+Action = Record | Order

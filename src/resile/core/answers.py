@@ -32,7 +32,13 @@ def matches(match: Match, failure: Failure) -> bool:
         and failure.exit_code not in match.codes_excluded
         and (not match.signals or failure.signal in match.signals)
         and (not match.pattern or _found(match.pattern, failure))
+        and (not match.types or any(_is_type(name, failure.types) for name in match.types))
     )
+
+
+def _is_type(name: str, types: tuple[str, ...]) -> bool:
+    """Is an exception, or one above it, called like this, with its module or without?"""
+    return any(found == name or found.endswith(f".{name}") for found in types)
 
 
 def _found(pattern: str, failure: Failure) -> bool:

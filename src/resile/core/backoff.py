@@ -20,7 +20,7 @@ def delay_seconds(backoff: Backoff, retry: int, identity: str) -> float:
         import zlib
 
         share = zlib.crc32(f"{identity}/{retry}".encode("utf-8", "surrogateescape")) / 0xFFFFFFFF
-        delay += delay * backoff.jitter * share
+        delay += (delay if backoff.jitter_of == "delay" else backoff.initial_seconds) * backoff.jitter * share
     return min(delay, backoff.delay_seconds_max)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from resile.core.actions import Action, StopEngine
 from resile.core.flow import settle, wake
 from resile.core.notes import STATUS_NAMES, note_run
-from resile.core.state import ROOT, Job, State
+from resile.core.state import ROOT, Failed, Job, State
+from resile.model.letters import ItemFailure
 from resile.model.status import TERMINAL, Status
 
 
@@ -23,7 +24,7 @@ def converge(state: State, out: list[Action], at: float) -> None:
             wake(state, out, end_job(state), state.seq)
     if state.phase == "ending" and end_job(state).status in TERMINAL:
         _conclude(state, out, at)
-    elif state.phase in ("running", "ending") and state.parked and not state.moving:
+    elif state.phase in ("running", "ending", "redriving") and state.parked and not state.moving:
         out.append(StopEngine("parked", state.seq))
 
 
@@ -41,14 +42,15 @@ def _skip_unreached(state: State, out: list[Action], at: float) -> None:
             settle(state, out, at, job, Status.skipped, {"reason": "no arc was taken to it"})
 
 
-def execution(state: State) -> dict[str, Any]:
-    """What `end` can read: the outcome of everything before it."""
+def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
+    """What the `end` of a workflow can read: the outcome of everything before it."""
+    plan, first = state.plan_of(scope), state.scopes[scope].first
     named: dict[str, list[str]] = {"failed": [], "tolerated": [], "canceled": [], "skipped": []}
     results: dict[str, Any] = {}
-    for job in state.jobs.values():
-        if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
+    for number, step in enumerate(plan.steps):
+        job, name = state.jobs[first + number], step.name
+        if number == plan.end or job.status is Status.disabled:
             continue
-        name = state.step_of(job).name
         results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.tried}
         match job.status:
             case Status.failed:
@@ -57,23 +59,34 @@ def execution(state: State) -> dict[str, Any]:
                 named["canceled"].append(name)
             case Status.skipped:
                 named["skipped"].append(name)
-    first = state.first_failure
     return {
-        "status": _verdict_before_end(state, named["failed"]),
+        "status": _verdict_before_end(state, scope, named["failed"]),
         **{f"{kind}_steps": names for kind, names in named.items()},
         "results": results,
-        "first_failure": None
-        if first is None
-        else {"step": first.step, "attempt": first.attempt, "kind": first.kind, "exit_code": first.exit_code}
-        | {"message": first.message},
+        "first_failure": _first_failure(state, scope),
     }
 
 
-def _verdict_before_end(state: State, failed: list[str]) -> str:
+def _first_failure(state: State, scope: int) -> dict[str, Any] | None:
+    """The first failure of a workflow: of the run, or of the child that a scope is."""
+    first: Failed | ItemFailure | None = state.first_failure if scope == ROOT else state.scopes[scope].broken
+    if first is None:
+        return None
+    return {
+        "step": first.step,
+        "attempt": first.attempt,
+        "kind": first.kind,
+        "exit_code": first.exit_code,
+        "message": first.message,
+    }
+
+
+def _verdict_before_end(state: State, scope: int, failed: list[str]) -> str:
     """What the verdict would be if `end` added nothing."""
     if state.canceled:
         return "canceled"
-    return "failed" if failed or state.aborted else "completed"
+    aborted = state.aborted if scope == ROOT else state.scopes[scope].aborted
+    return "failed" if failed or aborted else "completed"
 
 
 def _conclude(state: State, out: list[Action], at: float) -> None:

@@ -1,7 +1,8 @@
 """Packing: which ready jobs get a slot now. Oldest first among those that fit; no job is looked at twice.
 
 Attempts are reserved a few ahead of the free slots (status `pending`), so that an executor never waits for a
-commit. What a job reserves of CPUs, memory and GPUs it holds until its attempt has ended.
+commit; but not where a critical step may yet keep them from starting. What a job reserves of CPUs, memory and GPUs it
+holds until its attempt has ended.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def dispatch(state: State, out: list[Action]) -> None:
     capacity = state.capacity
     if capacity is None:
         return
-    room = capacity.parallel + capacity.ahead
+    room = capacity.parallel + (0 if state.plan.critical else capacity.ahead)
     while state.in_flight < room:
         job = _next(state)
         if job is None:
@@ -97,7 +98,10 @@ def _next(state: State) -> Job | None:
     best: Job | None = None
     best_queue: Queue | None = None
     for queue in state.queues.values():
-        while (number := queue.peek()) and state.jobs[number].status is not Status.ready:
+        # What was canceled meanwhile, or is gone with its item, has no turn any more.
+        while (number := queue.peek()) and (
+            (waiting := state.jobs.get(number)) is None or waiting.status is not Status.ready
+        ):
             queue.pop()
         if not number:
             continue

@@ -49,10 +49,14 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
         if job.scope == ROOT
     }
     state.last_job = len(state.jobs)
+    completed = {job.id for job in state.jobs.values() if job.status is kept}
+    state.fans = {number: fan for number, fan in state.fans.items() if number in completed}
+    state.finished = []
     state.last_scope = ROOT
     state.moving = state.parked = 0
     if not failed_only:
         state.scopes = {}
+        state.memory = {}
     state.epoch += 1
     state.phase = "running"
     state.verdict = ""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from resile.model.failure import Outcome
+from resile.model.letters import Item
 
 
 class Capacity(Struct, frozen=True, omit_defaults=True):
@@ -99,24 +100,32 @@ class ConditionAnswered(Struct, frozen=True, tag="condition_answered", omit_defa
 
 
 class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True):
-    """The conditions on a step's arcs were evaluated, one answer for each arc."""
+    """The conditions on a step's arcs were evaluated, one answer for each arc.
+
+    `given` are the values that arcs carry, by the step that they lead to; where they can't be had `refused` says why,
+    and the step fails. `memory` is what else follows from the step's success.
+    """
 
     at: float
     job: int
     values: tuple[bool, ...]
     problem: str = ""
+    given: dict[str, dict[str, Any]] = {}
+    memory: dict[str, dict[str, Any]] = {}
+    refused: str = ""
 
 
 class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=True):
     """The code of a rule (or of `on_success`) was evaluated.
 
     `calls` are steps to run, None where the code gave no usable list; `target` a step to go to, empty for none;
-    `stop` is a transition's explicit stop. `problems` say what was wrong with an expression.
+    `stop` is a transition's explicit stop, or the answer no to a rule's question. `problems` say what was wrong with
+    an expression.
     """
 
     at: float
     job: int
-    about: Literal["calls", "target"]
+    about: Literal["rule", "calls", "target"]
     calls: tuple[str, ...] | None = None
     target: str = ""
     stop: bool = False
@@ -124,12 +133,35 @@ class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=Tru
 
 
 class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
-    """A wait is over: the job goes on; or the time of its repair is up."""
+    """A wait is over: the job goes on; or the time of its repair, of one of its items or of its open circuit is up."""
 
     at: float
     job: int
     attempt: int
     repair: bool = False
+    item: int = -1
+
+
+class ItemsRead(Struct, frozen=True, tag="items_read", omit_defaults=True):
+    """The next items of a fan-out; `place` is where reading goes on, `last` says that there are no more."""
+
+    at: float
+    job: int
+    label: str
+    items: tuple[Item, ...]
+    place: int
+    last: bool = False
+
+
+class Redriven(Struct, frozen=True, tag="redriven", omit_defaults=True):
+    """Dead letters of an ended run are tried again: `total` of them stand in the items file called `label`."""
+
+    at: float
+    job: int
+    total: int
+    label: str
+    parallel: int
+    by: str = ""
 
 
 class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
@@ -172,7 +204,9 @@ Event = (
     | ArcsAnswered
     | RouteAnswered
     | TimerFired
+    | ItemsRead
     | CancelRequested
     | EpochStarted
     | Judged
+    | Redriven
 )

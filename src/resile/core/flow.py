@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action, AnswerArcs, AnswerCondition, KillAttempt
+from resile.core.actions import Action, AnswerArcs, AnswerCondition
 from resile.core.dispatch import enqueue, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
 from resile.core.state import NO_RULE, Cause, Failed, Job, Route, Scope, State
+from resile.model.letters import ItemFailure
+from resile.model.limits import ROUTES_MAX
 from resile.model.rules import Trigger
 from resile.model.status import TERMINAL, Status
 
@@ -34,13 +36,34 @@ def wake(state: State, out: list[Action], job: Job, because: int) -> None:
     """Everything a job waited for holds: ask its `when`, or make it ready."""
     if job.tokens:
         job.tokens -= 1
-    if state.step_of(job).when is None:
+    step = state.step_of(job)
+    if step.in_order and not has_turn(state, job):
+        scope = state.scopes[job.scope]
+        fan = state.fans[scope.owner]
+        fan.held_back = {**fan.held_back, scope.turn: job.id}
+        job.because = because
+        return
+    if step.when is None:
         enqueue(state, job, because)
     else:
         stir(state, job)
         job.asking = "when"
         job.because = because
         out.append(AnswerCondition(job.id, because))
+
+
+def has_turn(state: State, job: Job) -> bool:
+    """Are all items before this job's item over?"""
+    scope = state.scopes[job.scope]
+    fan = state.fans.get(scope.owner)
+    if fan is None:
+        return True
+    before = [state.scopes[number].turn for number in fan.active.values()]
+    before += [waiting.turn for waiting in fan.waiting.values()]
+    if any(turn < scope.turn for turn in before):
+        return False
+    fan.held_back = {turn: number for turn, number in fan.held_back.items() if turn != scope.turn}
+    return True
 
 
 def settle(
@@ -60,6 +83,8 @@ def settle(
     kind = "step_recovered" if job.recovered and status is Status.completed else _SETTLED_NOTES[status]
     note_job(state, out, at, kind, job, data, because=because)
     if state.is_end(job):
+        if scope.owner:
+            state.agenda.append(job.id)
         return
     scope.open -= 1
     if job.callers or scope.owner:
@@ -67,7 +92,7 @@ def settle(
     if not job.informed:
         job.informed = True
         _inform_dependents(state, out, at, scope, job)
-    if job.tokens and not stopping(state):
+    if job.tokens and not stopping(state, job):
         revisit(state, out, at, job)
 
 
@@ -177,8 +202,8 @@ def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: l
 def succeed(state: State, out: list[Action], at: float, job: Job) -> None:
     """The work of a job is done, or its failure is tolerated: follow the arcs, then settle."""
     arcs = state.step_of(job).arcs
-    if arcs and not stopping(state):
-        if any(arc.when is not None for arc in arcs):
+    if arcs and not stopping(state, job):
+        if any(arc.when is not None or arc.args for arc in arcs):
             stir(state, job)
             job.asking = "arcs"
             out.append(AnswerArcs(job.id, job.noted))
@@ -198,15 +223,26 @@ def finish(state: State, out: list[Action], at: float, job: Job) -> None:
         settle(state, out, at, job, Status.completed, {})
 
 
-def take_arcs(state: State, out: list[Action], at: float, job: Job, answers: tuple[bool, ...]) -> bool:
-    """Follow the arcs whose condition holds; False where the loop budget ended the scope."""
+def take_arcs(
+    state: State,
+    out: list[Action],
+    at: float,
+    job: Job,
+    answers: tuple[bool, ...],
+    given: dict[str, dict[str, Any]] | None = None,
+) -> bool:
+    """Follow the arcs whose condition holds, with what they carry; False where the loop budget ended the scope."""
     step = state.step_of(job)
     plan = state.plan_of(job.scope)
     scope = state.scopes[job.scope]
     chosen = [arc.step for arc, holds in zip(step.arcs, answers, strict=True) if holds]
     if step.arcs_mode == "first":
         chosen = chosen[:1]
-    for name in chosen or [state.workflow.end.name]:
+    if not chosen and plan.end >= 0:
+        chosen = [plan.steps[plan.end].name]
+    for name in chosen:
+        if name in (given or {}) or name in scope.given:
+            scope.given = {**scope.given, name: (given or {}).get(name, {})}
         number = plan.index[name]
         target = state.jobs[scope.first + number]
         again = number != plan.end and target.status in _REVISITED
@@ -247,14 +283,21 @@ def reopen(state: State, job: Job) -> None:
 
 
 def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigger: Trigger, action: str) -> bool:
-    """Take from the scope's loop budget; a spent one fails the scope at once."""
+    """Take from the scope's loop budget; a spent one fails the scope at once: the item, the child, or the run."""
+    from resile.core.scopes import stop_scope
+
     scope = state.scopes[job.scope]
-    limit = loops_max(state)
+    limit = loops_max(state, job)
     if scope.loops + cost <= limit:
         scope.loops += cost
         return True
-    message = f"Routing loop budget exceeded (max_loops={limit}) during {trigger} {action}"
-    state.aborted = message
+    word = state.workflow_of(job.scope).failure_key if trigger == "on_failure" else trigger
+    message = f"Routing loop budget exceeded (max_loops={limit}) during {word} {action}"
+    frame = state.frame_of(job.scope)
+    if frame.owner:
+        frame.aborted = message
+    else:
+        state.aborted = message
     seq = note_job(state, out, at, "loop_budget_exceeded", job, {"message": message})
     keep_route(state, at, job, trigger, "budget", None, f"max_loops={limit}")
     if job.status in TERMINAL:
@@ -263,27 +306,56 @@ def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigg
     if state.first_failure is None:
         state.first_failure = Failed(name, job.attempt, "contract", None, message)
     fail(state, out, at, job, message)
-    stop_all(state, out, at, seq, Cause(name, job.id, STATUS_NAMES[job.status]))
+    stop_scope(state, out, at, frame, seq, Cause(name, job.id, STATUS_NAMES[job.status]))
     return False
 
 
-def loops_max(state: State) -> int:
+def loops_max(state: State, job: Job) -> int:
     """The loop budget in force."""
     asked = state.options.loops_max
-    return state.workflow.loops_max if asked is None else asked
+    return state.workflow_of(job.scope).loops_max if asked is None else asked
 
 
 def fail(state: State, out: list[Action], at: float, job: Job, message: str, **more: Any) -> None:
-    """The ladder is spent: the failure stands and the path leads to `end`."""
-    data = {"message": message, "routed_to_end": True, "original_failed_step": state.step_of(job).name, **more}
+    """The ladder is spent: the failure stands and the path leads to `end`; a critical step takes its siblings along."""
+    step, scope = state.step_of(job), state.scopes[job.scope]
+    if scope.kind in ("item", "child") and scope.broken is None:
+        scope.broken = _evidence(state, at, scope, job, message)
+    data = {"message": message, "routed_to_end": True, "original_failed_step": step.name, **more}
     settle(state, out, at, job, Status.failed, data)
+    if step.critical and not scope.stopped:
+        from resile.core.scopes import stop_scope
+
+        stop_scope(state, out, at, scope, job.noted, Cause(step.name, job.id, STATUS_NAMES[job.status]))
+
+
+def _evidence(state: State, at: float, scope: Scope, job: Job, message: str) -> ItemFailure:
+    """What failed a scope first, for its dead letter or its parent."""
+    failure = job.error.failure if job.error is not None else None
+    return ItemFailure(
+        number=scope.number,
+        at=at,
+        step=state.step_of(job).name,
+        kind=failure.kind if failure is not None else "contract",
+        message=message,
+        exit_code=job.exit_code,
+        stderr=failure.stderr if failure is not None else "",
+        signature=failure.signature if failure is not None else "",
+        seconds=max(0.0, at - scope.started_at),
+        job=job.id,
+        attempt=job.error.attempt if job.error is not None else job.attempt,
+        epoch=state.epoch,
+    )
 
 
 def keep_route(state: State, at: float, job: Job, trigger: Trigger, action: str, target: str | None, rule: str) -> None:
-    """Keep a verdict for the summary."""
+    """Keep a verdict for the summary; of the items of a fan-out only so many."""
+    scope = state.scopes[job.scope]
+    if scope.owner and len(state.routes) >= ROUTES_MAX:
+        return
     name = state.step_of(job).name
     attempt = job.error.attempt if job.error is not None else job.attempt
-    state.routes.append(Route(at, state.scopes[job.scope].name, name, attempt, trigger, action, target, rule))
+    state.routes.append(Route(at, scope.name, name, attempt, trigger, action, target, rule))
 
 
 def record_route(
@@ -296,21 +368,13 @@ def record_route(
     return note_job(state, out, at, "route_taken", job, data)
 
 
-def stopping(state: State) -> bool:
-    """Is the run on its way out, by cancel or by a spent budget?"""
-    return state.canceled or bool(state.aborted)
-
-
-def stop_all(state: State, out: list[Action], at: float, because: int, cause: Cause | None = None) -> None:
-    """Cancel what has not started and kill what runs, in every scope; `end` is left alone."""
-    for job in list(state.jobs.values()):
-        if state.is_end(job) or job.status in TERMINAL:
-            continue
-        job.tokens = 0
-        job.callers = ()
-        if job.asking or job.status not in (Status.pending, Status.running):
-            job.informed = True
-            job.cause = cause
-            settle(state, out, at, job, Status.canceled, {}, because)
-        else:
-            out.append(KillAttempt(job.id, job.attempt, because))
+def stopping(state: State, job: Job) -> bool:
+    """Is the run, or a scope around this job, on its way out: by cancel, a spent budget, a critical step, a timeout?"""
+    if state.canceled or state.aborted:
+        return True
+    scope: Scope | None = state.scopes[job.scope]
+    while scope is not None:
+        if scope.stopped:
+            return True
+        scope = state.around(scope)
+    return False

@@ -18,11 +18,11 @@ def broken(state: State) -> list[str]:
         "parked": (state.parked, sum(job.status is Status.pending_failed for job in every)),
         "in flight": (
             state.in_flight,
-            sum(job.status in (Status.pending, Status.running) and not job.asking for job in every),
+            sum(job.status in (Status.pending, Status.running) and not job.asking and not job.hosting for job in every),
         ),
     }
     for scope in state.scopes.values():
-        inside = [job for job in every if job.scope == scope.id and job is not end]
+        inside = [job for job in every if job.scope == scope.id and not state.is_end(job)]
         counts[f"open in {scope.name}"] = (scope.open, sum(job.status not in TERMINAL for job in inside))
     found += [f"{name}: counted {kept}, there are {real}" for name, (kept, real) in counts.items() if kept != real]
     if state.agenda:
@@ -44,6 +44,8 @@ def _moves(job: Job) -> bool:
     """Will this job get on by itself?"""
     if job.asking:
         return True
+    if job.hosting:
+        return job.moving
     if job.status is Status.recovering:
         return (bool(job.due) and not job.handling and not job.calls) or job.moving
     return job.status in _MOVING

@@ -19,11 +19,13 @@ from resile.core.backoff import delay_seconds
 from resile.core.dispatch import enqueue, granted, rest, stir
 from resile.core.flow import fail, keep_route, record_route, spend, succeed
 from resile.core.goto import is_ancestor, jump
-from resile.core.notes import note_job
-from resile.core.state import Error, Job, State
+from resile.core.notes import STATUS_NAMES, note_job
+from resile.core.scopes import stop_scope
+from resile.core.state import Cause, Error, Failed, Job, State
 from resile.model.failure import Failure
 from resile.model.rules import Rule
 from resile.model.status import Status
+from resile.model.workflow import Step
 
 
 def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure, first: int = 0) -> None:
@@ -31,6 +33,9 @@ def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure
     step = state.step_of(job)
     if job.error is None:
         job.error = Error(at, job.attempt, step.name, failure)
+    if state.first_failure is None:
+        # Of fan-outs and child workflows, which fail without an attempt of their own.
+        state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
     rules = ladder_of(step)
     matched = False
     for number in range(first, len(rules)):
@@ -38,19 +43,45 @@ def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure
         if not matches(rule.match, failure) or _off(state, rule):
             continue
         matched = True
-        if (job.fired or {}).get(number, 0) >= _limit(state, rule) or not _can_change(state, job, rule, failure):
+        if _spent(job, step, number) >= _limit(state, rule) or not _can_change(state, job, rule, failure):
             continue
         job.rule = number
-        asks_calls = rule.repair is not None and rule.repair.calls_js
-        if asks_calls or rule.target_js or rule.transitions:
-            ask(state, out, job, "calls" if asks_calls else "target")
+        if rule.when is not None:
+            ask(state, out, job, "rule")
         else:
-            calls = rule.repair.calls if rule.repair is not None else ()
-            reserve(state, out, at, job, rule, calls, rule.target)
+            _apply(state, out, at, job, rule)
         return
     outcome = "MaxRetriesExceeded" if matched else "NoMatchingRule" if step.rules else "NoHandler"
     keep_route(state, at, job, "on_failure", "fail", None, "no rule left")
     fail(state, out, at, job, failure.message, outcome=outcome)
+
+
+def _apply(state: State, out: list[Action], at: float, job: Job, rule: Rule) -> None:
+    """This rule answers the failure: have its code evaluated where it has some, else hold the job."""
+    asks_calls = rule.repair is not None and rule.repair.calls_js
+    if asks_calls or rule.target_js or rule.transitions:
+        ask(state, out, job, "calls" if asks_calls else "target")
+    else:
+        calls = rule.repair.calls if rule.repair is not None else ()
+        reserve(state, out, at, job, rule, calls, rule.target)
+
+
+def rule_answered(state: State, out: list[Action], at: float, job: Job, holds: bool) -> None:
+    """The question of a rule is answered: the rule applies, or the walk goes on below it."""
+    assert job.error is not None
+    if holds:
+        _apply(state, out, at, job, ladder_of(state.step_of(job))[job.rule])
+    else:
+        climb(state, out, at, job, job.error.failure, job.rule + 1)
+
+
+def _spent(job: Job, step: Step, number: int) -> int:
+    """How much of a rule's limit is used: its own firings, or those of all rules that the step itself has."""
+    fired, rules = job.fired or {}, ladder_of(step)
+    if rules[number].limit_of == "rule":
+        return fired.get(number, 0)
+    first = len(rules) - len(step.rules)
+    return sum(times for which, times in fired.items() if which >= first)
 
 
 def _off(state: State, rule: Rule) -> bool:
@@ -65,8 +96,8 @@ def _limit(state: State, rule: Rule) -> int:
     return min(rule.limit, asked) if asked is not None and rule.then == "retry" and rule.routing else rule.limit
 
 
-def ask(state: State, out: list[Action], job: Job, about: Literal["calls", "target"]) -> None:
-    """Have the code of a job's rule evaluated: which steps to run, or where to go."""
+def ask(state: State, out: list[Action], job: Job, about: Literal["rule", "calls", "target"]) -> None:
+    """Have a job's rule evaluated: whether it applies, which steps to run, or where to go."""
     stir(state, job)
     job.status = Status.recovering
     job.asking = about
@@ -111,7 +142,7 @@ def reserve(
     job.fired = {**(job.fired or {}), job.rule: fired}
     job.calls, job.target = calls, target
     job.status = Status.recovering
-    text = origin_text(state, rule)
+    text = origin_text(state, job, rule)
     if rule.then == "goto":
         record_route(state, out, at, job, "on_failure", "goto", target, text)
     elif not _told_later(rule):
@@ -121,7 +152,7 @@ def reserve(
         job.reserved = True
         delay = 0.0
         if rule.wait is not None:
-            delay = delay_seconds(rule.wait, fired, f"{state.workflow.name}/{state.step_of(job).name}")
+            delay = delay_seconds(rule.wait, fired, f"{state.workflow_of(job.scope).name}/{state.step_of(job).name}")
         _escalate(state, job, rule)
         data = {
             "rule": text,
@@ -157,7 +188,7 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
     assert job.error is not None
     failure = job.error.failure
     if _told_later(rule):
-        keep_route(state, at, job, "on_failure", rule.then, None, origin_text(state, rule))
+        keep_route(state, at, job, "on_failure", rule.then, None, origin_text(state, job, rule))
     match rule.then:
         case "retry":
             job.error = None
@@ -171,6 +202,9 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
             job.error = None
             job.output_job = state.scopes[job.handling].first + len(state.plan_of(job.handling).steps) - 1
             succeed(state, out, at, job)
+        case "tolerate" if state.scopes[job.scope].kind == "item":
+            # Whatever it says about the workflow: what stays failed fails its item.
+            fail(state, out, at, job, failure.message)
         case "tolerate":
             job.tolerated = True
             succeed(state, out, at, job)
@@ -183,6 +217,10 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
             note_job(state, out, at, "step_parked", job, {"message": failure.message})
         case "fail":
             fail(state, out, at, job, failure.message)
+            scope = state.scopes[job.scope]
+            if rule.halts and not scope.stopped:
+                cause = Cause(state.step_of(job).name, job.id, STATUS_NAMES[job.status])
+                stop_scope(state, out, at, scope, job.noted, cause)
 
 
 def repair_failed(state: State, out: list[Action], at: float, job: Job, message: str) -> None:
@@ -194,7 +232,7 @@ def repair_failed(state: State, out: list[Action], at: float, job: Job, message:
         carry_out(state, out, at, job, rule)
         return
     if _told_later(rule):
-        keep_route(state, at, job, "on_failure", "repair", None, origin_text(state, rule))
+        keep_route(state, at, job, "on_failure", "repair", None, origin_text(state, job, rule))
     if job.reserved:
         job.reserved = False
         job.attempt -= 1
@@ -210,9 +248,9 @@ def _told_later(rule: Rule) -> bool:
     return rule.repair is not None and rule.then not in ("retry", "goto")
 
 
-def origin_text(state: State, rule: Rule) -> str:
-    """Where a rule stands and what it says, as the summary prints it."""
-    where = f"{state.workflow.file}:{rule.origin.line}:{rule.origin.column} " if rule.origin.line else ""
+def origin_text(state: State, job: Job, rule: Rule) -> str:
+    """Where a rule of a job stands and what it says, as the summary prints it."""
+    where = f"{state.workflow_of(job.scope).file}:{rule.origin.line}:{rule.origin.column} " if rule.origin.line else ""
     return where + rule.text
 
 

@@ -6,17 +6,24 @@ to be taken to it as well.
 
 from __future__ import annotations
 
-from resile.model.workflow import Resources, Step, Workflow
+from resile.model.fanout import FanOut
+from resile.model.workflow import Child, Resources, Step, Workflow
 
 
 class Plan:
-    """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow."""
+    """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow.
 
-    __slots__ = ("arc_targets", "dependents", "end", "grouped", "index", "steps", "waiting")
+    `inner` are the shapes of the scopes that its fan-outs and child workflows open, by step. With `critical` steps in
+    it, or in those, a failure may mean that whatever has not started never does.
+    """
+
+    __slots__ = ("arc_targets", "critical", "dependents", "end", "grouped", "index", "inner", "steps", "waiting")
 
     def __init__(self, steps: tuple[Step, ...], end: Step | None) -> None:
         self.steps = steps if end is None else (*steps, end)
         self.end = len(steps) if end is not None else -1
+        self.inner: dict[int, Plan] = {}
+        self.critical = has_critical(self.steps)
         self.index = {step.name: number for number, step in enumerate(self.steps)}
         self.dependents: list[list[int]] = [[] for _ in self.steps]
         self.waiting = [0] * len(self.steps)
@@ -57,6 +64,21 @@ class Plan:
                     stack.pop()
         forward = {target for source, targets in enumerate(arcs) for target in targets if (source, target) not in back}
         return frozenset(forward - {self.end, 0})
+
+
+def has_critical(steps: tuple[Step, ...]) -> bool:
+    """Is one of these steps critical, or one inside of them?"""
+    for step in steps:
+        match step.action:
+            case FanOut():
+                inner = step.action.steps
+            case Child():
+                inner = step.action.workflow.steps
+            case _:
+                inner = ()
+        if step.critical or (inner and has_critical(inner)):
+            return True
+    return False
 
 
 def queue_key(resources: Resources | None) -> str:

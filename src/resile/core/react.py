@@ -17,9 +17,13 @@ from resile.core.actions import (
     AnswerRoute,
     FindAttempt,
     KillAttempt,
+    ReadItems,
     SetTimer,
     StopEngine,
 )
+from resile.core.agenda import follow_up
+from resile.core.breaker import CIRCUIT, half_open
+from resile.core.child import begin_child, expire_child
 from resile.core.converge import converge, end_job
 from resile.core.dispatch import dispatch, enqueue, release
 from resile.core.epoch import begin_epoch, open_root
@@ -34,20 +38,27 @@ from resile.core.events import (
     ConditionAnswered,
     EpochStarted,
     Event,
+    ItemsRead,
     Judged,
+    Redriven,
     RouteAnswered,
     RunResumed,
     RunStarted,
     TimerFired,
 )
-from resile.core.flow import fail, finish, keep_route, settle, stop_all, stopping, take_arcs
+from resile.core.fanout import begin_items, expire_map, fan_action, item_timer, items_read, pump, redrive, stop_items
+from resile.core.flow import fail, finish, keep_route, settle, stopping, take_arcs
 from resile.core.goto import drop_stale
-from resile.core.ladder import climb, repair_or_go, route_answered
+from resile.core.ladder import climb, repair_or_go, route_answered, rule_answered
 from resile.core.notes import note_job, note_run
-from resile.core.repair import expired, follow_up, succeeded, success_answered
-from resile.core.state import ROOT, SUCCESS, Failed, Job, State
+from resile.core.repair import expired, succeeded, success_answered
+from resile.core.scopes import stop_scope
+from resile.core.state import ROOT, SUCCESS, Error, Failed, Job, State
 from resile.model.failure import Failure
+from resile.model.fanout import FanOut
+from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import Status
+from resile.model.workflow import Child
 
 OVERRIDES = ("completed", "failed")
 
@@ -56,6 +67,10 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
     """Fold one event into the state; what the world must do because of it."""
     out: list[Action] = []
     before = state.seq
+    if state.finished:
+        for scope in state.finished:
+            state.forget(scope)
+        state.finished = []
     HANDLERS[type(event)](state, event, out)
     while state.agenda:
         follow_up(state, out, event.at, state.jobs[state.agenda.pop(0)])
@@ -82,7 +97,7 @@ def _run_started(state: State, event: RunStarted, out: list[Action]) -> None:
     open_root(state, out, seq)
     if state.canceled:
         # Canceled before it could start: everything ends as it is, and `end` runs.
-        stop_all(state, out, event.at, seq)
+        stop_scope(state, out, event.at, state.scopes[ROOT], seq)
 
 
 def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
@@ -102,10 +117,32 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
             out.append(AnswerArcs(job.id, because))
         elif job.asking:
             out.append(AnswerRoute(job.id, job.rule, job.asking, because))
+        elif job.hosting:
+            _host_again(state, job, out, because)
         elif job.status is Status.recovering and job.due:
             out.append(SetTimer(job.id, job.attempt, job.due, because, repair=not job.moving))
         elif job.status is Status.pending or job.status is Status.running:
             out.append(FindAttempt(job.id, job.attempt, because))
+
+
+def _host_again(state: State, job: Job, out: list[Action], because: int) -> None:
+    """What a fan-out or a child workflow waits for is asked for again."""
+    if job.due:
+        out.append(SetTimer(job.id, job.attempt, job.due, because))
+    fan = state.fans.get(job.id)
+    if fan is None:
+        return
+    if fan.reading:
+        out.append(ReadItems(job.id, fan.label, fan.place, ITEMS_PER_READ, because))
+    if fan.circuit == "open":
+        out.append(SetTimer(job.id, job.attempt, fan.due, because, item=CIRCUIT))
+    for index, waiting in fan.waiting.items():
+        out.append(SetTimer(job.id, waiting.number, waiting.due, because, item=index))
+    limit = fan_action(state, job).item_timeout_seconds
+    if limit is not None:
+        for index, number in fan.active.items():
+            scope = state.scopes[number]
+            out.append(SetTimer(job.id, scope.number, scope.started_at + limit, because, item=index))
 
 
 def _use(state: State, capacity: Capacity) -> None:
@@ -130,7 +167,7 @@ def _attempt_adopted(state: State, event: AttemptAdopted, out: list[Action]) -> 
     if job.status is Status.pending:
         _announce(state, out, event.at, job, event.pid)
     note_job(state, out, event.at, "attempt_adopted", job, {"pid": event.pid})
-    if stopping(state) and not state.is_end(job):
+    if stopping(state, job) and not state.is_end(job):
         out.append(KillAttempt(job.id, job.attempt, job.noted))
 
 
@@ -154,11 +191,19 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         _announce(state, out, event.at - outcome.usage.wall_seconds, job, event.pid)
     release(state, job)
     job.exit_code = outcome.exit_code
+    if outcome.failure is None and _hosts(state, out, event.at, job, outcome.values):
+        return
     if outcome.values:
-        state.scopes[ROOT].values.update(outcome.values)
+        frame = state.frame_of(job.scope)
+        frame.values = {**frame.values, **outcome.values}
+    if outcome.memory:
+        state.memory = {**state.memory, **outcome.memory}
     if outcome.failure is None:
         if state.is_end(job) and (status := outcome.values.get("workflow_status")) in OVERRIDES:
-            state.override = status
+            if job.scope == ROOT:
+                state.override = status
+            else:
+                state.scopes[job.scope].override = status
         note_job(state, out, event.at, "attempt_succeeded", job, _usage(event))
         if not drop_stale(state, out, event.at, job):
             succeeded(state, out, event.at, job)
@@ -174,21 +219,42 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
     if state.first_failure is None:
         name = state.step_of(job).name
         state.first_failure = Failed(name, job.attempt, failure.kind, failure.exit_code, failure.message)
-    if stopping(state) and not state.is_end(job):
+    if stopping(state, job) and not state.is_end(job):
         fail(state, out, event.at, job, failure.message)
     else:
         climb(state, out, event.at, job, failure)
 
 
+def _hosts(state: State, out: list[Action], at: float, job: Job, values: dict[str, Any]) -> bool:
+    """Open what a fan-out or a child workflow runs, where this attempt was to prepare that."""
+    action = state.step_of(job).action
+    if not isinstance(action, FanOut | Child):
+        return False
+    if drop_stale(state, out, at, job):
+        return True
+    if stopping(state, job):
+        settle(state, out, at, job, Status.terminated, {})
+    elif isinstance(action, FanOut):
+        begin_items(state, out, at, job, values["items"])
+    else:
+        begin_child(state, out, at, job, values)
+    return True
+
+
 def _usage(event: AttemptEnded) -> dict[str, Any]:
     """The measured part of an attempt's note."""
     usage = event.outcome.usage
-    return {
+    data: dict[str, Any] = {
         "exit_code": event.outcome.exit_code,
         "wall_seconds": round(usage.wall_seconds, 6),
         "cpu_seconds": round(usage.cpu_seconds, 6),
         "rss_bytes_max": usage.rss_bytes_max,
     }
+    if event.outcome.memory:
+        data["memory"] = event.outcome.memory
+    if event.outcome.remarks:
+        data["remarks"] = list(event.outcome.remarks)
+    return data
 
 
 def _evidence(failure: Failure) -> dict[str, Any]:
@@ -209,7 +275,7 @@ def _attempt_withdrawn(state: State, event: AttemptWithdrawn, out: list[Action])
         note_job(state, out, event.at, "attempt_lost", job, {"interrupted": True})
     else:
         job.attempt -= 1
-    if stopping(state) and not state.is_end(job):
+    if stopping(state, job) and not state.is_end(job):
         status = Status.terminated if event.started else Status.canceled
         settle(state, out, event.at, job, status, {})
     else:
@@ -238,12 +304,25 @@ def _arcs_answered(state: State, event: ArcsAnswered, out: list[Action]) -> None
     job.asking = ""
     if event.problem:
         note_job(state, out, event.at, "expression_rejected", job, {"problem": event.problem})
-    if stopping(state) or take_arcs(state, out, event.at, job, event.values):
+    if event.memory:
+        state.memory = {**state.memory, **event.memory}
+    if event.refused and not stopping(state, job):
+        job.tolerated = False
+        job.error = Error(event.at, job.attempt, state.step_of(job).name, Failure("contract", event.refused))
+        if state.first_failure is None:
+            name = state.step_of(job).name
+            state.first_failure = Failed(name, job.attempt, "contract", job.exit_code, event.refused)
+        fail(state, out, event.at, job, event.refused)
+    elif stopping(state, job) or take_arcs(state, out, event.at, job, event.values, event.given):
         finish(state, out, event.at, job)
 
 
 def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
-    """A wait is over: go on with the rule; or the time of a repair is."""
+    """A wait is over: go on with the rule; or the time of a repair, an item, a child or an open circuit is."""
+    host = state.jobs.get(event.job)
+    if host is not None and host.hosting:
+        _host_timer(state, event, out, host)
+        return
     job = _expected(state, event.job, event.attempt)
     if job is None or job.status is not Status.recovering:
         return
@@ -254,6 +333,39 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
         repair_or_go(state, out, event.at, job)
 
 
+def _host_timer(state: State, event: TimerFired, out: list[Action], job: Job) -> None:
+    """Something of a fan-out or a child workflow is due."""
+    fan = state.fans.get(job.id)
+    if event.item >= 0:
+        item_timer(state, out, event.at, job, event.item, event.attempt)
+    elif event.item == CIRCUIT:
+        if fan is not None and fan.circuit == "open" and event.at >= fan.due:
+            half_open(state, out, event.at, job, fan)
+            pump(state, out, event.at, job)
+    elif job.due and event.attempt == job.attempt:
+        job.due = 0.0
+        if fan is not None:
+            expire_map(state, out, event.at, job)
+        else:
+            expire_child(state, out, event.at, job)
+
+
+def _items_read(state: State, event: ItemsRead, out: list[Action]) -> None:
+    """Another chunk of a fan-out's items."""
+    job, fan = state.jobs.get(event.job), state.fans.get(event.job)
+    if job is None or fan is None or not job.hosting or not fan.reading or fan.label != event.label:
+        return
+    fan.last = event.last
+    items_read(state, out, event.at, job, event.items, event.place)
+
+
+def _redriven(state: State, event: Redriven, out: list[Action]) -> None:
+    """Dead letters of a run that has ended are tried again."""
+    job = state.jobs.get(event.job)
+    if job is not None and state.phase == "ended" and event.job in state.fans and not job.hosting:
+        redrive(state, out, event.at, job, event.total, event.label, event.parallel, event.by)
+
+
 def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> None:
     """The code of a rule, or of `on_success`, has said what to run or where to go."""
     job = state.jobs.get(event.job)
@@ -262,7 +374,9 @@ def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> No
     job.asking = ""
     for problem in event.problems:
         note_job(state, out, event.at, "expression_rejected", job, {"problem": problem})
-    if job.rule == SUCCESS:
+    if event.about == "rule":
+        rule_answered(state, out, event.at, job, not event.stop)
+    elif job.rule == SUCCESS:
         success_answered(state, out, event.at, job, event.about, event.calls, event.target, event.stop)
     else:
         route_answered(state, out, event.at, job, event.calls, event.target, event.stop)
@@ -290,7 +404,9 @@ def _judged(state: State, event: Judged, out: list[Action]) -> None:
             names = [capture.name for capture in state.step_of(job).capture]
             if event.output is not None:
                 names = names or [state.step_of(job).name]
-            state.scopes[ROOT].values.update(dict.fromkeys(names, "" if event.output is None else event.output))
+            given = dict.fromkeys(names, "" if event.output is None else event.output)
+            frame = state.frame_of(job.scope)
+            frame.values = {**frame.values, **given}
             settle(state, out, event.at, job, Status.skipped, data)
         case "fail":
             fail(state, out, event.at, job, event.reason or "judged a failure")
@@ -300,12 +416,16 @@ def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -
     """Stop everything but `end`; asked again while `end` runs, stop that too."""
     if state.phase == "ended":
         return
+    if state.phase == "redriving":
+        for job in [found for found in state.jobs.values() if found.hosting and found.id in state.fans]:
+            stop_items(state, out, event.at, job, "canceled")
+        return
     again = state.canceled
     state.canceled = True
     note = {"by": event.by, "reason": event.reason}
     because = note_run(state, out, event.at, "cancel_requested", "running", state.seq, **note)
     if state.phase == "running":
-        stop_all(state, out, event.at, because)
+        stop_scope(state, out, event.at, state.scopes[ROOT], because)
     elif again and end_job(state).status in (Status.pending, Status.running):
         out.append(KillAttempt(end_job(state).id, end_job(state).attempt, because))
 
@@ -318,7 +438,7 @@ def _epoch_started(state: State, event: EpochStarted, out: list[Action]) -> None
 def _expected(state: State, number: int, attempt: int) -> Job | None:
     """The job this report is about, unless it is late: a result of another attempt changes nothing."""
     job = state.jobs.get(number)
-    if job is None or job.attempt != attempt or job.asking:
+    if job is None or job.attempt != attempt or job.asking or job.hosting:
         return None
     if job.status in (Status.pending, Status.running, Status.recovering):
         return job
@@ -335,8 +455,10 @@ HANDLERS: dict[type, Callable[[State, Any, list[Action]], None]] = {
     ConditionAnswered: _condition_answered,
     ArcsAnswered: _arcs_answered,
     TimerFired: _timer_fired,
+    ItemsRead: _items_read,
     CancelRequested: _cancel_requested,
     RouteAnswered: _route_answered,
     EpochStarted: _epoch_started,
     Judged: _judged,
+    Redriven: _redriven,
 }

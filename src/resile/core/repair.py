@@ -18,6 +18,7 @@ from resile.core.flow import fail, keep_route, record_route, reopen, spend, stop
 from resile.core.goto import drop_stale, jump
 from resile.core.ladder import ask, carry_out, origin_text, repair_failed, valid_target
 from resile.core.notes import note_job
+from resile.core.scopes import open_scope, start_scope
 from resile.core.state import NO_RULE, SUCCESS, Job, Scope, State
 from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Step
@@ -33,7 +34,7 @@ def begin_repair(
     data: dict[str, Any] = {"for": what, "calls": list(job.calls)}
     if job.rule != SUCCESS:
         rule = ladder_of(state.step_of(job))[job.rule]
-        data |= {"rule": origin_text(state, rule), "then": rule.then}
+        data |= {"rule": origin_text(state, job, rule), "then": rule.then}
     seq = note_job(state, out, at, "repair_started", job, data)
     if timeout_seconds is not None:
         out.append(SetTimer(job.id, job.attempt, at + timeout_seconds, seq, repair=True))
@@ -41,28 +42,9 @@ def begin_repair(
     if not steps:
         _call_next(state, out, at, job)
         return
-    outer = state.scopes[job.scope]
-    prefix = "" if not outer.owner else f"{outer.name}/"
-    state.last_scope += 1
-    scope = Scope(
-        state.last_scope,
-        f"{prefix}{state.step_of(job).name}.{what}",
-        state.last_job + 1,
-        [],
-        job.id,
-        job.rule,
-        outer.depth + 1,
-        open=len(steps),
-    )
-    state.scopes[scope.id] = scope
+    scope = open_scope(state, job, "repair", f"{state.step_of(job).name}.{what}")
     job.handling = scope.id
-    scope.waiting = list(state.plan_of(scope.id).waiting)
-    for number in range(len(steps)):
-        state.jobs[scope.first + number] = Job(scope.first + number, scope.id, number)
-    state.last_job += len(steps)
-    for number, count in enumerate(scope.waiting):
-        if not count:
-            wake(state, out, state.jobs[scope.first + number], seq)
+    start_scope(state, out, scope, seq)
 
 
 def follow_up(state: State, out: list[Action], at: float, job: Job) -> None:
@@ -81,7 +63,7 @@ def follow_up(state: State, out: list[Action], at: float, job: Job) -> None:
             else:
                 _finished(state, out, at, caller, f"remediation step {name!r} failed")
     scope = state.scopes[job.scope]
-    if scope.owner and not scope.open:
+    if scope.kind == "repair" and not scope.open:
         owner = state.jobs[scope.owner]
         if owner.handling == scope.id:
             problem = _problem(state, scope)
@@ -149,7 +131,7 @@ def _finished(state: State, out: list[Action], at: float, job: Job, problem: str
     )
     if drop_stale(state, out, at, job):
         return
-    if stopping(state):
+    if stopping(state, job):
         fail(state, out, at, job, problem or "the run is stopping")
         return
     if job.rule == SUCCESS:
@@ -181,7 +163,7 @@ def expired(state: State, out: list[Action], job: Job) -> None:
 def succeeded(state: State, out: list[Action], at: float, job: Job) -> None:
     """An attempt succeeded: do what `on_success` says, then settle."""
     actions = state.step_of(job).on_success
-    if actions is None or stopping(state):
+    if actions is None or stopping(state, job):
         succeed(state, out, at, job)
         return
     job.rule = SUCCESS
@@ -196,7 +178,10 @@ def _run_success(state: State, out: list[Action], at: float, job: Job, calls: tu
     actions = state.step_of(job).on_success
     assert actions is not None
     job.calls = calls if state.options.failure_routing else ()
-    if actions.steps or job.calls:
+    runs = bool(actions.steps or job.calls)
+    if runs and actions.run_cost and not spend(state, out, at, job, actions.run_cost, "on_success", "run"):
+        return
+    if runs:
         begin_repair(state, out, at, job, actions.steps, None)
     else:
         _after_success(state, out, at, job)

@@ -3,6 +3,7 @@
 State
   scopes  {id: Scope}    counters of one place where steps run (the root is 1)
   jobs    {id: Job}      a step in a scope
+  fans    {job: Fan}     the fan-out of a job
   queues  {key: Queue}   ready jobs, one queue for each share of the machine
 """
 
@@ -15,13 +16,17 @@ from msgspec import Struct
 
 from resile.core.answers import ladder_of
 from resile.core.events import Capacity, Options
+from resile.core.fans import Fan
+from resile.core.isolation import isolated
 from resile.core.plan import Plan, plan_of
 from resile.model.failure import Failure
+from resile.model.fanout import FanOut
+from resile.model.letters import Item, ItemFailure
 from resile.model.rules import Trigger
 from resile.model.status import Status
-from resile.model.workflow import Step, Workflow
+from resile.model.workflow import Child, Step, Workflow
 
-FORMAT = 2
+FORMAT = 3
 ROOT = 1
 # What a job's `rule` holds when it is not the number of a rule of its ladder.
 NO_RULE = -1
@@ -49,7 +54,8 @@ class Job(Struct, gc=False, omit_defaults=True):
     """A step in a scope.
 
     `moving` jobs will get on by themselves; one whose repair runs, or that is parked, will not. `fired` counts
-    each rule's firings, `rule` is the one being carried out. `because` is the seq that made the job ready.
+    each rule's firings, `rule` is the one being carried out. `because` is the seq that made the job ready. While it is
+    `hosting`, the items of a fan-out or the steps of a child workflow run for it, and nothing of its own does.
     """
 
     id: int
@@ -62,8 +68,9 @@ class Job(Struct, gc=False, omit_defaults=True):
     tokens: int = 0
     because: int = 0
     noted: int = 0
-    asking: Literal["", "when", "arcs", "calls", "target"] = ""
+    asking: Literal["", "when", "arcs", "rule", "calls", "target"] = ""
     moving: bool = False
+    hosting: bool = False
     informed: bool = False
     announced: bool = False
     repaired: bool = False
@@ -102,21 +109,39 @@ class Job(Struct, gc=False, omit_defaults=True):
 class Scope(Struct, gc=False, omit_defaults=True):
     """Counters of one place where steps run; `open` jobs are not terminal.
 
-    A repair's scope belongs to the job `owner` and holds the steps of that job's rule number `rule`.
+    Every scope but the root belongs to the job `owner`. A repair's holds the steps of that job's rule number `rule`;
+    an item's those of the fan-out, for the `number`-th execution of `item`; a child's those of the other workflow,
+    with its `inputs`. In a `stopped` one nothing starts any more. `broken` is what failed it first. `nested` ones have
+    had scopes of their own. `outputs` are what child workflows captured, by step; `given` what arcs
+    carried, by the step that they lead to.
     """
 
     id: int
     name: str
     first: int
     waiting: list[int]
+    kind: Literal["root", "repair", "item", "child"] = "root"
     owner: int = 0
     rule: int = NO_RULE
     depth: int = 0
+    item: Item | None = None
+    number: int = 0
+    turn: int = 0
+    started_at: float = 0.0
+    inputs: dict[str, Any] = {}
     tainted: set[int] = set()
     open: int = 0
     loops: int = 0
     expired: bool = False
+    stopped: bool = False
+    ending: bool = False
+    nested: bool = False
+    aborted: str = ""
+    override: str = ""
+    broken: ItemFailure | None = None
     values: dict[str, Any] = {}
+    outputs: dict[str, dict[str, Any]] = {}
+    given: dict[str, dict[str, Any]] = {}
 
 
 class Queue(Struct, gc=False):
@@ -168,12 +193,13 @@ class State(Struct, dict=True):
     """Everything the core knows of a run.
 
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the driver cleared it.
-    `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events.
+    `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events. `finished`
+    scopes are forgotten with the next event: until then their last rows can be read.
     """
 
     seq: int = 0
     epoch: int = 1
-    phase: Literal["new", "running", "ending", "ended"] = "new"
+    phase: Literal["new", "running", "ending", "ended", "redriving"] = "new"
     verdict: Literal["", "completed", "failed", "canceled"] = ""
     canceled: bool = False
     aborted: str = ""
@@ -196,6 +222,9 @@ class State(Struct, dict=True):
     queues: dict[str, Queue] = {}
     scopes: dict[int, Scope] = {}
     jobs: dict[int, Job] = {}
+    fans: dict[int, Fan] = {}
+    finished: list[int] = []
+    memory: dict[str, dict[str, Any]] = {}
     routes: list[Route] = []
     first_failure: Failed | None = None
     touched: list[int] = []
@@ -214,15 +243,46 @@ class State(Struct, dict=True):
         return plan
 
     def plan_of(self, scope: int) -> Plan:
-        """The shape of any scope; a repair's is made from its owner's rule when it is first asked for."""
+        """The shape of any scope, made when it is first asked for; all items of a fan-out share one."""
         plans: dict[int, Plan] = self.__dict__["plans"]
         plan = plans.get(scope)
         if plan is None:
             where = self.scopes[scope]
-            owner = self.step_of(self.jobs[where.owner])
-            actions = owner.on_success if where.rule == SUCCESS else ladder_of(owner)[where.rule].repair
-            plan = plans[scope] = Plan(actions.steps if actions is not None else (), None)
+            owner = self.jobs[where.owner]
+            if where.kind == "repair":
+                step = self.step_of(owner)
+                actions = step.on_success if where.rule == SUCCESS else ladder_of(step)[where.rule].repair
+                plan = Plan(actions.steps if actions is not None else (), None)
+            else:
+                plan = self._shared(owner)
+            plans[scope] = plan
         return plan
+
+    def _shared(self, owner: Job) -> Plan:
+        """The shape of the scopes that a fan-out or a child workflow opens: one for all of them."""
+        inner = self.plan_of(owner.scope).inner
+        plan = inner.get(owner.step)
+        if plan is None:
+            action = self.step_of(owner).action
+            if isinstance(action, Child):
+                plan = plan_of(action.workflow)
+            else:
+                assert isinstance(action, FanOut)
+                plan = Plan(isolated(action), None)
+            inner[owner.step] = plan
+        return plan
+
+    def forget(self, scope: int) -> None:
+        """Drop a scope that is over with its jobs, and those inside it."""
+        where = self.scopes.pop(scope)
+        if where.nested:
+            inside = range(where.first, where.first + len(where.waiting))
+            for other in [found.id for found in self.scopes.values() if found.owner in inside]:
+                self.forget(other)
+        for number in range(where.first, where.first + len(where.waiting)):
+            del self.jobs[number]
+            self.fans.pop(number, None)
+        self.__dict__["plans"].pop(scope, None)
 
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
@@ -231,17 +291,39 @@ class State(Struct, dict=True):
         return (plan or self.plan_of(job.scope)).steps[job.step]
 
     def is_end(self, job: Job) -> bool:
-        """Is this the run's `end`?"""
-        return job.scope == ROOT and job.step == self.plan.end
+        """Is this the `end` of its workflow?"""
+        return job.step == self.plan_of(job.scope).end
+
+    def frame_of(self, scope: int) -> Scope:
+        """The scope whose names a job sees first: its item's, its child workflow's, or the root; repairs have none."""
+        where = self.scopes[scope]
+        while where.kind == "repair":
+            where = self.scopes[self.jobs[where.owner].scope]
+        return where
+
+    def around(self, scope: Scope) -> Scope | None:
+        """The scope of the job that a scope belongs to."""
+        return self.scopes[self.jobs[scope.owner].scope] if scope.owner else None
+
+    def workflow_of(self, scope: int) -> Workflow:
+        """The definition that the steps of a scope stand in."""
+        where: Scope | None = self.scopes.get(scope)
+        while where is not None and where.owner:
+            if where.kind == "child":
+                action = self.step_of(self.jobs[where.owner]).action
+                assert isinstance(action, Child)
+                return action.workflow
+            where = self.around(where)
+        return self.workflow
 
     def job_named(self, name: str, scope: int = ROOT) -> Job | None:
-        """The job of a step, looked for in a scope and then in those around it."""
+        """The job of a step, looked for in a scope and then in those around it, as far as its workflow reaches."""
         while scope:
             number = self.plan_of(scope).index.get(name)
             if number is not None:
                 return self.jobs[self.scopes[scope].first + number]
-            owner = self.scopes[scope].owner
-            scope = self.jobs[owner].scope if owner else 0
+            where = self.scopes[scope]
+            scope = self.jobs[where.owner].scope if where.owner and where.kind != "child" else 0
         return None
 
 

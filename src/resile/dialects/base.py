@@ -1,6 +1,6 @@
 """What the front ends share, and the door through which every file comes in.
 
-    compile_file(path) -> Source -> tree.parse -> detect -> front end -> Compiled
+    compile_file(path) -> Source -> tree.parse -> detect -> front end -> Compiled      (detect.py)
                                         |                      |
                                         +---- Diagnostics <----+      several findings at once, capped
 
@@ -29,11 +29,12 @@ SUGGESTION_CANDIDATES_MAX = 2_000
 
 
 class Source(Struct, frozen=True):
-    """A file to compile; paths inside it are relative to `folder`."""
+    """A file to compile; paths inside it are relative to `folder`. `profile` is the one of its environments to take."""
 
     file: str
     data: bytes
     folder: str
+    profile: str = ""
 
 
 class Compiled(Struct, frozen=True):
@@ -74,6 +75,11 @@ class Diagnostics:
     def error(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
         """Something that keeps the file from running."""
         self._add(self.errors, "error", code, message, place, hint)
+
+    def withdraw(self, place: Place) -> None:
+        """Take back what was said of a key that is no text, by whoever knows that it may be a number."""
+        here = (place.line, place.column)
+        self.errors = [e for e in self.errors if e.code != "key-type" or (e.line, e.column) != here]
 
     def warning(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
         """Something that is probably not meant."""
@@ -240,8 +246,11 @@ def describe_keys() -> list[tuple[str, str, str, str]]:
     return [(known.name, key.name, key.kind, key.doc) for known in TABLES for key in known.keys.values()]
 
 
-def compile_file(path: str | PathLike[str]) -> Compiled:
-    """Compile the workflow file at `path`; whatever is wrong with it, or with the path, is a finding."""
+def compile_file(path: str | PathLike[str], *, dialect: str = "", profile: str = "") -> Compiled:
+    """Compile the workflow file at `path`; whatever is wrong with it, or with the path, is a finding.
+
+    `dialect` says for which system it is written, where its shape must not decide.
+    """
     import os
 
     file = os.fspath(path)
@@ -249,13 +258,15 @@ def compile_file(path: str | PathLike[str]) -> Compiled:
     data = _read_file(file, report)
     if data is None:
         return Compiled(None, report.findings())
-    return _compile(Source(file, data, os.path.dirname(os.path.abspath(file))), report)
+    return _compile(Source(file, data, os.path.dirname(os.path.abspath(file)), profile), report, dialect)
 
 
-def compile_text(text: str | bytes, *, file: str = "workflow.yaml", folder: str = ".") -> Compiled:
+def compile_text(
+    text: str | bytes, *, file: str = "workflow.yaml", folder: str = ".", dialect: str = "", profile: str = ""
+) -> Compiled:
     """Compile a workflow that is already in memory."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    return _compile(Source(file, data, folder), Diagnostics(file))
+    return _compile(Source(file, data, folder, profile), Diagnostics(file), dialect)
 
 
 def _read_file(file: str, report: Diagnostics) -> bytes | None:
@@ -284,20 +295,33 @@ def _sibling(file: str) -> str:
     return did_you_mean(os.path.basename(file), names)
 
 
-def _compile(source: Source, report: Diagnostics) -> Compiled:
+def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
     """Parse, detect the dialect, hand over to its front end."""
+    from resile.dialects.detect import ENDINGS, compile_with, detect
+
     with _garbage_collector_paused():
-        root = parse(source.data, report)
+        ending = source.file[source.file.rfind(".") :].lower() if "." in source.file else ""
+        if ending in ENDINGS and dialect in ("", ENDINGS[ending]):
+            name = ENDINGS[ending]
+            workflow = compile_with(name, source, None, report)
+            return Compiled(workflow, report.findings(), name, f"its name ends in {ending}")
+        root = _parsed_json(source.data, report) if ending == ".json" else parse(source.data, report)
         if root is None:
             return Compiled(None, report.findings())
-        if isinstance(root, Mapping) and "resile" in root.entries:
-            from resile.dialects.native import compile_native
+        name, why = (dialect, "--dialect says so") if dialect else detect(root, report)
+        if not name:
+            return Compiled(None, report.findings())
+        if source.profile and name != "prodigy":
+            report.error("profile", f"files of {name} have no profiles", root, hint="leave --profile out")
+        workflow = compile_with(name, source, root, report)
+        return Compiled(None if report.errors else workflow, report.findings(), name, why)
 
-            workflow = compile_native(source, root, report)
-            return Compiled(workflow, report.findings(), "native", "it has the key `resile`")
-        hint = "a native file is a mapping that starts with `resile: 1`"
-        report.error("dialect", f"this is not a workflow file: {describe(root)} without `resile: 1`", root, hint=hint)
-        return Compiled(None, report.findings())
+
+def _parsed_json(data: bytes, report: Diagnostics) -> Node | None:
+    """JSON is nearly YAML: only its escapes for characters beyond U+FFFF are not."""
+    from resile.dialects.json5 import parse_json5
+
+    return parse_json5(data, report)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """`${...}` in texts: which of them are ours, what they name, and plain substitution.
 
     ${inputs.x}  ${env.X}  ${steps.build.output}  ${steps['my step'].outputs.k[0]}  ${raw:NAME}  ${NAME}
+    ${item.size:-none}   a name with a path may have a default, for where there is no value or null
 
 A reference is a name with a path. Everything else that starts with a dollar (`$1`, `$(...)`, `$$`,
 `${VAR:-x}`, `${#x}`, `\\${...}`) belongs to the shell and is left as it stands, and so is a reference whose name
@@ -20,18 +21,20 @@ if TYPE_CHECKING:
 TEMPLATES_KEPT = 4_096
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+_DEFAULT = r""":-[^][{}$`\\"'\n]*"""
 _SEGMENT = r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[-?[0-9]{1,9}\]|\['[^'\n]*'\]|\["[^"\n]*"\]"""
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Tokens of a text, parts of a name, one whole reference; made when the first reference is met."""
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Tokens of a text, parts of a name, one whole reference, a default; made when the first reference is met."""
     import re
 
     return (
-        re.compile(rf"\\.|\$\$|\$\{{((?:raw:)?{_IDENTIFIER}(?:{_SEGMENT})*)\}}", re.DOTALL),
+        re.compile(rf"\\.|\$\$|\$\{{((?:raw:)?{_IDENTIFIER}(?:(?:{_SEGMENT})+(?:{_DEFAULT})?)?)\}}", re.DOTALL),
         re.compile(rf"""{_IDENTIFIER}|\.([A-Za-z0-9_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\[['"](.*?)['"]\]"""),
-        re.compile(rf"\$\{{(?:{_IDENTIFIER})(?:{_SEGMENT})*\}}"),
+        re.compile(rf"\$\{{(?:{_IDENTIFIER})(?:(?:{_SEGMENT})+(?:{_DEFAULT})?)?\}}"),
+        re.compile(rf"(?:{_DEFAULT})\Z"),
     )
 
 
@@ -74,13 +77,30 @@ def is_one_reference(text: str) -> bool:
 def path_of(name: str) -> tuple[str | int, ...]:
     """The parts of a name: `steps['my step'].outputs.k[0]` is ("steps", "my step", "outputs", "k", 0)."""
     parts: list[str | int] = []
-    for match in _patterns()[1].finditer(name.removeprefix("raw:")):
+    for match in _patterns()[1].finditer(without_default(name).removeprefix("raw:")):
         field, index, key = match.groups()
         if index is not None:
             parts.append(int(index))
         else:
             parts.append(next((part for part in (field, key) if part is not None), match[0]))
     return tuple(parts)
+
+
+def without_default(name: str) -> str:
+    """A name without the default behind it."""
+    return _patterns()[3].sub("", name) if ":-" in name else name
+
+
+def or_default(name: str, value: Any) -> Any:
+    """The value under a name, or the name's default where it has one and there is no value.
+
+    An environment variable that is not set is empty, so there the empty text counts as none, as it does for a shell.
+    """
+    is_unset = value is MISSING or value is None or (value == "" and name.startswith("env."))
+    if ":-" not in name or not is_unset:
+        return value
+    default = _patterns()[3].search(name)
+    return value if default is None else default[0][2:]
 
 
 def text_of(value: Any) -> str:

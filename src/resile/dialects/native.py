@@ -1,52 +1,76 @@
-"""The native front end: a mapping with `resile: 1` becomes a Workflow.
+"""The native front end: a mapping with `resile: 1`, or with `mode: mapreduce`, becomes a Workflow.
 
-    keys (native_keys) -> steps (native_step) -> edges and cycles (native_graph) -> references (native_lint)
+    keys (native_keys) -> steps (native_step) -> scopes, edges and names (native_scope) -> references (native_lint)
 
-Nothing is parsed and ignored: a key either changes the model or is refused. All findings come at once; with an
-error among them there is no workflow.
+`mode: mapreduce` is one list of steps: those of `setup`, a step called `map`, those of `reduce`. Nothing is parsed
+and ignored: a key either changes the model or is refused. All findings come at once; with an error among them there
+is no workflow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from resile.dialects.base import Diagnostics, Reading, Source, read_mapping
-from resile.dialects.native_graph import Ancestors, connect
+from resile.dialects.base import Diagnostics, Source, read_mapping
+from resile.dialects.native_graph import report_strangers
 from resile.dialects.native_keys import WORKFLOW
 from resile.dialects.native_lint import check_references
-from resile.dialects.native_routes import called_only, called_steps, check_routes
-from resile.dialects.native_step import Drafted, NativeReading, Within, is_dangling, read_step
-from resile.dialects.native_values import name_problem
-from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
-from resile.model.limits import LOOPS_DEFAULT, STEPS_MAX
+from resile.dialects.native_scope import Named, named_steps, phase_steps, read_drafts, settle
+from resile.dialects.native_step import NativeReading, Within
+from resile.dialects.tree import Mapping, Node, Sequence
+from resile.model.limits import LOOPS_DEFAULT
 from resile.model.rules import Origin
 from resile.model.workflow import Noop, Step, Workflow
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+MAP_STEP = "map"
+_PHASES = ("setup", "map", "reduce")
+_AS_THEY_ARE = (
+    "inputs",
+    "secrets",
+    "env",
+    "env_files",
+    "max_parallel",
+    "grace_seconds",
+    "templates",
+    "failure_key",
+    "memory_file",
+    "memory_namespace",
+    "cluster",
+)
 
 
 def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
     """The workflow in a native file, or None where it has an error."""
-    reading = NativeReading(source, report)
+    return compile_part(NativeReading(source, report), root)
+
+
+def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
+    """The workflow in a mapping: the whole of a file, or one that stands inside another."""
+    source, report = reading.source, reading.report
     fields = read_mapping(reading, root, WORKFLOW)
-    _read_ladder(reading, fields)
-    drafts = _read_steps(reading, root, fields)
+    reading.templates = fields.get("templates", "dollar")
+    within = Within(fields.get("shell_program", "sh"))
+    _read_ladder(reading, fields, within)
+    is_mapreduce = "mode" in root.entries
+    named = _mapreduce(reading, root, fields) if is_mapreduce else _steps(reading, root, fields)
+    drafts = read_drafts(reading, named, within)
     end = drafts.pop("end", None)
-    is_list = isinstance(fields.get("steps"), Sequence)
-    called = called_steps(reading, drafts)
-    steps = connect(report, drafts, is_list, called_only(drafts, called))
-    ancestors = Ancestors(steps, is_list)
-    if reading.named or called:
-        steps = check_routes(reading, drafts, steps, ancestors)
-    check_references(reading, fields.get("inputs", {}), drafts, ancestors, called, end)
+    steps = settle(reading, drafts, is_mapreduce or isinstance(fields.get("steps"), Sequence))
+    for step in steps:
+        if step.in_order:
+            where = reading.scope.drafts[step.name].node.entries["in_order"][0]
+            report.error("conflict", "`in_order` has a meaning only for the steps of items", where)
+    report_strangers(reading)
+    if reading.templates == "dollar":
+        check_references(reading, fields.get("inputs", {}), end)
+    if "error_policy" in root.entries or "handlers" in root.entries:
+        from resile.dialects.native_policy import report_unused
+
+        report_unused(reading, root)
     if report.errors:
         return None
-    given = {
-        field: fields[field]
-        for field in ("inputs", "secrets", "env", "max_parallel", "grace_seconds")
-        if field in fields
-    }
+    given = {field: fields[field] for field in _AS_THEY_ARE if field in fields}
     return Workflow(
         name=fields.get("name") or _file_stem(source.file),
         dialect="native",
@@ -60,8 +84,8 @@ def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workfl
     )
 
 
-def _read_ladder(reading: NativeReading, fields: dict[str, Any]) -> None:
-    """What the workflow says for all its steps: its agent, its failure handlers, its defaults."""
+def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Within) -> None:
+    """What the workflow says for all its steps: its agent, its failure handlers, its defaults, its error policy."""
     reading.agent = fields.get("agent", {})
     if "failure_handlers" in fields:
         from resile.dialects.native_handlers import read_handlers
@@ -71,6 +95,14 @@ def _read_ladder(reading: NativeReading, fields: dict[str, Any]) -> None:
         from resile.dialects.native_ladder import read_defaults
 
         reading.defaults = read_defaults(reading, fields["routing"]["defaults"])
+    if "handlers" in fields:
+        from resile.dialects.native_policy import read_lists
+
+        read_lists(reading, fields["handlers"], within)
+    if "error_policy" in fields:
+        from resile.dialects.native_policy import read_policy
+
+        reading.policy = read_policy(reading, fields["error_policy"])
 
 
 def _file_stem(file: str) -> str:
@@ -78,73 +110,34 @@ def _file_stem(file: str) -> str:
     return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
 
 
-def _read_steps(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> dict[str, Drafted]:
-    """Every step by its name, in the order of the file."""
-    report = reading.report
+def _steps(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> Iterator[Named]:
+    """The steps of an ordinary workflow."""
+    phases = [word for word in _PHASES if word in root.entries]
+    for word in phases:
+        hint = "or make it a step: steps: {NAME: {map: …}}" if word == "map" else ""
+        message = f"`{word}` has no meaning without `mode: mapreduce`"
+        reading.report.error("conflict", message, root.entries[word][0], hint=hint)
     steps: Node | None = fields.get("steps")
-    if steps is None:
-        report.error("value", "the workflow has no `steps`", root, hint="a list runs in order, a mapping by `needs`")
-        return {}
-    if isinstance(steps, Scalar):
-        report.error("type", f"`steps` must be a list or a mapping, not {describe(steps)}", steps)
-        return {}
-    count = len(steps.items if isinstance(steps, Sequence) else steps.entries)
-    if count == 0:
-        report.error("value", "`steps` is empty", steps, hint="a workflow has at least one step")
-    if count > STEPS_MAX:
-        report.error("limit", f"{count} steps are more than {STEPS_MAX}", steps)
-        return {}
-    within = Within(fields.get("shell_program", "sh"))
-    drafts: dict[str, Drafted] = {}
-    named = _listed(reading, steps) if isinstance(steps, Sequence) else _mapped(reading, steps)
-    for name, key, node in named:
-        problem = name_problem(name)
-        if problem:
-            report.error("name", f"the step name `{shorten(name)}` {problem}", key)
-        if not isinstance(node, Mapping):
-            hint = "write {shell: …}" if isinstance(node, Scalar) and node.value is not None else ""
-            report.error("type", f"a step must be a mapping, not {describe(node)}", node, hint=hint)
-            continue
-        place = key if isinstance(key, Scalar) else node
-        reading.owner = name
-        draft = read_step(reading, name, node, place, within)
-        first = drafts.get(name)
-        if first is not None:
-            where = f"{first.key.line}:{first.key.column}"
-            report.error("duplicate", f"the step `{shorten(name)}` is here twice; the first is at {where}", place)
-            continue
-        drafts[name] = draft
-    reading.owner = ""
-    return drafts
+    if steps is not None:
+        yield from named_steps(reading, steps, "steps")
+    elif not phases:
+        hint = "a list runs in order, a mapping by `needs`"
+        reading.report.error("value", "the workflow has no `steps`", root, hint=hint)
 
 
-def _mapped(reading: Reading, steps: Mapping) -> Iterator[tuple[str, Node, Node]]:
-    """The steps of a mapping, called by their keys."""
-    for name, (key, node) in steps.entries.items():
-        if isinstance(node, Mapping):
-            for word in ("id", "name"):
-                if word in node.entries:
-                    message = f"in a mapping of steps the key is the name: `{shorten(name)}`"
-                    reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
-        yield name, key, node
-
-
-def _listed(reading: Reading, steps: Sequence) -> Iterator[tuple[str, Node, Node]]:
-    """The steps of a list, called by `id`, else by `name`, else by their place."""
-    items = steps.items
-    if any(is_dangling(item) for item in items):
-        from resile.dialects.native_commands import attach_dangling
-
-        items = attach_dangling(reading, items)
-    for number, node in enumerate(items, 1):
-        name, key = f"step-{number}", node
-        if isinstance(node, Mapping):
-            for word in ("id", "name"):
-                entry = node.entries.get(word)
-                if entry is not None and isinstance(entry[1], Scalar) and entry[1].value is not None:
-                    name, key = entry[1].text, entry[1]
-                    break
-            if "id" in node.entries and "name" in node.entries:
-                where = node.entries["name"][0]
-                reading.report.warning("conflict", "`name` changes nothing where there is an `id`", where)
-        yield name, key, node
+def _mapreduce(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> Iterator[Named]:
+    """The steps of a map with what comes before and after it."""
+    if "steps" in root.entries:
+        where = root.entries["steps"][0]
+        hint = "they belong to `setup` or `reduce`"
+        reading.report.error("conflict", "`mode: mapreduce` has no `steps`", where, hint=hint)
+    if "setup" in fields:
+        yield from phase_steps(reading, fields["setup"], "setup", "setup")
+    if "map" in root.entries:
+        key, node = root.entries["map"]
+        yield MAP_STEP, key, Mapping({"map": (key, node)}, node.line, node.column)
+    else:
+        where = root.entries["mode"][0]
+        reading.report.error("value", "`mode: mapreduce` needs `map`: what runs for each item", where)
+    if "reduce" in fields:
+        yield from phase_steps(reading, fields["reduce"], "reduce", "reduce")

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.base import Reading, read_mapping
-from resile.dialects.native_failure_keys import ON_SUCCESS, ROUTING_KEYS
+from resile.dialects.base import Reading, Table, read_mapping
+from resile.dialects.native_failure_keys import FOLLOW_KEYS, ON_SUCCESS
 from resile.dialects.native_routes import read_routes
 from resile.dialects.native_step import NativeReading, Within, is_dangling, read_step
 from resile.dialects.native_values import name_problem, wrong
@@ -70,7 +70,7 @@ def read_commands(reading: NativeReading, items: list[Node], word: str, within: 
         name = _name(reading, item, f"{word}-{len(names) + 1}", names)
         reading.beside = outer[0] + names
         step = read_step(reading, name, item, item, replace(within, before=names)).step
-        reading.captured.update((capture.name, reading.owner) for capture in step.capture)
+        reading.scope.captured.update((capture.name, reading.owner) for capture in step.capture)
         steps.append(replace(step, needs=(Need((names[-1],), True),)) if names else step)
         names = (*names, name)
     reading.depth -= 1
@@ -118,24 +118,36 @@ def _name(reading: Reading, item: Mapping, default: str, taken: tuple[str, ...])
     return name
 
 
-def read_success(reading: NativeReading, node: Node, origin: Origin, within: Within) -> SuccessActions | None:
+def read_success(
+    reading: NativeReading, node: Node, origin: Origin, within: Within, known: Table = ON_SUCCESS
+) -> SuccessActions | None:
     """What follows a success: steps of its own, then those that it names, then a jump."""
     routes: dict[str, Any] = {}
     items: list[Node] = node.items if isinstance(node, Sequence) else [node]
     if isinstance(node, Mapping):
-        named = {key: entry for key, entry in node.entries.items() if key in ROUTING_KEYS}
-        routes = read_mapping(reading, Mapping(named, node.line, node.column), ON_SUCCESS)
+        named = {key: entry for key, entry in node.entries.items() if key in FOLLOW_KEYS}
+        routes = read_mapping(reading, Mapping(named, node.line, node.column), known)
         rest = {key: entry for key, entry in node.entries.items() if key not in named}
         items = [Mapping(rest, node.line, node.column)] if rest or not named else []
+        if "commands" in routes:
+            if items:
+                message = "`commands` and the keys of a step both say what runs"
+                reading.report.error("conflict", message, node.entries["commands"][0])
+            commands: Node = routes.pop("commands")
+            items = commands.items if isinstance(commands, Sequence) else [commands]
     is_word = isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool))
     if is_word or (isinstance(node, Sequence) and not items):
         wrong(reading, node, "a command, a step or a list of these")
         return None
-    steps = read_commands(reading, items, "on_success", within) if items else ()
+    steps = read_commands(reading, items, known.name, within) if items else ()
     if not steps and not routes:
         return None
     target, calls, transitions = read_routes(reading, routes, within)
     jumps = target or transitions or "goto_js" in routes
+    if "cost" in routes and not jumps:
+        reading.report.error(
+            "conflict", "`cost` has no meaning without a jump", node, hint="`run_cost` is for the steps"
+        )
     return SuccessActions(
         steps=steps,
         calls=calls,
@@ -143,6 +155,7 @@ def read_success(reading: NativeReading, node: Node, origin: Origin, within: Wit
         target=target,
         target_js=routes.get("goto_js", ""),
         transitions=transitions,
-        cost=1 if jumps else 0,
+        cost=routes.get("cost", 1) if jumps else 0,
+        run_cost=routes.get("run_cost", 0),
         origin=origin,
     )

@@ -1,5 +1,8 @@
 """Edges between steps: names become needs and arcs, list order becomes needs, cycles are refused.
 
+A name that no step of the scope has is reported at once, or, from within the items of a fan-out, when all names around
+them are known: the message says then whether the step is somewhere else.
+
 Everything here is iterative and linear in steps and edges: a chain of 100,000 steps costs no stack.
 """
 
@@ -8,8 +11,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from resile.dialects.base import Diagnostics, did_you_mean
-from resile.dialects.native_step import Drafted
-from resile.dialects.tree import Scalar, shorten
+from resile.dialects.native_step import Drafted, How, NativeReading, Stranger
+from resile.dialects.tree import Mapping, Scalar, shorten
 from resile.model.workflow import Arc, Need, Step
 
 CYCLE_STEPS_SHOWN = 50
@@ -35,7 +38,7 @@ class Ancestors:
 
     def has_before(self, step: str, other: str) -> bool:
         """Does a path lead from `other` to `step`? Yes where finding out would take too long."""
-        if self.in_order and step in self.place:
+        if self.in_order and step in self.place and other in self.place:
             return self.place[other] < self.place[step]
         seen: set[str] = set()
         found = list(self.before.get(step, ())) if step != "end" else []
@@ -51,14 +54,14 @@ class Ancestors:
 
 
 def connect(
-    report: Diagnostics, drafts: dict[str, Drafted], is_list: bool, called_only: frozenset[str]
+    reading: NativeReading, drafts: dict[str, Drafted], is_list: bool, called_only: frozenset[str]
 ) -> tuple[Step, ...]:
     """The steps with their edges; what does not fit is reported and left out."""
     steps: list[Step] = []
     before = ""
     for name, draft in drafts.items():
-        needs = tuple([need for need, node in draft.needs if _is_known(report, drafts, name, need, node)])
-        arcs = tuple(arc for arc, node in draft.arcs if _leads_somewhere(report, drafts, arc, node))
+        needs = tuple([need for need, node in draft.needs if _is_known(reading, drafts, name, need, node)])
+        arcs = tuple(arc for arc, node in draft.arcs if _leads_somewhere(reading, drafts, arc, node))
         if name in called_only:
             steps.append(replace(draft.step, needs=needs, arcs=arcs, called_only=True))
             continue
@@ -66,39 +69,77 @@ def connect(
             needs = (Need((before,), True), *needs)
         before = name
         steps.append(replace(draft.step, needs=needs, arcs=arcs) if needs or arcs else draft.step)
-    _refuse_cycles(report, drafts, steps, is_list)
+    _refuse_cycles(reading.report, drafts, steps, is_list)
     return tuple(steps)
 
 
-def _is_known(report: Diagnostics, drafts: dict[str, Drafted], name: str, need: Need, node: Scalar) -> bool:
+def _is_known(
+    reading: NativeReading, drafts: dict[str, Drafted], name: str, need: Need, node: Scalar | Mapping
+) -> bool:
     """May this step need those?"""
     known = True
     for other in need.any_of:
         if other == name:
-            report.error("cycle", f"the step `{shorten(name)}` needs itself", node)
+            reading.report.error("cycle", f"the step `{shorten(name)}` needs itself", node)
         elif other == "end":
             hint = "`end` runs after every other step; nothing can wait for it"
-            report.error("reserved", "no step can need `end`", node, hint=hint)
+            reading.report.error("reserved", "no step can need `end`", node, hint=hint)
         elif other not in drafts:
-            _unknown_step(report, drafts, other, node)
+            unknown_step(reading, "needs", other, node)
         else:
             continue
         known = False
     return known
 
 
-def _leads_somewhere(report: Diagnostics, drafts: dict[str, Drafted], arc: Arc, node: Scalar) -> bool:
+def _leads_somewhere(reading: NativeReading, drafts: dict[str, Drafted], arc: Arc, node: Scalar) -> bool:
     """Is there a step at the end of this arc?"""
-    if arc.step in drafts or arc.step == "end":
+    if arc.step in drafts or (arc.step == "end" and reading.scope.around is None):
         return True
-    _unknown_step(report, drafts, arc.step, node)
+    unknown_step(reading, "next", arc.step, node)
     return False
 
 
-def _unknown_step(report: Diagnostics, drafts: dict[str, Drafted], name: str, node: Scalar) -> None:
-    """Report a name that no step has."""
-    hint = "" if report.full else did_you_mean(name, drafts, "steps")
-    report.error("unknown-step", f"there is no step `{shorten(name)}`", node, hint=hint)
+def unknown_step(reading: NativeReading, how: How, name: str, node: Scalar | Mapping) -> None:
+    """Report a name that no step of this scope has."""
+    stranger = Stranger(reading.scope, how, node, name)
+    if reading.scope.around is None:
+        _report(reading.report, stranger)
+    else:
+        reading.strangers.append(stranger)
+
+
+def report_strangers(reading: NativeReading) -> None:
+    """Report the names that items could not know, now that all others are known."""
+    told: set[tuple[int, int]] = set()
+    for stranger in reading.strangers:
+        place = stranger.node.line, stranger.node.column
+        if place not in told:
+            told.add(place)
+            _report(reading.report, stranger)
+
+
+def _report(report: Diagnostics, stranger: Stranger) -> None:
+    """Say where a step is that can't be named from here, or that there is none."""
+    name, scope = stranger.name, stranger.scope
+    jumps = stranger.how != "needs"
+    if name in scope.inner:
+        holder = scope.inner[name]
+        message = f"`{shorten(name)}` runs inside the items of `{shorten(holder)}`"
+        message += ", and nothing jumps into an item" if jumps else ""
+        report.error("scope", message, stranger.node, hint="" if jumps else f"need `{holder}`: all its items")
+        return
+    around = scope.around
+    while around is not None:
+        if name in around.drafts or (name == "end" and around.around is None):
+            message = f"`{shorten(name)}` is outside of the item"
+            message += ", and nothing jumps out of one" if jumps else ""
+            hint = "name a step of the item" if jumps else "the step that runs the items can need it"
+            report.error("scope", message, stranger.node, hint=hint)
+            return
+        around = around.around
+    hint = "" if report.full else did_you_mean(name, scope.drafts, "steps")
+    report.error("unknown-step", f"there is no step `{shorten(name)}`", stranger.node, hint=hint)
 
 
 def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[Step], is_list: bool) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from resile.dialects.base import INVALID, Reading, read_mapping
 from resile.dialects.native_failure_keys import ESCALATE, FAILURE_HANDLER, RULE
-from resile.dialects.native_step import Within
+from resile.dialects.native_step import NativeReading, Within
 from resile.dialects.native_values import filled, name_problem, text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule
@@ -23,7 +23,7 @@ from resile.model.workflow import Resources, Shell, Step
 RETRIES_DEFAULT = 3
 ROUNDS_DEFAULT = 3
 SCRIPT_NAME = "recovery_script"
-_MATCHERS = {"codes": "exit_codes", "signals": "signals", "kinds": "kinds", "pattern": "pattern"}
+_MATCHERS = {"codes": "exit_codes", "signals": "signals", "kinds": "kinds", "pattern": "pattern", "types": "types"}
 _PATH = r"[\w.@%+,-]*(?:/[\w.@%+,-]+)+|[\w@%+,-][\w.@%+,-]*\.sh"
 
 
@@ -48,7 +48,11 @@ def read_handlers(reading: Reading, node: Node) -> dict[str, tuple[Rule, ...]]:
 
 
 def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
-    """One rule of a failure handler."""
+    """One rule of a failure handler; one that says `then` is written out as those of a step are."""
+    if isinstance(node, Mapping) and "then" in node.entries and isinstance(reading, NativeReading):
+        from resile.dialects.native_rules import read_rule
+
+        return read_rule(reading, node, Within())
     fields = read_mapping(reading, node, RULE)
     if not isinstance(node, Mapping):
         return None
@@ -60,6 +64,11 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
     elif not fields.get("match_all_exit_codes") and match == Match():
         hint = "list `exit_codes`, `signals`, `kinds` or a `pattern`, or say `match_all_exit_codes: true`"
         reading.report.error("value", "this rule matches no failure", node, hint=hint)
+    if "types" in node.entries and not reading.source.file.endswith(".py"):
+        hint = "`pattern` finds the name of an exception in what a step printed"
+        reading.report.error(
+            "conflict", "`types` has a meaning only for functions", node.entries["types"][0], hint=hint
+        )
     repair = _script(reading, node, fields)
     shown = [f"{word} {_shown(getattr(match, field))}" for field, word in _MATCHERS.items() if getattr(match, field)]
     return Rule(

@@ -1,8 +1,7 @@
 """The tables of the native file: every accepted key with its reader and its documentation.
 
 The reader, the did-you-mean hints, the tests and the reference page all come from these rows, so that none of
-them can say something else than the others. `NOT_YET` holds the words that are known and refused: moving one
-from there into its table is what turning a feature on begins with.
+them can say something else than the others.
 """
 
 from __future__ import annotations
@@ -10,10 +9,23 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.dialects.base import INVALID, Key, Reading, Table, read_mapping, table
 from resile.dialects.native_failure_keys import FAILURE_TABLES, ROUTING, read_retry
-from resile.dialects.native_programs import HTTP, PROGRAM_KEYS, PYTHON
+from resile.dialects.native_fanout_keys import FANOUT_TABLES, max_parallel
+from resile.dialects.native_inside import (
+    ACTION_KEYS,
+    INSIDE_ACTIONS,
+    INSIDE_TABLES,
+    OUTPUT_KEYS,
+    read_memory_file,
+    schema,
+)
+from resile.dialects.native_model import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
+from resile.dialects.native_programs import HTTP, PROGRAM_KEYS, PYTHON, read_inputs
 from resile.dialects.native_values import (
+    CONDITION,
     IDENTIFIER,
     boolean,
     choice,
@@ -34,11 +46,21 @@ from resile.dialects.native_values import (
 )
 from resile.dialects.shell import plain_argv
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, plain, shorten
-from resile.model.limits import PARALLEL_MAX, RETRIES_MAX
-from resile.model.workflow import Capture, CaptureForm, Input, Resources, Secret, WriteFile
+from resile.model.limits import RETRIES_MAX
+from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret, WriteFile
 
-CAPTURE_FORMS: tuple[CaptureForm, ...] = ("text", "json", "lines", "number", "bool", "stderr", "exit_code")
-ROOTS = ("inputs", "env", "steps", "execution", "item", "error", "shell", "raw")
+CAPTURE_FORMS: tuple[CaptureForm, ...] = (
+    "text",
+    "json",
+    "lines",
+    "number",
+    "bool",
+    "stderr",
+    "exit_code",
+    "combined",
+    "value",
+)
+ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
 """First words of references that mean something by themselves; nothing can be captured under them."""
 VERSION = 1
 CPUS_MAX = 1_000_000
@@ -46,25 +68,20 @@ GPUS_MAX = 10_000
 COST_MAX = 1_000_000
 TOKENS_MAX = 1_000_000_000
 
-NOT_YET: dict[str, dict[str, str]] = {
-    "the workflow": {
-        "error_policy": "`error_policy` is",
-        "handlers": "`handlers` are",
-        "mode": "`mode` is",
-        "map": "`map` is",
-        "reduce": "`reduce` is",
-        "setup": "`setup` is",
-    },
-    "a step": {
-        "workflow": "`workflow` steps are",
-        "map": "`map` steps are",
-        "foreach": "`foreach` steps are",
-        "fanout": "`fanout` is",
-        "critical": "`critical` is",
-    },
-}
-ACTIONS = ("shell", "agent", "claude", "validate", "http", "python", "write_file", "noop")
-ACTIONS_NOT_YET = ("workflow", "map", "foreach")
+ACTIONS = (
+    "shell",
+    "agent",
+    "claude",
+    "validate",
+    "http",
+    "python",
+    "write_file",
+    "workflow",
+    "map",
+    *INSIDE_ACTIONS,
+    "query",
+    "noop",
+)
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
@@ -89,12 +106,13 @@ def _input(reading: Reading, node: Node) -> Any:
     fields = read_mapping(reading, node, INPUT)
     kind = fields.get("type")
     if "default" not in fields:
-        return Input(kind=kind or "text", required=fields.get("required", False))
+        return Input(kind=kind or "text", required=fields.get("required", False), schema=fields.get("schema"))
     if fields.get("required"):
         hint = "take one of the two out"
         reading.report.error("conflict", "an input with a default is never required", node, hint=hint)
         return INVALID
-    return _input_default(reading, fields["default"], kind)
+    declared = _input_default(reading, fields["default"], kind)
+    return declared if declared is INVALID else replace(declared, schema=fields.get("schema"))
 
 
 def _input_default(reading: Reading, node: Node, kind: Any) -> Any:
@@ -151,7 +169,8 @@ def _capture(reading: Reading, node: Node) -> Any:
     result: list[Capture] = []
     for name, (key, value) in node.entries.items():
         form = read_form(reading, value)
-        if capture_name(reading, name, key) and form is not INVALID:
+        # A step's value is found by templates and code, which can write any name.
+        if form is not INVALID and (form == "value" or capture_name(reading, name, key)):
             result.append(Capture(name, form))
     return tuple(result)
 
@@ -186,7 +205,30 @@ def _version(reading: Reading, node: Node) -> Any:
 
 def _needs(reading: Reading, node: Node) -> Any:
     """Names of steps; nothing is no needs, as the last one commented out leaves it."""
-    return () if isinstance(node, Scalar) and node.value is None else texts(text)(reading, node)
+    return () if isinstance(node, Scalar) and node.value is None else texts(_need)(reading, node)
+
+
+def _need(reading: Reading, node: Node) -> Any:
+    """A name, names with `|` between them, or a mapping that says more."""
+    if not isinstance(node, Mapping):
+        return text(reading, node)
+    fields = read_mapping(reading, node, NEED)
+    if not fields.get("any_of"):
+        reading.report.error("value", "a need names at least one step in `any_of`", node)
+        return INVALID
+    return Need(tuple(name for name, _ in fields["any_of"]), fields.get("skip_satisfies", False))
+
+
+def _prompt(reading: Reading, node: Node) -> Any:
+    """A prompt, alone or with an agent of its own: fields of an Agent."""
+    read = filled(template, "the prompt")
+    if not isinstance(node, Mapping):
+        prompt = read(reading, node)
+        return prompt if prompt is INVALID else {"prompt": prompt}
+    fields = read_mapping(reading, node, PROMPT)
+    if "prompt" not in node.entries:
+        reading.report.error("value", "`agent` needs `prompt`", node)
+    return fields if "prompt" in fields else INVALID
 
 
 def _noop(reading: Reading, node: Node) -> Any:
@@ -237,6 +279,7 @@ INPUT = table(
     Key("default", "value", "Taken where the caller gives none.", node_itself),
     Key("required", "true or false", "The caller must give it.", boolean),
     Key("type", "text, number, bool, json", "What a given value is read as.", choice("text", "number", "bool", "json")),
+    Key("schema", "JSON schema", "What a given value must be.", schema),
 )  # fmt: skip
 SECRET = table(
     "a secret", "Where a secret's value comes from: one of the two.",
@@ -263,6 +306,17 @@ AGENT = table(
     Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration,
         "timeout_seconds"),
 )  # fmt: skip
+PROMPT = table(
+    "agent, of a step", "A prompt for an agent of its own.",
+    Key("prompt", "text", "The prompt.", filled(template, "the prompt")),
+    Key("prompt_by", "argument, stdin", "How it is handed over.", choice("argument", "stdin")),
+    *(AGENT.keys[word] for word in ("command", "max_cost", "max_tokens")),
+)  # fmt: skip
+NEED = table(
+    "a need", "What a step waits for, with how it is met.",
+    Key("any_of", "name or list of names", "It waits for all of these, and is met by one success.", texts(text)),
+    Key("skip_satisfies", "true or false", "`true`: a skipped step meets it too, as list order does.", boolean),
+)  # fmt: skip
 WRITE_FILE = table(
     "write_file", "A file made from text.",
     Key("path", "path", "Where, relative to the step's folder.", filled(template, "`path`")),
@@ -273,6 +327,7 @@ ARC = table(
     "an arc", "One way to go on.",
     Key("step", "text", "The step to run next.", text),
     Key("when", "condition", "Only where this holds.", condition),
+    Key("args", "mapping", "Values for the step that it leads to.", read_inputs),
 )  # fmt: skip
 ARCS = table(
     "next", "Ways to go on, with a mode.",
@@ -285,15 +340,24 @@ STEP = table(
     Key("name", "text", "The name of a step in a list that has no `id`.", text),
     Key("shell", "command", "Action: a command for the shell; plain words run without one.",
         filled(text, "`shell`")),
-    Key("agent", "prompt", "Action: a prompt for the workflow's agent.", filled(template, "the prompt")),
-    Key("claude", "as `agent`", "The same as `agent`.", filled(template, "the prompt"), "agent"),
+    Key("agent", "prompt or mapping", "Action: a prompt for the workflow's agent, or for one of its own.", _prompt),
+    Key("claude", "as `agent`", "The same as `agent`.", _prompt, "agent"),
     Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
         filled(text, "`validate`")),
     *PROGRAM_KEYS,
     Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
+    Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
+        node_itself),
+    Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
+    Key("map", "mapping", "Action: steps that run once for each item.", node_itself),
+    *ACTION_KEYS,
+    QUERY_KEY,
     Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
-    Key("needs", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
+    Key("stdin", "text", "What the command of `shell` reads.", template),
+    Key("inherit", "true or false",
+        "`false`: in a map or a handler, nothing is taken over from the step around: no env, folder, shell.", boolean),
+    Key("needs", "name, mapping, or list", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
     Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`.",
         node_itself),
     Key("when", "condition", "Skip the step where this does not hold.", condition),
@@ -306,9 +370,25 @@ STEP = table(
         _capture),
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
         texts(filled(template, "an output"))),
+    *OUTPUT_KEYS,
+    *MODEL_KEYS,
     Key("resources", "mapping", "What the step takes of the machine while it runs.", _resources),
     Key("commit_required", "true or false", "The step must have made a commit in the git repository it runs in.",
         boolean),
+    Key("critical", "true or false", "`true`: when it fails, every unfinished step beside it is canceled.", boolean),
+    Key("in_order", "true or false", "`true`: in each item it waits until all items before are over.", boolean),
+    Key("called_only", "true or false",
+        "Runs only as a remedy, or always; where it is left out, that follows from who names it.", boolean),
+    Key("foreach", "true or false",
+        "`true`: the output is a list, and steps that need this one run once for each of its items.", boolean),
+    Key("fanout", "map, reduce", "Below a `foreach` step: `reduce` runs once, after all items; `map` is the default.",
+        choice("map", "reduce")),
+    Key("max_parallel", "whole number", "Beside `foreach`: items that run at once.", max_parallel),
+    Key("error_policy", "mapping",
+        "Beside `foreach`: what failed items mean; without it they fail the fan-out once all are done.", node_itself),
+    Key("on_finish", "command, step, list or mapping",
+        "Beside `foreach`: follows the last item, whatever came of them.", node_itself),
+    Key("rules", "list of rules", "The ladder, rule by rule; it stands above what the other keys say.", node_itself),
     Key("failure_handler", "name", "The rules of `failure_handlers` under this name answer the step's failures first.",
         node_itself),
     Key("retry", "whole number or mapping", "Try again when the step fails; the same as `on_failure.retry`.",
@@ -324,30 +404,54 @@ STEP = table(
     Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
     Key("fail_workflow", "true or false", "As inside `on_failure`; `false`: the run does not fail for this step.",
         boolean),
+    Key("on_exit_code", "mapping of exit codes to commands",
+        "Answers these exit codes first: the step counts as recovered once the commands of its code pass.",
+        node_itself),
     Key("on_success", "command, step, list or mapping", "Follows a success, before dependents start.", node_itself),
     Key("continue_on_error", "true or false", "In a handler: the next command runs even if this one fails.", boolean),
-    later=NOT_YET["a step"],
 )  # fmt: skip
 WORKFLOW = table(
     "the workflow", "The file itself.",
     Key("resile", "1", "The version of the native file.", _version),
     Key("name", "text", "What the workflow is called; the file's name where it is left out.", filled(text, "`name`")),
     Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",
-        integer(1, PARALLEL_MAX)),
+        max_parallel),
     Key("grace", "duration", "The time between SIGTERM and SIGKILL, for every step.", duration_or_zero,
         "grace_seconds"),
     Key("shell_program", "text", "The shell for every step; `sh` where it is left out.", program),
     Key("env", "mapping", "Added to the environment of every step.", environment),
+    Key("env_files", "path or list of paths",
+        "Files of NAME=value lines beside the workflow file, read when a run starts; `env` stands above them.",
+        lambda reading, node: tuple(path for path, _ in texts(filled(text, "a path"))(reading, node))),
     Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
     Key("secrets", "list or mapping", "Values that never appear in logs, events or the database.", _secrets),
     Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` where it is left out.", _agent),
+    Key("templates", "dollar, liquid, jinja",
+        "The language of texts; with one other than `dollar`, `${…}` means nothing in them.",
+        choice("dollar", "liquid", "jinja")),
+    Key("failure_key", "on_failure, on_fail", "What messages call the answer to a failure.",
+        choice("on_failure", "on_fail")),
+    Key("memory_file", "path or mapping", "Where the run's memory is kept between runs.", read_memory_file),
+    Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
+        filled(text, "`memory_namespace`")),
+    CLUSTER_KEY,
     Key("failure_handlers", "mapping", "Rules by name, which steps share with `failure_handler`.", node_itself),
     Key("routing", "mapping", "Limits and defaults of jumps and remedies.",
         lambda reading, node: read_mapping(reading, node, ROUTING)),
     Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`.", node_itself),
-    later=NOT_YET["the workflow"],
+    Key("mode", "mapreduce", "The workflow is `setup`, then a step called `map`, then `reduce`, instead of `steps`.",
+        choice("mapreduce")),
+    Key("setup", "list of steps, or {commands}", "What runs before the map, in order.", node_itself),
+    Key("map", "mapping", "What runs for each item.", node_itself),
+    Key("reduce", "list of steps, or {commands}", "What runs after the map, in order; it sees `${map.total}` and more.",
+        node_itself),
+    Key("error_policy", "mapping", "What failed items mean, in every map without an `error_policy` of its own.",
+        node_itself),
+    Key("handlers", "mapping", "Lists of steps by name, for `on_item_failure: custom:NAME`.", node_itself),
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = (
-    WORKFLOW, STEP, *FAILURE_TABLES, ARCS, ARC, RESOURCES, HTTP, PYTHON, WRITE_FILE, AGENT, INPUT, SECRET
+    WORKFLOW, STEP, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, CONDITION, RESOURCES, *INSIDE_TABLES,
+    HTTP, PYTHON, WRITE_FILE, AGENT, PROMPT, INPUT,
+    SECRET
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """The ladder of a step: what a native file says about failures becomes rules, always in the same order.
 
-    failure_handler (listed failures) -> escalate -> failure_handler (all) -> retry, with run
-        -> handler -> goto -> park, tolerate or fail
+    rules -> on_exit_code -> failure_handler (listed failures) -> escalate -> failure_handler (all) -> retry, with run
+        -> handler -> goto -> park, accept, tolerate or fail
 
     max_attempts: 3         a h a h a       the handler before each further execution, then the rules below
     strategy recovery       a h             recovered when the handler passes
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from resile.dialects.base import Table, did_you_mean, read_mapping
 from resile.dialects.native_commands import read_commands
-from resile.dialects.native_failure_keys import DEFAULT, HANDLER_KEYS, ON_FAILURE
+from resile.dialects.native_failure_keys import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
 from resile.dialects.native_handlers import handed_over, read_escalation
 from resile.dialects.native_keys import CAPTURE_FORMS, capture_name
 from resile.dialects.native_routes import read_routes
@@ -74,8 +74,13 @@ def read_defaults(reading: NativeReading, node: Node) -> Answer:
 def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
     """The ladder of a step."""
     answer = _read_answer(reading, node, fields)
+    written: list[Rule] = []
+    if "rules" in fields:
+        from resile.dialects.native_rules import read_rule_list
+
+        written = read_rule_list(reading, fields["rules"], inner)
     listed, catch_all = _handed(reading, fields, inner)
-    rules = [*listed, *_escalation(reading, fields), *catch_all]
+    rules = [*written, *_exit_codes(reading, fields, inner), *listed, *_escalation(reading, fields), *catch_all]
     target, calls, transitions = read_routes(reading, answer.fields, inner, answer.by_default)
     rules += _retry(answer, calls)
     steps = _handler_steps(reading, answer, inner)
@@ -167,6 +172,34 @@ def _handed(reading: NativeReading, fields: dict[str, Any], inner: Within) -> tu
     return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
 
 
+def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Within) -> list[Rule]:
+    """A rule for each exit code that has commands of its own."""
+    node: Node | None = fields.get("on_exit_code")
+    if node is None:
+        return []
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping of exit codes to commands")
+        return []
+    rules: list[Rule] = []
+    for key, commands in node.entries.values():
+        # Elsewhere a number can't be a key; here it is what is meant.
+        reading.report.withdraw(key)
+        code = int(key.text) if key.text.isascii() and key.text.isdecimal() and len(key.text) <= 3 else 0
+        if not 1 <= code <= EXIT_CODE_MAX:
+            hint = "`on_success` follows a success" if key.text == "0" else ""
+            wrong(reading, key, f"an exit code from 1 to {EXIT_CODE_MAX}", hint)
+            continue
+        items: list[Node] = commands.items if isinstance(commands, Sequence) else [commands]
+        steps = read_commands(reading, items, "on_failure", inner) if items else ()
+        if not items:
+            reading.report.error("value", "a handler without commands does nothing", commands)
+        match, where = Match(codes=(code,)), Origin(key.line, key.column)
+        rules.append(
+            Rule(then="recovered", text=f"on_exit_code {code}", match=match, repair=Repair(steps=steps), origin=where)
+        )
+    return rules
+
+
 def _escalation(reading: NativeReading, fields: dict[str, Any]) -> list[Rule]:
     """The rule that asks for more."""
     resources, node = fields.get("resources", (None, None))
@@ -244,7 +277,7 @@ def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
             wrong(reading, form, "a label")
         elif capture_name(reading, name, where):
             result.append(Capture(name, form if form in CAPTURE_FORMS and form != "text" else "combined"))
-            reading.captured[name] = reading.owner
+            reading.scope.captured[name] = reading.owner
     return tuple(result)
 
 
@@ -276,10 +309,11 @@ def _handler(answer: Answer, steps: tuple[Step, ...]) -> tuple[list[Rule], Repai
         return rules, None
     where = answer.at("strategy", "commands", "shell", "agent", "on_failure")
     strategy = fields.get("strategy", "recovery")
-    if strategy == "fallback":
-        rules.append(Rule(then="fallback", text=f"{answer.key}: fallback", repair=repair, origin=where))
-    elif strategy == "cleanup" or (attempts == 1 and fields.get("fail_workflow") is True):
+    fails = fields.get("fail_workflow") is True
+    if strategy == "cleanup" or (attempts == 1 and fails):
         return rules, repair
+    if strategy == "fallback" and not fails:
+        rules.append(Rule(then="fallback", text=f"{answer.key}: fallback", repair=repair, origin=where))
     elif attempts == 1:
         rules.append(Rule(then="recovered", text=f"{answer.key}: {strategy}", repair=repair, origin=where))
     return rules, None
@@ -306,6 +340,11 @@ def _last(
         if answer.tolerates or (asked is False and "fail_workflow" not in answer.by_default):
             word = "fail_workflow" if asked is False else answer.key
             message = f"`park` takes every failure that is left, so `{word}` would never apply"
+            reading.report.error("conflict", message, where, hint="keep one of them")
+    elif answer.fields.get("accept"):
+        then, text, where = "recovered", f"{answer.key}: accept", answer.at("accept")
+        if asked is True:
+            message = "`accept` takes the step as it is, `fail_workflow: true` does not"
             reading.report.error("conflict", message, where, hint="keep one of them")
     elif asked is False:
         then, text, where = "tolerate", "fail_workflow: false", answer.at("fail_workflow")

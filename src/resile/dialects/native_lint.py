@@ -7,50 +7,60 @@ unless quotes keep it away from the shell.
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from typing import Any
 
 from resile.dialects.base import Reading, Text, did_you_mean, nearest
 from resile.dialects.interpolate import names, path_of
-from resile.dialects.native_graph import Ancestors
 from resile.dialects.native_keys import ROOTS
-from resile.dialects.native_step import Drafted, NativeReading
+from resile.dialects.native_step import Drafted, NativeReading, Scope
 from resile.dialects.shell import knows_ansi
 from resile.dialects.tree import Mark, shorten
+from resile.model.fanout import FanOut
+from resile.model.workflow import Child
 
 ERROR_FIELDS = ("message", "exit_code", "step", "timestamp", "stdout", "stderr", "kind", "attempt", "signal")
 STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")
 EXECUTION_FIELDS = (
     "status", "failed_steps", "tolerated_steps", "canceled_steps", "skipped_steps", "results", "first_failure"
 )  # fmt: skip
+FANOUT_FIELDS = (
+    "total", "successful", "failed", "skipped", "held", "failure_rate", "error_types", "failure_patterns",
+    "dead_letters", "results",
+)  # fmt: skip
+ITEM_ROOTS = ("item", "item_index", "item_id")
+ROOT_HINTS = {
+    "item": "the steps of a map's items, and those below a `foreach` step, have it",
+    "item_index": "it is a number, without fields",
+    "item_id": "it is a text, without fields",
+    "map": "it is what came of a map step called `map`; of another, `${steps.NAME.total}`",
+}
 _SHIELDED = ("single", "ansi", "literal", "comment")
 _NESTING = frozenset("'\"`\\<>()[]")
 _SECOND_SHELL = r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
 
-def check_references(
-    reading: NativeReading,
-    inputs: dict[str, Any],
-    drafts: dict[str, Drafted],
-    ancestors: Ancestors,
-    called: frozenset[str],
-    end: Drafted | None,
-) -> None:
-    """Check captured names and every text that was read; `called` steps may run as a remedy."""
-    captured = {**reading.captured, **_check_captures(reading, drafts, inputs, end)}
-    if not reading.texts:
-        return
-    everyone = {**drafts, "end": end} if end else drafts
-    lint = _Lint(reading, inputs, captured, everyone, ancestors, called)
-    for text in reading.texts:
-        lint.check(text)
+def check_references(reading: NativeReading, inputs: dict[str, Any], end: Drafted | None) -> None:
+    """Check captured names and every text that was read, scope by scope, outer ones first."""
+    root = reading.scopes[0]
+    if end is not None:
+        root.drafts = {**root.drafts, "end": end}
+    lint = _Lint(reading, inputs)
+    captured: dict[int, ChainMap[str, str]] = {}
+    for scope in reading.scopes:
+        around = captured[id(scope.around)] if scope.around is not None else ChainMap()
+        own = {**scope.captured, **_check_captures(reading, scope, inputs)}
+        captured[id(scope)] = around.new_child(own)
+        if scope.texts:
+            lint.enter(scope, captured[id(scope)])
+            for text in scope.texts:
+                lint.check(text)
 
 
-def _check_captures(
-    reading: Reading, drafts: dict[str, Drafted], inputs: dict[str, Any], end: Drafted | None
-) -> dict[str, str]:
+def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> dict[str, str]:
     """The captured names and who captures them; a name that two give a value to is probably a mistake."""
     captured: dict[str, str] = {}
-    for draft in [*drafts.values(), end] if end else drafts.values():
+    for draft in scope.drafts.values():
         for capture in draft.step.capture:
             name = capture.name
             where = draft.node.entries["capture"][0]
@@ -65,25 +75,25 @@ def _check_captures(
 
 
 class _Lint:
-    """Looks at texts, one after the other."""
+    """Looks at texts, one after the other, in the scope that it has entered."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        inputs: dict[str, Any],
-        captured: dict[str, str],
-        drafts: dict[str, Drafted],
-        ancestors: Ancestors,
-        called: frozenset[str],
-    ) -> None:
+    def __init__(self, reading: NativeReading, inputs: dict[str, Any]) -> None:
         self.reading = reading
         self.report = reading.report
         self.inputs = inputs
-        self.captured = captured
-        self.drafts = drafts
-        self.ancestors = ancestors
-        self.called = called
+        self.scope = reading.scopes[0]
+        self.captured: ChainMap[str, str] = ChainMap()
+        self.drafts: ChainMap[str, Drafted] = ChainMap()
         self.lines: list[str] = []
+        self.told: set[tuple[int, int, str]] = set()
+
+    def enter(self, scope: Scope, captured: ChainMap[str, str]) -> None:
+        """Look at the texts of this scope from here on."""
+        self.scope, self.captured = scope, captured
+        scopes = [scope]
+        while scopes[-1].around is not None:
+            scopes.append(scopes[-1].around)
+        self.drafts = ChainMap(*(each.drafts for each in scopes))
 
     def check(self, text: Text) -> None:
         """Every reference in one text."""
@@ -102,6 +112,10 @@ class _Lint:
                     self._execution(text, name, path, offset)
                 case "error" | "shell" if self._in_repair(text):
                     self._failure(text, name, path, offset)
+                case "item" if self.scope.around is not None:
+                    pass
+                case "map" if self._map_step() is not None:
+                    self._map(text, name, path, offset)
                 case "env":
                     if len(path) != 2:
                         self._error(text, name, offset, "`env` has the form `${env.NAME}`")
@@ -112,7 +126,12 @@ class _Lint:
 
     def _in_repair(self, text: Text) -> bool:
         """Is there a failure that this text can speak of: in a handler, or in a step that is called for?"""
-        return text.in_repair or text.owner in self.called
+        return text.in_repair or text.owner in self.scope.called
+
+    def _map_step(self) -> Drafted | None:
+        """The fan-out that `${map.…}` speaks of: the one that is called so."""
+        draft = self.drafts.get("map")
+        return draft if draft is not None and isinstance(draft.step.action, FanOut) else None
 
     def _where(self, text: Text, name: str, offset: int) -> Mark:
         """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
@@ -134,11 +153,20 @@ class _Lint:
     def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
         """A reference that can't be right."""
         place = None if self.report.full else self._where(text, name, offset)
-        self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+        if place is None or self._is_news(place, message):
+            self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
 
     def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
         """A reference that is probably not right."""
-        self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", self._where(text, name, offset), hint=hint)
+        place = self._where(text, name, offset)
+        if self._is_news(place, message):
+            self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+
+    def _is_news(self, place: Mark, message: str) -> bool:
+        """Is this said for the first time? One handler can stand in many steps of an item."""
+        count = len(self.told)
+        self.told.add((place.line, place.column, message))
+        return len(self.told) > count
 
     def _input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """An input must be declared."""
@@ -150,35 +178,62 @@ class _Lint:
     def _step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """A step must exist, have that property, and have run before."""
         if len(path) < 3:
-            fields = ", ".join(STEP_FIELDS)
-            self._error(text, name, offset, f"what of that step? One of {fields}", "`${steps.NAME.output}`")
+            message = f"what of that step? One of {', '.join(STEP_FIELDS)}"
+            self._error(text, name, offset, message, "`${steps.NAME.output}`")
             return
         step, field = str(path[1]), str(path[2])
-        draft = self.drafts.get(step)
         if step in text.beside and field in STEP_FIELDS:
             return
+        draft = self.drafts.get(step)
         if draft is None:
-            hint = did_you_mean(step, self.drafts, "steps")
-            if "." in name and any(other.startswith(f"{step}.") for other in self.drafts):
-                hint = f"quote a name with dots: `${{steps['{step}.…'].output}}`"
-            self._error(text, name, offset, f"there is no step `{shorten(step)}`", hint)
-        elif field not in STEP_FIELDS:
-            self._error(
-                text, name, offset, f"a step has no `{shorten(field)}`", did_you_mean(field, STEP_FIELDS, "it has")
-            )
-        elif field == "outputs" and (len(path) < 4 or path[3] not in {c.name for c in draft.step.capture}):
-            captured = [capture.name for capture in draft.step.capture]
-            hint = did_you_mean(str(path[3]) if len(path) > 3 else "", captured, "it captures")
+            self._unknown_step(text, name, step, offset)
+            return
+        fields = STEP_FIELDS + (FANOUT_FIELDS if isinstance(draft.step.action, FanOut) else ())
+        if field not in fields:
+            self._error(text, name, offset, f"a step has no `{shorten(field)}`", did_you_mean(field, fields, "it has"))
+        elif field == "outputs" and (len(path) < 4 or str(path[3]) not in _outputs(draft)):
+            hint = did_you_mean(str(path[3]) if len(path) > 3 else "", sorted(_outputs(draft)), "it captures")
             self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
-        elif not self._has_run(text, step):
-            message = f"`{shorten(step)}` may not have run when `{shorten(text.owner)}` starts"
+        else:
+            self._must_have_run(text, name, step, offset)
+
+    def _unknown_step(self, text: Text, name: str, step: str, offset: int) -> None:
+        """Report a step that is not there, or that runs for items elsewhere."""
+        scope: Scope | None = self.scope
+        while scope is not None and step not in scope.inner:
+            scope = scope.around
+        if scope is not None:
+            holder = scope.inner[step]
+            called = f".{holder}" if re.fullmatch(r"\w[\w-]*", holder) else f"['{holder}']"
+            hint = f"what came of them is `${{steps{called}.results}}`"
+            self._error(text, name, offset, f"`{shorten(step)}` runs inside the items of `{shorten(holder)}`", hint)
+            return
+        hint = did_you_mean(step, self.drafts, "steps")
+        if "." in name and any(other.startswith(f"{step}.") for other in self.drafts):
+            hint = f"quote a name with dots: `${{steps['{step}.…'].output}}`"
+        self._error(text, name, offset, f"there is no step `{shorten(step)}`", hint)
+
+    def _must_have_run(self, text: Text, name: str, step: str, offset: int) -> None:
+        """Warn of a step that may not have run when this text is rendered."""
+        scope, owner, is_inside = self.scope, text.owner, text.is_inside
+        # A step around the items has run where it has run before the fan-out.
+        while step not in scope.drafts and scope.around is not None:
+            scope, owner, is_inside = scope.around, scope.owner, scope.is_inside
+            if owner == step:
+                # Its own items can ask how many there are.
+                return
+        if not _has_run(scope, owner, is_inside, step):
+            message = f"`{shorten(step)}` may not have run when `{shorten(owner)}` starts"
             self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
 
-    def _has_run(self, text: Text, step: str) -> bool:
-        """Has a step certainly run when this text is rendered? In what follows it, it has; a remedy can't know."""
-        if not text.owner or text.owner in self.called or (text.is_inside and text.owner == step):
-            return True
-        return self.ancestors.has(text.owner, step)
+    def _map(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """What came of the items of the step called `map`."""
+        field = str(path[1])
+        if field not in FANOUT_FIELDS:
+            hint = did_you_mean(field, FANOUT_FIELDS, "it has")
+            self._error(text, name, offset, f"a map has no `{shorten(field)}`", hint)
+        else:
+            self._must_have_run(text, name, "map", offset)
 
     def _failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """The failure that a repair answers."""
@@ -200,7 +255,8 @@ class _Lint:
     def _unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
         """A name with a path that nobody knows; no shell variable has one, but other languages do."""
         if root in ROOTS:
-            self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here")
+            hint = ROOT_HINTS.get(root, "")
+            self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here", hint)
             return
         hint = self._meant(name.removeprefix("raw:"), root)
         if not hint and text.program:
@@ -253,17 +309,37 @@ class _Lint:
         is_flat = text.node.text.count("${") == len(known) and _NESTING.isdisjoint(text.node.text)
         for piece in () if is_flat else read(text.node.text, knows_ansi(text.program)):
             if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
-                message = f"no value can be put here safely: {piece.reason}"
+                message = f"`{piece.source}`: no value can be put here safely: {piece.reason}"
                 place = self._where(text, piece.name, 0)
-                self.report.error("shell-place", f"`{piece.source}`: {message}", place)
+                if self._is_news(place, message):
+                    self.report.error("shell-place", message, place)
         if re.search(_SECOND_SHELL, text.node.text):
             message = "a value inside `eval` or `sh -c` is read a second time, as code"
             hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
-            self.report.warning("second-shell", message, text.node, hint=hint)
+            if self._is_news(Mark(text.node.line, text.node.column), message):
+                self.report.warning("second-shell", message, text.node, hint=hint)
 
     def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
         """Will the workflow know this name?"""
-        if path[0] in self.captured:
+        if path[0] in self.captured or (path[0] in ITEM_ROOTS and self.scope.around is not None):
             return True
+        if path[0] == "map" and len(path) > 1:
+            return self._map_step() is not None
         roots = ("inputs", "env", "steps", "execution", *(("error", "shell") if self._in_repair(text) else ()))
         return len(path) > 1 and path[0] in roots
+
+
+def _has_run(scope: Scope, owner: str, is_inside: bool, step: str) -> bool:
+    """Has a step certainly run when another starts? In what follows it, it has; a remedy can't know."""
+    if not owner or owner in scope.called or (is_inside and owner == step) or scope.ancestors is None:
+        return True
+    return scope.ancestors.has(owner, step)
+
+
+def _outputs(draft: Drafted) -> set[str]:
+    """The names that `outputs` of a step has: what it captures, or what its child workflow does."""
+    if isinstance(draft.step.action, Child):
+        from resile.dialects.native_child import captured_names
+
+        return captured_names(draft.step.action.workflow)
+    return {capture.name for capture in draft.step.capture}

@@ -12,7 +12,17 @@ from typing import Any
 
 from resile.dialects.base import INVALID, Key, Reading, read_mapping, table
 from resile.dialects.interpolate import is_one_reference, names
-from resile.dialects.native_values import IDENTIFIER, filled, integer, template, text, texts, wrong
+from resile.dialects.native_values import (
+    IDENTIFIER,
+    boolean,
+    filled,
+    integer,
+    node_itself,
+    template,
+    text,
+    texts,
+    wrong,
+)
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, plain, shorten
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python
@@ -38,7 +48,7 @@ def _http(reading: Reading, node: Node) -> Any:
     if "body" in node.entries and "json" in node.entries:
         message = "a request has one body: `body` or `json`"
         reading.report.error("conflict", message, node.entries["json"][0], hint="take one of the two out")
-    has_body = "body" in fields or "json" in fields
+    has_body = "body" in fields or "json" in fields or "form" in fields
     return Http(**{"method": "POST" if has_body else "GET", **fields}) if "url" in fields else INVALID
 
 
@@ -47,6 +57,8 @@ def _url(reading: Reading, node: Node) -> Any:
     url = template(reading, node)
     if url is INVALID or is_one_reference(url):
         return url
+    if getattr(reading, "templates", "dollar") != "dollar" and "{" in url:
+        return _templated_url(reading, node, url)
     first = next((offset for _, offset in names(url)), None)
     if first is not None and not re.match(SERVER, url[:first]):
         hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
@@ -58,6 +70,15 @@ def _url(reading: Reading, node: Node) -> Any:
         reading.report.error("value", f"`{shorten(url)}` is no http url", node, hint=hint)
         return INVALID
     return url
+
+
+def _templated_url(reading: Reading, node: Node, url: str) -> Any:
+    """A url in another template language: one output that is the whole of it, or its server in the file."""
+    if re.fullmatch(r"(?s)\{\{(?:(?!\}\}).)*\}\}(?:[/?#].*)?", url) or re.match(SERVER, url[: url.index("{")]):
+        return url
+    message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
+    reading.report.error("value", message, node, hint="write the server out, or begin with one output: {{ url }}/path")
+    return INVALID
 
 
 def _method(reading: Reading, node: Node) -> Any:
@@ -84,7 +105,7 @@ def _headers(reading: Reading, node: Node) -> Any:
     return result
 
 
-def _data(reading: Reading, node: Node) -> Any:
+def read_data(reading: Reading, node: Node) -> Any:
     """Data of any shape whose texts may refer to values."""
     before = len(reading.report.errors)
     nodes: list[Node] = [node]
@@ -112,7 +133,7 @@ def _json(reading: Reading, node: Node) -> Any:
     """The data of a body; nothing is none."""
     if isinstance(node, Scalar) and node.value is None:
         return wrong(reading, node, "data", "an empty request has no `json`; null is written `body: 'null'`")
-    return _data(reading, node)
+    return read_data(reading, node)
 
 
 def _statuses(reading: Reading, node: Node) -> Any:
@@ -126,7 +147,7 @@ def read_inputs(reading: Reading, node: Node) -> Any:
         return wrong(reading, node, "a mapping of names to values")
     result: dict[str, Any] = {}
     for name, (key, value) in node.entries.items():
-        data = _data(reading, value)
+        data = read_data(reading, value)
         if not IDENTIFIER.fullmatch(name):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
         elif data is not INVALID:
@@ -151,7 +172,8 @@ def _python(reading: Reading, node: Node) -> Any:
 def _code(reading: Reading, node: Node) -> Any:
     """A text that no value can get into, because it decides on what runs."""
     value = text(reading, node)
-    if value is not INVALID and (found := names(value)):
+    is_dollar = getattr(reading, "templates", "dollar") == "dollar"
+    if value is not INVALID and is_dollar and (found := names(value)):
         hint = "give it to `main` under `inputs`"
         message = f"`${{{shorten(found[0][0])}}}` can't stand here: a value never becomes code"
         reading.report.error("value", message, node, hint=hint)
@@ -177,6 +199,11 @@ HTTP = table(
     Key("headers", "mapping", "Headers by name; a value may hold no line break.", _headers),
     Key("body", "text", "What is sent, as text.", template),
     Key("json", "data", "What is sent, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
+    Key("params", "data", "What goes behind the url, as a query.", read_data),
+    Key("form", "data", "The body of a form.", read_data),
+    Key("envelope", "true or false", "`true`: the output holds the status and the headers as well.", boolean),
+    Key("verify", "true or false", "`false`: the certificate of the server is not looked at.", boolean,
+        "is_verified"),
     Key("expect_status", "whole number or list", "The only statuses that are a success; redirects among them are not "
         "followed.", _statuses),
 )  # fmt: skip
@@ -186,10 +213,14 @@ PYTHON = table(
         _source),
     Key("file", "path", "The file that holds the code, relative to the workflow file.", filled(_code, "`file`")),
     Key("inputs", "mapping", "As `inputs` of the step.", read_inputs),
+    Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
+        lambda reading, node: tuple(name for name, _ in texts(filled(text, "a name"))(reading, node))),
+    Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read_inputs),
+    Key("status_fails", "true or false", '`false`: a returned `{"status": "error"}` does not fail the step.', boolean),
 )  # fmt: skip
 PROGRAM_KEYS = (
     Key("http", "url or mapping", "Action: a request; the answer's body is its output.", _http),
     Key("python", "code or mapping", "Action: Python code; values come as `inputs`, never in the code.", _python),
-    Key("inputs", "mapping", "The parameters of a python step's `main`; one `${…}` keeps the type of its value.",
-        read_inputs),
+    Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
+        "the type of its value.", node_itself),
 )  # fmt: skip

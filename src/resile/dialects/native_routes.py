@@ -9,21 +9,20 @@ A step that waits for a remedy can't be one for it: that would wait for itself.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
 from resile.dialects.base import Diagnostics, did_you_mean
-from resile.dialects.native_step import Drafted, How, Named, NativeReading, Within
+from resile.dialects.native_graph import Ancestors, unknown_step
+from resile.dialects.native_step import Drafted, How, Named, NativeReading, Scope, Within
 from resile.dialects.tree import Mapping, Scalar, shorten
-from resile.model.rules import Transition
+from resile.model.rules import Rule, Transition
 from resile.model.workflow import Step
 
-if TYPE_CHECKING:
-    from resile.dialects.native_graph import Ancestors
-
 _GOTO_KEYS = frozenset(("goto", "goto_js", "transitions"))
-_STRING_LITERAL = r"""(['"`])((?:(?!\1)[^\\\n])*)\1"""
+STRING_LITERAL = r"""(['"`])((?:(?!\1)[^\\\n])*)\1"""
 
 
 def read_routes(
@@ -37,16 +36,17 @@ def read_routes(
     targets += [("transitions", node) for _, node in transitions if node is not None]
     for key, node in targets:
         if within.before is None:
-            reading.named.append(Named(reading.owner, key, node, key in by_default))
+            reading.scope.named.append(Named(reading.owner, key, node, key in by_default))
         elif node.text not in within.before:
             hint = did_you_mean(node.text, within.before, "before it") or "there is no command before it"
             message = f"no command `{shorten(node.text)}` stands before this one in its handler"
             reading.report.error("goto", message, node, hint=hint)
     if "run" in by_default and _is_remedy(reading.owner, run):
         run = ()
-    reading.named += [Named(reading.owner, "run", node, "run" in by_default) for _, node in run]
+    reading.scope.named += [Named(reading.owner, "run", node, "run" in by_default) for _, node in run]
     if "run_js" in fields:
-        reading.spoken.update(literal for _, literal in re.findall(_STRING_LITERAL, fields["run_js"]))
+        literals = dict.fromkeys(literal for _, literal in re.findall(STRING_LITERAL, fields["run_js"]))
+        reading.scope.spoken += [(reading.owner, literal) for literal in literals]
     calls = tuple(dict.fromkeys(name for name, _ in run))
     return goto.text if goto is not None else "", calls, tuple(transition for transition, _ in transitions)
 
@@ -56,31 +56,43 @@ def _is_remedy(owner: str, run: tuple[tuple[str, Scalar], ...]) -> bool:
     return any(name == owner for name, _ in run)
 
 
-def called_steps(reading: NativeReading, drafts: dict[str, Drafted]) -> frozenset[str]:
+def callers(scope: Scope) -> Iterator[tuple[str, str]]:
+    """Who calls for whom, by names and in code; names that no step has among them."""
+    yield from ((named.owner, named.node.text) for named in scope.named if named.how == "run")
+    yield from scope.spoken
+
+
+def called_steps(scope: Scope, drafts: dict[str, Drafted]) -> frozenset[str]:
     """The steps that others call for; also those that run anyway."""
-    named = {named.node.text for named in reading.named if named.how == "run"}
-    return frozenset(name for name in named | reading.spoken if name in drafts)
+    return frozenset(name for _, name in callers(scope) if name in drafts)
 
 
 def called_only(drafts: dict[str, Drafted], called: frozenset[str]) -> frozenset[str]:
     """The steps that run only when they are called for: nothing needs them, no arc leads to them."""
-    if not called:
+    said = {name: entry[1] for name, draft in drafts.items() if (entry := draft.node.entries.get("called_only"))}
+    if not called and not said:
         return called
     led_to = {name for draft in drafts.values() for need, _ in draft.needs for name in need.any_of}
     led_to |= {arc.step for draft in drafts.values() for arc, _ in draft.arcs}
-    return called - led_to
+    chosen = {name: isinstance(node, Scalar) and node.value is True for name, node in said.items()}
+    return ((called - led_to) | {name for name, only in chosen.items() if only}) - {
+        name for name, only in chosen.items() if not only
+    }
 
 
-def check_routes(
-    reading: NativeReading, drafts: dict[str, Drafted], steps: tuple[Step, ...], ancestors: Ancestors
-) -> tuple[Step, ...]:
-    """Look at every name; the steps, without default jumps where those would not lead back."""
+def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Ancestors) -> tuple[Step, ...]:
+    """Look at every name; the steps, without default names where those lead nowhere."""
+    scope, drafts = reading.scope, reading.scope.drafts
     runs: dict[str, list[Named]] = {}
     astray: set[str] = set()
-    for named in reading.named:
+    strange: dict[str, set[str]] = {}
+    for named in scope.named:
         name = named.node.text
-        if name not in drafts:
-            _unknown(reading.report, drafts, named)
+        if name not in drafts and named.by_default and scope.around is not None:
+            # What the workflow says for all its steps can name steps that an item does not have.
+            strange.setdefault(named.owner, set()).add(name)
+        elif name not in drafts:
+            _unknown(reading, named)
         elif named.how == "run":
             if name == named.owner:
                 hint = "`retry` runs a step again"
@@ -93,12 +105,34 @@ def check_routes(
             elif named.how == "goto":
                 astray.add(named.owner)
     _refuse_circles(reading.report, runs)
+    steps = tuple(_without(step, strange[step.name]) if step.name in strange else step for step in steps)
     return tuple(
         _settled(reading.report, step, drafts[step.name], step.name in astray)
         if step.name in astray or step.called_only
         else step
         for step in steps
     )
+
+
+def _without(step: Step, strange: set[str]) -> Step:
+    """A step whose rules no longer name these steps; a rule that is then empty is left out."""
+    rules: list[Rule] = []
+    for rule in step.rules:
+        if rule.then == "goto":
+            transitions = tuple(transition for transition in rule.transitions if transition.to not in strange)
+            rule = replace(rule, target="" if rule.target in strange else rule.target, transitions=transitions)
+            if not (rule.target or rule.target_js or rule.transitions):
+                continue
+        elif rule.repair is not None and not strange.isdisjoint(rule.repair.calls):
+            calls = tuple(name for name in rule.repair.calls if name not in strange)
+            if calls or rule.repair.calls_js:
+                rule = replace(rule, repair=replace(rule.repair, calls=calls))
+            elif rule.text.startswith("retry"):
+                rule = replace(rule, repair=None, cost=0, text=rule.text.partition(" after ")[0])
+            else:
+                continue
+        rules.append(rule)
+    return replace(step, rules=tuple(rules))
 
 
 def _settled(report: Diagnostics, step: Step, draft: Drafted, is_astray: bool) -> Step:
@@ -121,16 +155,15 @@ def _settled(report: Diagnostics, step: Step, draft: Drafted, is_astray: bool) -
     return replace(step, rules=tuple(rules))
 
 
-def _unknown(report: Diagnostics, drafts: dict[str, Drafted], named: Named) -> None:
+def _unknown(reading: NativeReading, named: Named) -> None:
     """Report a name that no step has; a default is reported once."""
-    if named.by_default and any(e.line == named.node.line and e.column == named.node.column for e in report.errors):
+    report, node = reading.report, named.node
+    if named.by_default and any(e.line == node.line and e.column == node.column for e in report.errors):
         return
-    name = named.node.text
-    if name == "end":
-        report.error("reserved", f"`{named.how}` can't name `end`", named.node, hint="`end` runs last, by itself")
+    if node.text == "end":
+        report.error("reserved", f"`{named.how}` can't name `end`", node, hint="`end` runs last, by itself")
         return
-    hint = "" if report.full else did_you_mean(name, drafts, "steps")
-    report.error("unknown-step", f"there is no step `{shorten(name)}`", named.node, hint=hint)
+    unknown_step(reading, named.how, node.text, node)
 
 
 def _refuse_goto(report: Diagnostics, named: Named, ancestors: Ancestors) -> None:

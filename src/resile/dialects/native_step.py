@@ -5,27 +5,48 @@ The same door for every step: those of the workflow, `end`, and the commands of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from resile.dialects.base import INVALID, Diagnostics, Reading, Source, read_mapping
-from resile.dialects.native_keys import ACTIONS, ACTIONS_NOT_YET, ARC, ARCS, STEP
+from resile.dialects.base import INVALID, Diagnostics, Reading, Source, Text, read_mapping
+from resile.dialects.native_inside import INSIDE_ACTIONS, OUTPUT_FIELDS
+from resile.dialects.native_keys import ACTIONS, ARC, ARCS, STEP
+from resile.dialects.native_programs import read_inputs
 from resile.dialects.native_values import text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
+from resile.model.fanout import FanOut
 from resile.model.rules import Origin, Rule, SuccessActions
-from resile.model.workflow import Action, Agent, Arc, Need, Noop, Python, Shell, Step, Validate
+from resile.model.workflow import Action, Agent, Arc, Need, Noop, Python, Shell, Step, Templates, Validate
 
 if TYPE_CHECKING:
+    from resile.dialects.native_child import Family
+    from resile.dialects.native_graph import Ancestors
     from resile.dialects.native_ladder import Answer
+    from resile.dialects.native_policy import Policy
 
-_PASSED_ON = ("grace_seconds", "capture", "when", "commit_required")
+FANOUT_DEPTH_MAX = 8
+_PASSED_ON = (
+    "grace_seconds",
+    "capture",
+    "when",
+    "commit_required",
+    "critical",
+    "in_order",
+    "cases",
+    "effects",
+    *OUTPUT_FIELDS,
+)
 _LADDER_KEYS = frozenset(
     (
+        "rules",
         "retry",
         "park",
         "on_failure",
+        "on_exit_code",
         "max_attempts",
         "fail_workflow",
         "failure_handler",
@@ -39,15 +60,32 @@ _NOT_FOR_END = {
     "next": "nothing runs after `end`",
     "when": "`end` runs in every case",
     "park": "`end` is the way out and can't wait for a judgement",
+    "critical": "nothing is left to be canceled",
+    "foreach": "nothing runs after `end`",
+    "fanout": "`end` runs once, after every item",
+    "in_order": "`end` runs once, after every item",
+    "called_only": "`end` runs in every case",
 }
 _NOT_IN_A_HANDLER = {
     "needs": "its commands run in the order in which they are written",
+    "called_only": "its commands run in the order in which they are written",
+    "in_order": "no other runs beside it",
     "next": "its commands run in the order in which they are written",
     "park": "a handler ends by itself",
+    "critical": "no other runs beside it",
+    "foreach": "a `map` in it runs steps for each item",
+    "fanout": "a `map` in it runs steps for each item",
 }
+_RUNS_NO_PROGRAM = ("capture", "outputs", "commit_required", "resources", "grace", "rerun_on_loss")
+_OF_A_VALUE = ("transform", "checks")
+_FOR_STEPS_INSIDE = {
+    "map": (*_RUNS_NO_PROGRAM, *_OF_A_VALUE),
+    "workflow": (*_RUNS_NO_PROGRAM, *_OF_A_VALUE, "env", "working_dir"),
+}
+_BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish")
 
 
-How = Literal["run", "goto", "transitions"]
+How = Literal["needs", "next", "run", "goto", "transitions"]
 
 
 class Named(Struct, frozen=True, gc=False):
@@ -68,11 +106,44 @@ class Within(Struct, frozen=True, gc=False):
     before: tuple[str, ...] | None = None
 
 
+class Scope(Struct):
+    """Steps that know each other by name: those of the workflow, or those that run for each item of a fan-out.
+
+    `around` is the scope that holds the fan-out, `owner` its step there; `is_inside`: in one of its handlers.
+    `spoken` are (owner, text) in the code of `run_js`: where one is the name of a step, that step counts as named.
+    `captured` are names that handlers capture, with the step whose handler it is. `inner` names the steps that
+    stand in fan-outs of this scope, with the step that runs them.
+    """
+
+    around: Scope | None = None
+    owner: str = ""
+    is_inside: bool = False
+    texts: list[Text] = field(default_factory=list)
+    named: list[Named] = field(default_factory=list)
+    spoken: list[tuple[str, str]] = field(default_factory=list)
+    captured: dict[str, str] = field(default_factory=dict)
+    inner: dict[str, str] = field(default_factory=dict)
+    drafts: dict[str, Drafted] = field(default_factory=dict)
+    called: frozenset[str] = frozenset()
+    ancestors: Ancestors | None = None
+
+
+class Stranger(Struct, frozen=True, gc=False):
+    """A name that the scope of an item does not know; reported once the names around it are known."""
+
+    scope: Scope
+    how: How
+    node: Scalar | Mapping
+    name: str
+
+
 class NativeReading(Reading):
     """A native file being read: what the workflow says for its steps, and what they say about each other.
 
-    `spoken` are the texts in the code of `run_js`: where one is the name of a step, that step counts as named.
-    `captured` are names that handlers capture, with the step whose handler it is.
+    `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
+    `handlers`; those in `lists_used` are named by a policy. `policy` is what maps have that say nothing else. `family`
+    are the files of the workflows that this one calls, `templates` the language of its texts; `level`
+    counts the workflows in which this one stands.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
@@ -80,9 +151,37 @@ class NativeReading(Reading):
         self.agent: dict[str, Any] = {}
         self.handlers: dict[str, tuple[Rule, ...]] = {}
         self.defaults: Answer | None = None
-        self.named: list[Named] = []
-        self.spoken: set[str] = set()
-        self.captured: dict[str, str] = {}
+        self.scope = Scope(texts=self.texts)
+        self.scopes = [self.scope]
+        self.strangers: list[Stranger] = []
+        self.lists: dict[str, list[Node]] = {}
+        self.lists_used: set[str] = set()
+        self.policy: Policy | None = None
+        self.policy_used = False
+        self.family: Family | None = None
+        self.templates: Templates = "dollar"
+        self.level = 0
+
+    @contextmanager
+    def inside(self, scope: Scope) -> Iterator[None]:
+        """Read the steps of another scope; its texts and names are kept with it."""
+        outer = self.scope, self.owner, self.depth
+        self.scope, self.owner, self.depth = scope, "", 0
+        self.texts = scope.texts
+        self.scopes.append(scope)
+        yield
+        self.scope, self.owner, self.depth = outer
+        self.texts = self.scope.texts
+
+
+class ForEach(Struct, frozen=True):
+    """What a step says about the items that its output is."""
+
+    within: Within
+    place: Origin
+    policy: Policy | None = None
+    max_parallel: int | None = None
+    on_finish: SuccessActions | None = None
 
 
 class Drafted(Struct, gc=False):
@@ -91,30 +190,31 @@ class Drafted(Struct, gc=False):
     step: Step
     node: Mapping
     key: Scalar | Mapping
-    needs: tuple[tuple[Need, Scalar], ...] = ()
+    needs: tuple[tuple[Need, Scalar | Mapping], ...] = ()
     arcs: tuple[tuple[Arc, Scalar], ...] = ()
+    foreach: ForEach | None = None
+    fanout: str = ""
 
 
 def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
     """The step that a mapping describes; what is wrong with it is reported."""
     fields = read_mapping(reading, node, STEP)
     _check_place(reading, name, node, within)
-    program = fields.get("shell_program", within.program)
-    action = _action(reading, name, node, key, fields, program)
+    inner = _inner(fields, within)
+    action = _action(reading, name, node, key, fields, inner)
     origin = Origin(key.line, key.column)
-    if len(fields) == 1 and type(action) is Shell and within.before is None and reading.defaults is None:
+    is_plain = within.before is None and reading.defaults is None and not within.env and not within.working_dir
+    if len(fields) == 1 and type(action) is Shell and is_plain:
         return Drafted(Step(name=name, action=action, origin=origin), node, key)
-    needs = _needs(reading, fields.get("needs", ()))
+    needs: tuple[tuple[Need, Scalar | Mapping], ...] = _needs(reading, fields.get("needs", ()))
+    if isinstance(action, FanOut) and action.source.step and (action.source.step,) not in (n.any_of for n, _ in needs):
+        from resile.dialects.native_fanout import input_of
+
+        needs = (*needs, (Need((action.source.step,)), input_of(node)))
     mode: Any = "all"
     arcs: tuple[tuple[Arc, Scalar], ...] = ()
     if "next" in fields:
         mode, arcs = _arcs(reading, fields["next"])
-    inner = Within(
-        program,
-        {**within.env, **fields["env"]} if "env" in fields else within.env,
-        fields.get("working_dir", within.working_dir),
-        within.before,
-    )
     step = Step(
         name=name,
         action=action,
@@ -130,7 +230,35 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         origin=origin,
         **{field: fields[field] for field in _PASSED_ON if field in fields},
     )
-    return Drafted(step, node, key, needs, arcs)
+    return Drafted(step, node, key, needs, arcs, _foreach(reading, name, node, fields, inner), fields.get("fanout", ""))
+
+
+def _inner(fields: dict[str, Any], within: Within) -> Within:
+    """What the commands and steps inside a step take over from it."""
+    if not fields.get("inherit", True):
+        within = Within(before=within.before)
+    if fields.keys().isdisjoint(("shell_program", "env", "working_dir")):
+        return within
+    return Within(
+        fields.get("shell_program", within.program),
+        {**within.env, **fields["env"]} if "env" in fields else within.env,
+        fields.get("working_dir", within.working_dir),
+        within.before,
+    )
+
+
+def _foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Within) -> ForEach | None:
+    """What stands beside `foreach: true`; without it, that has no meaning."""
+    if not fields.get("foreach") or inner.before is not None or name == "end":
+        for word in _BESIDE_FOREACH:
+            if word in node.entries:
+                hint = f"`{word}` stands inside `map`" if "map" in node.entries and word != "on_finish" else ""
+                where = node.entries[word][0]
+                reading.report.error("conflict", f"`{word}` has no meaning without `foreach: true`", where, hint=hint)
+        return None
+    from resile.dialects.native_foreach import read_foreach
+
+    return read_foreach(reading, name, node, fields, inner)
 
 
 def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
@@ -170,25 +298,19 @@ def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> 
 
 
 def _action(
-    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], program: str
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Within
 ) -> Action:
     """The one thing that a step does."""
     given = [word for word in ACTIONS if word in node.entries]
     if len(given) > 1:
         second = node.entries[given[1]][0]
         reading.report.error("action", f"a step does one thing: `{given[0]}` or `{given[1]}`", second)
-    elif not given and not any(word in node.entries for word in ACTIONS_NOT_YET):
+    elif not given:
         hint = f"give it one of: {', '.join(f'`{word}`' for word in ACTIONS)}"
         reading.report.error("action", f"the step `{shorten(name)}` does nothing", key, hint=hint)
     word = given[0] if given else "noop"
-    if word not in ("shell", "validate") and "shell_program" in fields:
-        where = node.entries["shell_program"][0]
-        reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
-    if word in ("noop", "write_file", "http") and fields.get("commit_required"):
-        where = node.entries["commit_required"][0]
-        reading.report.error("action", f"`commit_required` has no meaning for `{word}`, which makes no commit", where)
-    if word != "python" and "inputs" in fields:
-        reading.report.error("action", "`inputs` has no meaning without `python`", node.entries["inputs"][0])
+    if len(fields) > 1:
+        _check_keys(reading, node, fields, word)
     field = "agent" if word == "claude" else word
     if field not in fields:
         return Noop()
@@ -196,18 +318,56 @@ def _action(
     match field:
         case "agent":
             settings = {name: value for name, value in reading.agent.items() if name != "timeout_seconds"}
-            return Agent(value, **settings)
+            return Agent(**settings | value)
         case "python":
             return _with_inputs(reading, value, node, fields)
-        case "write_file" | "http":
+        case "write_file" | "http" | "script" | "log" | "memory" | "ask" | "collect" | "query":
             action: Action = value
             return action
         case "noop":
             return Noop()
+        case "map":
+            from resile.dialects.native_fanout import read_map
+
+            return read_map(reading, name, value, inner) or Noop()
+        case "workflow":
+            from resile.dialects.native_child import read_child
+
+            result = fields.get("result", "")
+            return read_child(reading, value, fields.get("inputs"), node.entries[word][0], result) or Noop()
     source = node.entries[word][1]
     if "${" in value and isinstance(source, Scalar):
-        reading.refers(source, program)
-    return Shell(value, program) if word == "shell" else Validate(value, program)
+        reading.refers(source, inner.program)
+    if word == "shell":
+        return Shell(value, inner.program, fields.get("stdin", ""))
+    return Validate(value, inner.program)
+
+
+def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
+    """Keys that mean nothing to what the step does."""
+    if word not in ("shell", "validate", "map") and "shell_program" in fields:
+        where = node.entries["shell_program"][0]
+        reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
+    if word != "shell" and "stdin" in fields:
+        where = node.entries["stdin"][0]
+        reading.report.error("action", "`stdin` has no meaning without `shell`", where)
+    if word in ("noop", "write_file", "http", *INSIDE_ACTIONS) and fields.get("commit_required"):
+        where = node.entries["commit_required"][0]
+        reading.report.error("action", f"`commit_required` has no meaning for `{word}`, which makes no commit", where)
+    if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
+        where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
+        reading.report.error("action", "`noop` has no output that could become something", where)
+    if word != "workflow" and "result" in fields:
+        where = node.entries["result"][0]
+        reading.report.error("action", "`result` has no meaning without `workflow`", where)
+    if word not in ("python", "workflow") and "inputs" in fields:
+        where = node.entries["inputs"][0]
+        reading.report.error("action", "`inputs` has no meaning without `python` or `workflow`", where)
+    for key in _FOR_STEPS_INSIDE.get(word, ()):
+        if key in node.entries:
+            hint = "write it at the steps inside"
+            message = f"`{key}` has no meaning for `{word}`, which runs no program of its own"
+            reading.report.error("action", message, node.entries[key][0], hint=hint)
 
 
 def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[str, Any]) -> Python:
@@ -217,7 +377,8 @@ def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[s
     if action.inputs:
         hint = "keep one of them"
         reading.report.error("conflict", "`python` has `inputs` already", node.entries["inputs"][0], hint=hint)
-    return replace(action, inputs=fields["inputs"])
+    inputs = read_inputs(reading, fields["inputs"])
+    return action if inputs is INVALID else replace(action, inputs=inputs)
 
 
 def _agent_time(reading: NativeReading, action: Action) -> float | None:
@@ -225,11 +386,14 @@ def _agent_time(reading: NativeReading, action: Action) -> float | None:
     return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
 
 
-def _needs(reading: Reading, given: Any) -> tuple[tuple[Need, Scalar], ...]:
+def _needs(reading: Reading, given: Any) -> tuple[tuple[Need, Scalar | Mapping], ...]:
     """Groups of names; `a|b` is one group."""
-    result: list[tuple[Need, Scalar]] = []
+    result: list[tuple[Need, Scalar | Mapping]] = []
     seen: set[tuple[str, ...]] = set()
     for value, node in given:
+        if isinstance(value, Need):
+            result.append((value, node))
+            continue
         names = tuple(part.strip() for part in value.split("|")) if "|" in value else (value.strip(),)
         if "" in names or (len(names) > 1 and len(set(names)) < len(names)):
             reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
@@ -273,7 +437,7 @@ def _arc(reading: Reading, node: Node) -> tuple[Arc, Scalar] | None:
         return None
     if "step" not in fields or not isinstance(target[1], Scalar):
         return None
-    return Arc(fields["step"], fields.get("when")), target[1]
+    return Arc(fields["step"], fields.get("when"), fields.get("args", {})), target[1]
 
 
 def place_of(node: Mapping, key: str) -> Origin:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from resile.dialects.base import INVALID, Reader, Reading, did_you_mean
+from resile.dialects.base import INVALID, Key, Reader, Reading, did_you_mean, read_mapping, table
 from resile.dialects.durations import duration_seconds, memory_bytes
 from resile.dialects.interpolate import is_one_reference
 from resile.dialects.shell import SHELLS
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
-from resile.model.limits import EXPRESSION_BYTES_MAX, NAME_CHARACTERS_MAX
+from resile.model.limits import EXPRESSION_BYTES_MAX, NAME_CHARACTERS_MAX, SCRIPT_BYTES_MAX
 from resile.model.rules import Origin
 from resile.model.workflow import Condition
 
@@ -186,7 +186,9 @@ def environment(reading: Reading, node: Node) -> Any:
 
 
 def condition(reading: Reading, node: Node) -> Any:
-    """`true`, `false`, one reference whose value decides, or an expression."""
+    """`true`, `false`, one reference whose value decides, an expression; or a mapping that says which it is."""
+    if isinstance(node, Mapping):
+        return _said_condition(reading, node)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return Condition(str(node.value).lower(), "value", Origin(node.line, node.column))
     source = expression(reading, node)
@@ -196,6 +198,36 @@ def condition(reading: Reading, node: Node) -> Any:
         reading.refers(node)
     plain = source in _CONDITION_WORDS or is_one_reference(source)
     return Condition(source, "value" if plain else "js", Origin(node.line, node.column))
+
+
+def _said_condition(reading: Reading, node: Mapping) -> Any:
+    """A condition that says in which language it is, with others besides."""
+    fields = read_mapping(reading, node, CONDITION)
+    given = [word for word in CONDITION.keys if word in node.entries and word != "besides"]
+    if len(given) != 1:
+        reading.report.error("value", "a condition needs `value`, `js` or another language, one of them", node)
+    if len(given) != 1 or given[0] not in fields:
+        return INVALID
+    word: Any = given[0]
+    besides = fields.get("besides", ())
+    source = "" if word == "none" else str(fields[word])
+    return Condition(source, word, Origin(node.line, node.column), besides)
+
+
+def _conditions(reading: Reading, node: Node) -> Any:
+    """A list of conditions."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of conditions")
+    return tuple(found for item in node.items if (found := condition(reading, item)) is not INVALID)
+
+
+def code(reading: Reading, node: Node) -> Any:
+    """Statements for the sandbox, of a bounded size."""
+    source = _filled_text(reading, node)
+    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
+        reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
+        return INVALID
+    return source
 
 
 def expression(reading: Reading, node: Node) -> Any:
@@ -222,3 +254,16 @@ def name_problem(name: str) -> str:
     if name != "end" and name.lower() == "end":
         return "is reserved: the step that runs last is called `end`"
     return ""
+
+
+CONDITION = table(
+    "a condition", "A question about values that says how it is asked; just a text is `value` or `js`, by its shape.",
+    Key("value", "text", "`true`, `false` or one `${…}`, whose value decides.", filled(template, "`value`")),
+    Key("js", "expression", "JavaScript in which `${…}` stands for a value.", filled(template, "`js`")),
+    Key("code", "code", "The inside of a function, or an expression, without `${…}`.", code),
+    Key("jinja", "template", "A template whose value decides.", filled(template, "`jinja`")),
+    Key("case", "text", "One of the step's `cases` has come true, by its number from 0 or its word.",
+        filled(text, "`case`")),
+    Key("none", "true", "None of those `besides` may hold.", boolean),
+    Key("besides", "list of conditions", "Others, which must hold as well.", _conditions),
+)  # fmt: skip

@@ -341,8 +341,10 @@ class _Builder:
             return _DROPPED
         if type(node.value) is not str:
             hint = f'write it in quotes: "{shorten(node.text)}"'
-            self.report.error("yaml", f"a key must be text, not {describe(node)}", node, hint=hint)
-            return _DROPPED
+            self.report.error("key-type", f"a key must be text, not {describe(node)}", node, hint=hint)
+            # A number is kept: where it is what is meant, whoever reads the mapping takes the complaint back.
+            if type(node.value) is not int:
+                return _DROPPED
         if node.text == "<<":
             hint = "YAML 1.2 has no merge keys: write the keys out, or use an alias for a whole value"
             self.report.error("yaml", "`<<` does not merge here", node, hint=hint)

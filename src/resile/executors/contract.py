@@ -1,6 +1,6 @@
 """What the runtime asks of an executor, and what it hears back.
 
-    engine --start/kill/acknowledge--> executor --Started/Ended/Withdrawn/Lost--> engine
+    engine --start/kill/acknowledge--> executor --Started/Ended/Returned/Withdrawn/Lost--> engine
 
 Reports are fenced by (job, attempt). An executor keeps a report until it is acknowledged, so that an engine
 that dies between hearing and recording it loses nothing. Local attempts outlive the engine.
@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from resile.executors.function_calls import Call
 from resile.model.failure import LogRange
 
 
@@ -20,7 +21,8 @@ class Launch(Struct, frozen=True, gc=False):
     """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
 
     `env` is added to the environment that the executor was opened with. `argv` is executed as it stands;
-    where `argv[0]` can't be executed and `fallback` is given, `fallback` is executed instead.
+    where `argv[0]` can't be executed and `fallback` is given, `fallback` is executed instead. Where there is a `call`,
+    a Python function is called instead of any command, by a thread of the engine's process or by a worker process.
     """
 
     job: int
@@ -31,6 +33,8 @@ class Launch(Struct, frozen=True, gc=False):
     timeout_seconds: float = 0.0
     grace_seconds: float = 10.0
     fallback: tuple[bytes, ...] = ()
+    call: Call | None = None
+    threads: bool = False
 
 
 class Started(Struct, frozen=True, gc=False):
@@ -67,6 +71,29 @@ class Ended(Struct, frozen=True, gc=False):
     pid: int = 0
 
 
+class Returned(Struct, frozen=True, gc=False):
+    """A call of a function is over: `value` is JSON (empty: None), or `kind` says how it failed.
+
+    `types` are the names of the exception's type and of those above it. Its `traceback` is here where it is not in the
+    log. `pid` is as in `Ended`.
+    """
+
+    job: int
+    attempt: int
+    started_at: float
+    at: float
+    value: bytes
+    kind: str
+    message: str
+    types: tuple[str, ...]
+    traceback: str
+    exit_code: int
+    cpu_seconds: float
+    rss_bytes_max: int
+    log: LogRange
+    pid: int = 0
+
+
 class Withdrawn(Struct, frozen=True, gc=False):
     """An attempt never starts (after `kill` or `drain` of a queued one, or a `find` that knows nothing of it)."""
 
@@ -94,7 +121,7 @@ class Adopted(Struct, frozen=True, gc=False):
     log: LogRange
 
 
-Report = Started | Ended | Withdrawn | Lost | Adopted
+Report = Started | Ended | Returned | Withdrawn | Lost | Adopted
 
 
 class Executor(Protocol):

@@ -7,10 +7,11 @@ import msgspec
 import resile.model.fanout as _fanout
 import resile.model.rules as _rules
 from resile.model.digest import sha256_hex
-from resile.model.workflow import Step, Workflow
+from resile.model.workflow import Condition, Step, Workflow
 
 # Step, Rule and FanOut name each other; the modules import one way, so the names are put in place here.
 _rules.Step = Step  # type: ignore[attr-defined]
+_rules.Condition = Condition  # type: ignore[attr-defined]
 _fanout.Step = Step  # type: ignore[attr-defined]
 
 

@@ -29,7 +29,10 @@ class LogRange(Struct, frozen=True, array_like=True):
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
-    """Why an attempt failed, with the evidence that rules match on and people read."""
+    """Why an attempt failed, with the evidence that rules match on and people read.
+
+    `types` are those of an exception that a function raised, the most special first.
+    """
 
     kind: FailureKind
     message: str
@@ -38,13 +41,19 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     stdout: str = ""
     stderr: str = ""
     signature: str = ""
+    types: tuple[str, ...] = ()
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):
-    """The result of one attempt; `failure` is absent when it succeeded."""
+    """The result of one attempt; `failure` is absent when it succeeded.
+
+    `memory` are the namespaces of the run's memory that it wrote, `remarks` what the log is to say of it.
+    """
 
     exit_code: int | None = None
     failure: Failure | None = None
     usage: Usage = Usage()
     log: LogRange | None = None
     values: dict[str, Any] = {}
+    memory: dict[str, dict[str, Any]] = {}
+    remarks: tuple[str, ...] = ()

@@ -11,14 +11,22 @@ if TYPE_CHECKING:
 
 
 class Source(Struct, frozen=True, omit_defaults=True):
-    """Where items come from, and which of them are taken, in which order."""
+    """Where items come from (one of the first five), and which of them are taken, in which order.
+
+    `template` is a text whose value is a list, `step` a step of the scope around the fan-out whose output is one.
+    `filter` is JavaScript that sees `item`, and with `filter_bare` its fields by their names as well. `sort_by` is
+    `field [ASC|DESC], ...`; `distinct` a field.
+    """
 
     values: tuple[Any, ...] | None = None
     path: str = ""
     command: str = ""
     step: str = ""
+    template: str = ""
+    program: str = "sh"
     json_path: str = ""
     filter: str = ""
+    filter_bare: bool = False
     sort_by: str = ""
     distinct: str = ""
     offset: int = 0
@@ -29,16 +37,20 @@ class Breaker(Struct, frozen=True, omit_defaults=True):
     """The circuit breaker of one fan-out."""
 
     failure_threshold: int = 5
-    success_threshold: int = 2
+    success_threshold: int = 3
     timeout_seconds: float = 30.0
     half_open_requests: int = 3
 
 
 class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
-    """What a failed item means for itself and for the whole fan-out."""
+    """What a failed item means for itself and for the whole fan-out.
 
-    on_item_failure: Literal["dlq", "retry", "skip", "stop", "custom"] = "dlq"
-    handler: str = ""
+    An item that stays failed is kept as a dead letter, with `skip` dropped; `stop` ends the fan-out at once, `fail`
+    lets the others finish and fails it then. `retry` runs the item again, up to `attempts_max` executions in all.
+    `failures_max` 0 and `failure_threshold` 1.0 never stop anything.
+    """
+
+    on_item_failure: Literal["dlq", "retry", "skip", "stop", "fail"] = "dlq"
     continue_on_failure: bool = True
     failures_max: int = 0
     failure_threshold: float = 1.0
@@ -51,7 +63,10 @@ class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
 
 
 class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
-    """One scope for each item."""
+    """One scope for each item, called `scope[index]`, or after the step where `scope` is left empty.
+
+    `item_name` is what the item is called in texts, besides `item`.
+    """
 
     source: Source
     steps: tuple["Step", ...]
@@ -59,3 +74,5 @@ class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
     max_parallel: int | None = None
     item_timeout_seconds: float | None = None
     isolation: Literal["none", "worktree"] = "none"
+    scope: str = ""
+    item_name: str = ""

@@ -12,7 +12,7 @@ from resile.model.failure import FailureKind
 from resile.model.limits import DURATION_SECONDS_MAX
 
 if TYPE_CHECKING:
-    from resile.model.workflow import Step
+    from resile.model.workflow import Condition, Step
 
 Then = Literal["retry", "recovered", "fallback", "tolerate", "goto", "park", "fail"]
 Trigger = Literal["on_failure", "on_success", "next", "judge"]
@@ -26,17 +26,21 @@ class Origin(Struct, frozen=True, array_like=True):
 
 
 class Match(Struct, frozen=True, omit_defaults=True):
-    """Which failures a rule answers; an empty matcher holds, several must all hold."""
+    """Which failures a rule answers; an empty matcher holds, several must all hold.
+
+    `types` are exceptions that a function may raise, those below them included; with their module or without.
+    """
 
     codes: tuple[int, ...] = ()
     codes_excluded: tuple[int, ...] = ()
     kinds: tuple[FailureKind, ...] = ()
     signals: tuple[int, ...] = ()
     pattern: str = ""
+    types: tuple[str, ...] = ()
 
 
 class Backoff(Struct, frozen=True, omit_defaults=True):
-    """How long to wait before the n-th re-attempt; `jitter` is a share of the delay."""
+    """How long to wait before the n-th re-attempt; `jitter` is a share of the delay, or of the first one."""
 
     kind: Literal["fixed", "linear", "exponential", "fibonacci"] = "fixed"
     initial_seconds: float = 0.0
@@ -44,6 +48,7 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
     multiplier: float = 2.0
     delay_seconds_max: float = DURATION_SECONDS_MAX
     jitter: float = 0.0
+    jitter_of: Literal["delay", "initial"] = "delay"
 
 
 class Escalation(Struct, frozen=True, omit_defaults=True):
@@ -78,15 +83,23 @@ class Repair(Struct, frozen=True, omit_defaults=True):
 class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One answer to a failure.
 
+    `limit` counts the firings of this rule, or with `limit_of` job those of all rules of the job's step.
+
+    `when` is a question about the failure, to be answered with yes.
+
     `routing` marks what the file calls retry, run or goto, which a caller may turn off.
 
     `retries_anyway` lets a rule whose code names no step to run retry all the same.
+
+    `halts` is for a `fail` that ends the whole scope.
     """
 
     then: Then
     text: str
     match: Match = Match()
+    when: "Condition | None" = None
     limit: int = 1
+    limit_of: Literal["rule", "job"] = "rule"
     wait: Backoff | None = None
     repair: Repair | None = None
     change: Escalation | None = None
@@ -96,11 +109,15 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
     cost: int = 0
     routing: bool = False
     retries_anyway: bool = False
+    halts: bool = False
     origin: Origin = Origin()
 
 
 class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What follows a success, in this order: own steps, named steps, a jump back."""
+    """What follows a success, in this order: own steps, named steps, a jump back.
+
+    Running the steps takes `run_cost` from the loop budget, the jump `cost`.
+    """
 
     steps: tuple["Step", ...] = ()
     calls: tuple[str, ...] = ()
@@ -109,4 +126,5 @@ class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target_js: str = ""
     transitions: tuple[Transition, ...] = ()
     cost: int = 0
+    run_cost: int = 0
     origin: Origin = Origin()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from resile.core.events import Capacity
 from resile.errors import ResileError
+from resile.model.fanout import FanOut
 from resile.model.workflow import Step, Workflow
 
 # Enough in reserve that the launcher never waits for a commit, few enough that a cancel has little to take back.
 AHEAD = 64
+# Calls of functions are shorter, and taking one back costs nothing.
+CALLS_AHEAD = 512
 _UNLIMITED = 1 << 60
 
 
@@ -28,7 +31,7 @@ def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, 
 
 def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
     """A step that could never fit is an error before anything runs."""
-    for step in (*workflow.steps, workflow.end):
+    for step in (*_with_items(workflow.steps), workflow.end):
         wanted = _misfit(step, capacity)
         if wanted:
             raise ResileError(
@@ -37,6 +40,14 @@ def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
                 where=f"{workflow.file}:{step.origin.line}:{step.origin.column}",
                 hint="ask for less, or say what this machine may use with --cpus, --memory, --gpus",
             )
+
+
+def _with_items(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """The steps, and those that run for each item."""
+    for step in steps:
+        yield step
+        if isinstance(step.action, FanOut):
+            yield from _with_items(step.action.steps)
 
 
 def _misfit(step: Step, capacity: Capacity) -> str:

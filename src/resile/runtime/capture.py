@@ -36,7 +36,7 @@ def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
     """One output in the form that was asked for."""
     text = data.decode("utf-8", "surrogateescape")
     match capture.form:
-        case "text" | "stderr" | "combined":
+        case "text" | "stderr" | "combined" | "value":
             return text.strip()
         case "lines":
             return text.splitlines()

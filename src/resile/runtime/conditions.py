@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute
 from resile.core.answers import ladder_of
 from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered
 from resile.core.state import SUCCESS, Job, State
-from resile.dialects.interpolate import MISSING, is_one_reference
-from resile.model.workflow import Condition
+from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference
+from resile.model.fanout import FanOut
+from resile.model.workflow import Child, Condition
 from resile.runtime.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resile.model.workflow import Arc, Step
+    from resile.runtime.cases import Cases
     from resile.runtime.expressions import Expressions
 
 _FALSE_TEXTS = ("", "0", "false", "null")
@@ -23,13 +26,29 @@ _FALSE_TEXTS = ("", "0", "false", "null")
 class Conditions:
     """Evaluates conditions for one run; the sandbox is only fetched when there is code to run."""
 
-    def __init__(self, state: State, values: Values, expressions: Callable[[], Expressions]) -> None:
+    def __init__(
+        self, state: State, values: Values, expressions: Callable[[], Expressions], cases: Callable[[], Cases]
+    ) -> None:
         self._state = state
         self._values = values
         self._make = expressions
         self._made: Expressions | None = None
+        self._cases = cases
 
-    def answer(self, order: AnswerCondition, at: float) -> ConditionAnswered:
+    def answer(
+        self, order: AnswerCondition | AnswerArcs | AnswerRoute, at: float
+    ) -> ConditionAnswered | ArcsAnswered | RouteAnswered:
+        """Whatever the core asks."""
+        match order:
+            case AnswerCondition():
+                return self._answer_when(order, at)
+            case AnswerArcs():
+                return self._answer_arcs(order, at)
+            case AnswerRoute():
+                return self._answer_route(order, at)
+        assert_never(order)
+
+    def _answer_when(self, order: AnswerCondition, at: float) -> ConditionAnswered:
         """Does a step's `when` hold?"""
         job = self._state.jobs[order.job]
         condition = self._state.step_of(job).when
@@ -37,27 +56,44 @@ class Conditions:
         value, problem = self._holds(condition, job, at)
         return ConditionAnswered(at, order.job, value, problem)
 
-    def answer_arcs(self, order: AnswerArcs, at: float) -> ArcsAnswered:
-        """Which of a step's arcs hold?"""
+    def _answer_arcs(self, order: AnswerArcs, at: float) -> ArcsAnswered:
+        """Which of a step's arcs hold, and what do they carry?"""
         job = self._state.jobs[order.job]
-        answers = [
-            (True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in self._state.step_of(job).arcs
-        ]
-        problem = "; ".join(problem for _, problem in answers if problem)
-        return ArcsAnswered(at, order.job, tuple(value for value, _ in answers), problem)
+        step = self._state.step_of(job)
+        try:
+            memory = self._cases().after_host(job, step) if _is_host(step) and step.effects else {}
+            answers = [(True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in step.arcs]
+            taken: list[Arc] = []
+            for number, arc in enumerate(step.arcs):
+                by_case = arc.when is not None and arc.when.language == "case"
+                if by_case and any(other.step == arc.step for other in taken):
+                    # Two cases that lead to one step lead there once.
+                    answers[number] = (False, "")
+                if answers[number][0]:
+                    taken.append(arc)
+            given = self._cases().carried(job, taken) if any(arc.args for arc in taken) else {}
+        except ValueRefused as problem:
+            return ArcsAnswered(at, order.job, (False,) * len(step.arcs), refused=problem.message)
+        said = "; ".join(problem for _, problem in answers if problem)
+        return ArcsAnswered(at, order.job, tuple(value for value, _ in answers), said, given, memory)
 
-    def answer_route(self, order: AnswerRoute, at: float) -> RouteAnswered:
+    def _answer_route(self, order: AnswerRoute, at: float) -> RouteAnswered:
         """What does the code of a rule, or of `on_success`, say?"""
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
+        if order.about == "rule":
+            when = ladder_of(step)[order.rule].when
+            assert when is not None
+            value, problem = self._holds(when, job, at)
+            return RouteAnswered(at, order.job, "rule", stop=not value, problems=(problem,) if problem else ())
         actions = step.on_success if order.rule == SUCCESS else ladder_of(step)[order.rule]
         assert actions is not None
         if order.about == "target":
-            target, stop, problems = self._expressions.target(actions.transitions, actions.target_js, job, at)
+            target, stop, problems = self.expressions.target(actions.transitions, actions.target_js, job, at)
             return RouteAnswered(at, order.job, "target", None, target, stop, problems)
         repair = step.on_success if order.rule == SUCCESS else ladder_of(step)[order.rule].repair
         assert repair is not None
-        calls, problems = self._expressions.steps_to_run(repair.calls_js, job, at)
+        calls, problems = self.expressions.steps_to_run(repair.calls_js, job, at)
         return RouteAnswered(at, order.job, "calls", calls, problems=problems)
 
     def close(self) -> None:
@@ -66,20 +102,40 @@ class Conditions:
             self._made.close()
 
     @property
-    def _expressions(self) -> Expressions:
+    def expressions(self) -> Expressions:
         """The sandbox, from the first time on that it is needed."""
         if self._made is None:
             self._made = self._make()
         return self._made
 
     def _holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
+        """A condition and those besides it, as far as they must be asked."""
+        if condition.language == "none":
+            found = [self._holds(one, job, at) for one in condition.besides]
+            return not any(value for value, _ in found), ""
+        value, problem = self._one_holds(condition, job, at)
+        for one in condition.besides:
+            if value:
+                value, problem = self._holds(one, job, at)
+        return value, problem
+
+    def _one_holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
         """One condition: a literal, one reference whose value is judged, or code."""
         if condition.language == "js":
-            return self._expressions.holds(condition.source, job, at)
+            return self.expressions.holds(condition.source, job, at)
+        if condition.language == "code":
+            return self.expressions.check("condition", condition.source, job, at)
+        if condition.language in ("jinja", "case"):
+            return self._cases().holds(condition, job)
         source = condition.source.strip()
         if is_one_reference(source):
             return truthy(self._values.of(job)(source[2:-1])), ""
         return source == "true", ""
+
+
+def _is_host(step: Step) -> bool:
+    """Do other steps run for this one, so that no attempt of its own says what it came to?"""
+    return isinstance(step.action, FanOut | Child)
 
 
 def truthy(value: Any) -> bool:

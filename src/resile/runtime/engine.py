@@ -33,6 +33,7 @@ from resile.core.actions import (
     KillAttempt,
     Note,
     Order,
+    ReadItems,
     SetTimer,
     StartAttempt,
     StopEngine,
@@ -40,7 +41,7 @@ from resile.core.actions import (
 from resile.core.events import CancelRequested, Event, Judged, RunResumed, RunStarted, TimerFired
 from resile.core.react import react
 from resile.core.state import State
-from resile.executors.contract import Adopted, Ended, Executor, Launch, Started
+from resile.executors.contract import Adopted, Ended, Executor, Launch, Returned, Started
 from resile.model.status import RunStatus
 from resile.runtime.conditions import Conditions
 from resile.runtime.journal import Journal
@@ -87,7 +88,7 @@ class Engine:
         self._logfiles = logfiles
         self._listener = listener
         self._inbox: deque[tuple[Event, AttemptRow | None]] = deque()
-        self._timers: list[tuple[float, int, int, bool]] = []
+        self._timers: list[tuple[float, int, int, bool, int]] = []
         self._running: set[tuple[int, int]] = set()
         self._stop: RunStatus | None = None
         self._interrupts = 0
@@ -168,15 +169,15 @@ class Engine:
                 )
                 self._interrupts = max(1, self._interrupts)
             event, row = self._observer.observe(report, interrupted=self._interrupts > 1)
-            if isinstance(report, Ended) and row is not None:
+            if isinstance(report, Ended | Returned) and row is not None:
                 self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))
             self._inbox.append((event, row))
 
     def _hear_others(self, now: float) -> None:
         """Collect what timers, other surfaces and signals have to say, and keep the lease."""
         while self._timers and self._timers[0][0] <= now and not self._interrupts:
-            _, job, attempt, repair = heapq.heappop(self._timers)
-            self._inbox.append((TimerFired(now, job, attempt, repair), None))
+            _, job, attempt, repair, item = heapq.heappop(self._timers)
+            self._inbox.append((TimerFired(now, job, attempt, repair, item), None))
         if now >= self._next_requests:
             self._next_requests = now + REQUESTS_SECONDS
             for request in self._store.requests(self._lease.run, self._last_request):
@@ -257,14 +258,14 @@ class Engine:
                 self._executor.kill(order.job, order.attempt)
             case FindAttempt():
                 finds.append((order.job, order.attempt))
-            case AnswerCondition():
-                self._inbox.append((self._conditions.answer(order, time.time()), None))
-            case AnswerArcs():
-                self._inbox.append((self._conditions.answer_arcs(order, time.time()), None))
-            case AnswerRoute():
-                self._inbox.append((self._conditions.answer_route(order, time.time()), None))
+            case AnswerCondition() | AnswerArcs() | AnswerRoute():
+                # A job that was stopped meanwhile may be gone with its item.
+                if order.job in self._state.jobs:
+                    self._inbox.append((self._conditions.answer(order, time.time()), None))
             case SetTimer():
-                heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair))
+                heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair, order.item))
+            case ReadItems():
+                self._inbox.append((self._performer.read_items(order, time.time()), None))
             case StopEngine():
                 self._stop = order.status
             case _:

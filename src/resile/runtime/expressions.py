@@ -10,12 +10,14 @@ from typing import Any
 
 import msgspec
 
-from resile.core.state import ROOT, Job, State
+from resile.core.fanout import item_id
+from resile.core.state import Job, State
 from resile.dialects.interpolate import MISSING, names
+from resile.model.limits import EXPRESSION_BYTES_MAX
 from resile.model.rules import Transition
 from resile.model.status import TERMINAL
 from resile.runtime.secrets import redact
-from resile.runtime.values import Values
+from resile.runtime.values import Values, parsed
 from resile.sandbox.evaluate import VALUES, Evaluation, Form, Sandbox, expand_values, holds
 
 OUTPUT_STEPS_MAX = 200
@@ -54,6 +56,13 @@ class Expressions:
         given = [None if value is MISSING else value for value in found]
         code = expand_values(source, references)
         answer = self._evaluate("when", code, job, at, "expression", {VALUES: given})
+        return holds(answer.value) and not answer.problem, answer.problem
+
+    def check(
+        self, what: str, code: str, job: Job, at: float, more: Mapping[str, Any] | None = None
+    ) -> tuple[bool, str]:
+        """Does a condition hold that is code without references? What can't be evaluated does not."""
+        answer = self._evaluate(what, code, job, at, "body", more)
         return holds(answer.value) and not answer.problem, answer.problem
 
     def steps_to_run(self, code: str, job: Job, at: float) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
@@ -99,9 +108,14 @@ class Expressions:
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
     ) -> Evaluation:
         """Run code in the sandbox with what it mentions; its problems are cleaned of secrets."""
-        context = {**self._context(code, job), **(more or {})}
+        return self._run(what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX)
+
+    def _run(
+        self, what: str, code: str, job: Job, at: float, form: Form, context: Mapping[str, Any], bytes_max: int
+    ) -> Evaluation:
+        """Run code of a bounded size with these variables."""
         seed = f"{self._state.workflow.name}/{self._state.step_of(job).name}/{job.attempt}"
-        answer = self._sandbox.evaluate(code, context, now=at, seed=seed, form=form)
+        answer = self._sandbox.evaluate(code, context, now=at, seed=seed, form=form, bytes_max=bytes_max)
         if self._debug is not None:
             said = answer.problem or _shown(answer.value)
             name = self._state.step_of(job).name
@@ -113,23 +127,41 @@ class Expressions:
 
     def _context(self, code: str, job: Job) -> dict[str, Any]:
         """The variables that code mentions."""
-        makers: dict[str, Callable[[], Any]] = {
+        found = {name: make() for name, make in self._makers(code, job).items() if name in code}
+        return {name: value for name, value in found.items() if value is not MISSING}
+
+    def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:
+        """Everything that code may mention, each made when it does."""
+        return {
             "step": lambda: {"id": self._state.step_of(job).name, "tags": [], "group": None},
             "attempt": lambda: job.error.attempt if job.error is not None else job.attempt,
             "loop": lambda: self._state.scopes[job.scope].loops,
             "error": lambda: self._error(job),
-            "foreach": lambda: None,
-            "output": lambda: _parsed(self._values.output(job)),
-            "outputs": lambda: self._outputs(code, parsed=True) | {"history": self._history(code)},
-            "outputs_raw": lambda: self._outputs(code, parsed=False),
-            "outputs_history": lambda: self._history(code),
+            "foreach": lambda: self._foreach(job),
+            "item": lambda: self._values.find(("item",), job),
+            "output": lambda: parsed(self._values.output(job)),
+            "outputs": lambda: self._outputs(job, code, decode=True) | {"history": self._history(job, code)},
+            "outputs_raw": lambda: self._outputs(job, code, decode=False),
+            "outputs_history": lambda: self._history(job, code),
             "env": lambda: {name: redact(value, self._secrets) for name, value in self._env.items()},
-            "inputs": lambda: self._state.inputs,
+            "inputs": lambda: self._values.find(("inputs",), job),
             "event": lambda: {"name": "manual"},
             "pr": dict,
             "files": list,
         }
-        return {name: make() for name, make in makers.items() if name in code}
+
+    def _foreach(self, job: Job) -> dict[str, Any] | None:
+        """Which item of a fan-out a job runs for, if it does."""
+        scope = self._values.item_scope(job)
+        if scope is None or scope.item is None:
+            return None
+        owner = self._state.jobs[scope.owner]
+        return {
+            "key": item_id(self._state, owner, scope.item),
+            "index": scope.item.index,
+            "total": self._state.fans[owner.id].total,
+            "path": scope.name,
+        }
 
     def _error(self, job: Job) -> dict[str, Any] | None:
         """The failure that is being answered, under the names that Visor's files use as well."""
@@ -139,39 +171,36 @@ class Expressions:
         error = self._values.error(failed)
         return {**error, "code": error.get("exit_code"), "exitCode": error.get("exit_code")}
 
-    def _outputs(self, code: str, *, parsed: bool) -> dict[str, Any]:
-        """Outputs of steps that have ended; of many steps only those that the code names."""
-        found: dict[str, Any] = {}
-        done = [
-            job for job in self._state.jobs.values() if job.scope == ROOT and job.attempt and job.status in TERMINAL
-        ]
-        for job in done:
-            name = self._state.step_of(job).name
-            if len(done) <= OUTPUT_STEPS_MAX or name in code:
-                value = self._values.output(job)
-                found[name] = _parsed(value) if parsed else value
+    def _seen(self, job: Job) -> dict[str, Job]:
+        """The jobs that a job can speak of, by step: those around it, the nearest of a name."""
+        found: dict[str, Job] = {}
+        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
+        for scope in scopes:
+            for number, step in enumerate(self._state.plan_of(scope.id).steps):
+                found.setdefault(step.name, self._state.jobs[scope.first + number])
         return found
 
-    def _history(self, code: str) -> dict[str, list[Any]]:
+    def _outputs(self, job: Job, code: str, *, decode: bool) -> dict[str, Any]:
+        """Outputs of steps that have ended; of many steps only those that the code names."""
+        found: dict[str, Any] = {}
+        done = {name: other for name, other in self._seen(job).items() if other.attempt and other.status in TERMINAL}
+        for name, other in done.items():
+            if len(done) <= OUTPUT_STEPS_MAX or name in code:
+                value = (
+                    self._values.find(("steps", name, "output"), job) if other is not job else self._values.output(job)
+                )
+                found[name] = parsed(value) if decode else value
+        return found
+
+    def _history(self, job: Job, code: str) -> dict[str, list[Any]]:
         """Every output of the steps that the code names, oldest first."""
         if "history" not in code:
             return {}
-        found: dict[str, list[Any]] = {}
-        for job in self._state.jobs.values():
-            name = self._state.step_of(job).name
-            if job.scope == ROOT and name in code:
-                found[name] = [_parsed(value) for value in self._values.history(job)]
-        return found
-
-
-def _parsed(value: Any) -> Any:
-    """Text that is a JSON object or list as its value; anything else as it is."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return value
-    return value
+        return {
+            name: [parsed(value) for value in self._values.history(other)]
+            for name, other in self._seen(job).items()
+            if name in code
+        }
 
 
 def _shown(value: Any) -> str:

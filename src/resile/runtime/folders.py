@@ -18,3 +18,13 @@ def label(run: int, epoch: int) -> str:
 def named_logs(output: str) -> str:
     """The folder of the log files that people look for."""
     return join(output, "job_stdio")
+
+
+def worktree(output: str, run: int, job: int, index: int) -> str:
+    """Where an item of a fan-out works, if it works apart."""
+    return join(output, "worktrees", f"wf{run}_j{job}_i{index}")
+
+
+def worktree_branch(run: int, job: int, index: int) -> str:
+    """The branch on which such an item commits."""
+    return f"resile/wf{run}_j{job}_i{index}"

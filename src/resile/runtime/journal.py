@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from resile.core.actions import Action, Note, Order
+from resile.core.actions import Action, DropLetter, KeepLetter, Note, Order
 from resile.core.events import Event
-from resile.core.state import FORMAT, State, encode
+from resile.core.state import FORMAT, ROOT, State, encode
+from resile.model.letters import DeadLetter
 from resile.model.status import Status
 from resile.runtime.rows import job_row
-from resile.store.contract import AttemptRow, Batch, Entry, RunRow, Snapshot, Writer
+from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
 
 SNAPSHOT_ENTRIES = 20_000
 
@@ -27,6 +28,8 @@ class Journal:
         self._entries: list[Entry] = []
         self._attempts: dict[tuple[int, int, int], AttemptRow] = {}
         self._touched: set[int] = set()
+        self._rows: dict[int, JobRow] = {}
+        self._letters: dict[tuple[int, int], DeadLetter | None] = {}
         self._orders: list[Order] = []
         self._notes: list[Note] = []
         self._row: RunRow | None = None
@@ -40,11 +43,21 @@ class Journal:
         for action in actions:
             if isinstance(action, Note):
                 notes.append(action)
+            elif isinstance(action, KeepLetter):
+                self._letters[action.letter.job, action.letter.item.index] = action.letter
+            elif isinstance(action, DropLetter):
+                self._letters[action.job, action.index] = None
             else:
                 self._orders.append(action)
         self._entries.append(Entry(notes[0].seq if notes else state.seq, event, tuple(notes)))
         self._notes += notes
-        self._touched.update(state.touched)
+        for number in dict.fromkeys(state.touched):
+            job = state.jobs[number]
+            if job.scope == ROOT:
+                self._touched.add(number)
+            else:
+                # Its scope may be forgotten with the next event.
+                self._rows[number] = job_row(state, job)
         state.touched.clear()
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
@@ -85,11 +98,17 @@ class Journal:
             self._since_snapshot = 0
             picture = Snapshot(state.seq, FORMAT, encode(state))
         jobs = state.jobs
-        rows = {number: job_row(state, jobs[number]) for number in self._touched}
+        rows = self._rows
+        for number in self._touched:
+            rows[number] = job_row(state, jobs[number])
         batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
+        if self._letters:
+            batch.letters = tuple(letter for letter in self._letters.values() if letter is not None)
+            batch.letters_gone = tuple(key for key, letter in self._letters.items() if letter is None)
+            self._letters = {}
         self._written.append((self._writer.submit(batch, at_once=at_once), self._orders, self._notes))
         self._entries, self._orders, self._notes = [], [], []
-        self._attempts, self._touched, self._row, self._answered = {}, set(), None, ()
+        self._attempts, self._touched, self._rows, self._row, self._answered = {}, set(), {}, None, ()
 
     def durable(self) -> tuple[list[Order], list[Note]]:
         """The orders that may be performed now, and the notes that the world may see."""

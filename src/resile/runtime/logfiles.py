@@ -5,6 +5,7 @@ from __future__ import annotations
 from _queue import SimpleQueue
 from threading import Thread
 
+from resile.core.state import State
 from resile.executors.segments import export
 from resile.runtime.folders import epoch_folder, named_logs
 from resile.store.contract import AttemptRow
@@ -15,10 +16,10 @@ EVERY_ATTEMPT_JOBS_MAX = 1_000
 class LogFiles:
     """Exports finished attempts: all of them in runs of up to 1,000 jobs, failed ones always."""
 
-    def __init__(self, output: str, run: int, jobs: int) -> None:
+    def __init__(self, output: str, run: int, state: State) -> None:
         self._output = output
         self._run = run
-        self._every = jobs <= EVERY_ATTEMPT_JOBS_MAX
+        self._state = state
         self._queue: SimpleQueue[AttemptRow | None] = SimpleQueue()
         self._thread: Thread | None = None
         self.problem: OSError | None = None
@@ -26,7 +27,9 @@ class LogFiles:
     def write(self, row: AttemptRow, *, at_once: bool) -> None:
         """Export an attempt's output where it has any: queued, or at once where a repair is going to read it."""
         log = row.log
-        if log is None or not (log.out_length or log.err_length) or not (self._every or row.failure is not None):
+        if log is None or not (log.out_length or log.err_length):
+            return
+        if row.failure is None and self._state.last_job > EVERY_ATTEMPT_JOBS_MAX:
             return
         if at_once:
             self._export(row)

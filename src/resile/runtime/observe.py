@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from errno import EDQUOT, ENOSPC
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
@@ -12,8 +12,10 @@ from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, Att
 from resile.core.react import OVERRIDES
 from resile.core.state import Job, State
 from resile.executors import evidence
-from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
+from resile.executors.contract import Adopted, Ended, Lost, Report, Returned, Started, Withdrawn
+from resile.executors.segments import tail
 from resile.model.failure import Failure, Outcome
+from resile.model.fanout import FanOut
 from resile.model.workflow import Action, Agent, Capture, Step, Validate
 from resile.runtime.capture import CaptureRefused, captured, missing_outputs, overspent, verdict_of
 from resile.runtime.commits import head_of
@@ -21,6 +23,9 @@ from resile.runtime.perform import Performer, time_limit
 from resile.runtime.secrets import redact, redact_value
 from resile.runtime.values import Values
 from resile.store.contract import AttemptRow
+
+if TYPE_CHECKING:
+    from resile.runtime.evaluators import Evaluators
 
 # Forms that any output has; the others would fail a step a second time.
 _ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined")
@@ -30,8 +35,16 @@ class Observer:
     """Reads the reports of one run."""
 
     def __init__(
-        self, state: State, performer: Performer, values: Values, *, folder: str, secrets: tuple[str, ...]
+        self,
+        state: State,
+        performer: Performer,
+        values: Values,
+        inside: Evaluators,
+        *,
+        folder: str,
+        secrets: tuple[str, ...],
     ) -> None:
+        self._inside = inside
         self._state = state
         self._performer = performer
         self._values = values
@@ -55,12 +68,18 @@ class Observer:
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
                 return self.ended(report.job, report.attempt, report.at, evidence.lost(report))
+            case Returned():
+                from resile.runtime.calls import outcome_of
+
+                outcome = self._concluded(report.job, outcome_of(report, self._state, self._folder), False)
+                return self.ended(report.job, report.attempt, report.at, outcome, pid=report.pid)
             case Ended():
                 if output_lost(report) or (interrupted and report.cut == "killed"):
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
                 limit = self._timeout(report) if report.cut else 0.0
                 outcome = self._complete(report, evidence.outcome(report, self._folder, limit))
+                outcome = self._concluded(report.job, outcome, report.cut == "killed")
                 return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed", report.pid)
         assert_never(report)
 
@@ -88,6 +107,14 @@ class Observer:
         job = self._state.jobs.get(report.job)
         return 0.0 if job is None else time_limit(self._state, job) or 0.0
 
+    def _concluded(self, number: int, outcome: Outcome, canceled: bool) -> Outcome:
+        """The outcome with what the step's cases make of it."""
+        job = self._state.jobs.get(number)
+        if job is None or canceled:
+            return outcome
+        step = self._state.step_of(job)
+        return self._inside.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
+
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
         """The outcome with what the step promised: captures, output files, a commit, `end`'s verdict."""
         job = self._state.jobs.get(report.job)
@@ -96,6 +123,10 @@ class Observer:
         step = self._state.step_of(job)
         if outcome.failure is not None:
             return self._failed(job, step, outcome)
+        if isinstance(step.action, FanOut):
+            return self._listed(outcome)
+        if step.transform is not None:
+            return self._valued(job, step, outcome, report.at)
         if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
             return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
         assert outcome.log is not None
@@ -116,6 +147,31 @@ class Observer:
         if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):
             return _broken(outcome, "commit_required: the step made no commit", "no commit")
         return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
+
+    def _valued(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
+        """The outcome of a step whose output is made into a value, which must meet conditions."""
+        try:
+            values = self._captured(job, step.capture, outcome)
+        except CaptureRefused as problem:
+            return _broken(outcome, redact(str(problem), self._secrets), "capture")
+        outcome = self._inside.complete(job, step, outcome, values[step.capture[0].name], at)
+        if not self._state.is_end(job) or outcome.failure is not None:
+            return outcome
+        value = outcome.values.get(step.capture[0].name)
+        verdict = value.get("workflow_status") if isinstance(value, dict) else None
+        if verdict is None:
+            return outcome
+        if verdict not in OVERRIDES:
+            return _broken(outcome, f"workflow_status is {str(verdict)[:60]!r}, not completed or failed", "verdict")
+        return msgspec.structs.replace(outcome, values={**outcome.values, "workflow_status": verdict})
+
+    def _listed(self, outcome: Outcome) -> Outcome:
+        """How many items the program listed: the last word of its output."""
+        assert outcome.log is not None
+        words = tail(self._folder, outcome.log, "o", 64).split()
+        if not words or not words[-1].isdigit():
+            return _broken(outcome, "the items were not listed", "items")
+        return msgspec.structs.replace(outcome, values={"items": int(words[-1])})
 
     def _captured(self, job: Job, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
         """The values that an attempt's output gives, without secrets; raises CaptureRefused."""
@@ -154,6 +210,8 @@ class Observer:
                 stdout=redact(failure.stdout, self._secrets),
                 stderr=redact(failure.stderr, self._secrets),
             )
+        if step.transform is not None:
+            values = dict.fromkeys((capture.name for capture in step.capture), self._inside.failed_value(failure))
         return msgspec.structs.replace(outcome, values=values, failure=failure)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from resile.core.fold import fold
 from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.status import Status
-from resile.store.contract import RunRow, Store
+from resile.store.contract import JobRow, RunRow, Store
+
+ITEMS_LISTED_MAX = 1_000
 
 
 def folded(store: Store, row: RunRow) -> State:
@@ -39,6 +43,29 @@ def counts(state: State) -> dict[str, int]:
             case Status.pending_failed:
                 found["parked"] += 1
     return found
+
+
+def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
+    """The jobs that a run has forgotten because their item or child workflow is over.
+
+    Of more than so many items only the jobs of those that did not succeed.
+    """
+    many = sum(fan.total for fan in state.fans.values()) > ITEMS_LISTED_MAX
+    scope: list[JobRow] = []
+    for row in store.jobs(run):
+        if row.id in state.jobs or row.id > state.last_job:
+            continue
+        if scope and scope[0].scope != row.scope:
+            yield from _worth_listing(scope, many)
+            scope = []
+        scope.append(row)
+    yield from _worth_listing(scope, many)
+
+
+def _worth_listing(scope: list[JobRow], many: bool) -> list[JobRow]:
+    """The jobs of one scope, or none where all went well and there are many such scopes."""
+    fine = (Status.completed, Status.skipped, Status.disabled)
+    return [] if many and all(row.status in fine for row in scope) else scope
 
 
 def row_of(store: Store, run: int) -> RunRow:

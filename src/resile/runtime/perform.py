@@ -7,23 +7,31 @@ be put where it stands fails the attempt (`contract`) before anything runs.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, assert_never
 
-from resile.core.actions import StartAttempt
+from msgspec.structs import replace
+
+from resile.core.actions import ReadItems, StartAttempt
 from resile.core.dispatch import granted
+from resile.core.events import ItemsRead
 from resile.core.state import Error, Job, State
-from resile.dialects.interpolate import ValueRefused, render_text
-from resile.dialects.shell import plain_argv, render_shell
+from resile.dialects.interpolate import ValueRefused, text_of
+from resile.dialects.shell import plain_argv
 from resile.executors.contract import Launch
 from resile.model.failure import Failure, Outcome
-from resile.model.workflow import Agent, Http, Noop, Python, Shell, Step, Validate, WriteFile
+from resile.model.fanout import FanOut, Source
+from resile.model.inside import Ask, Collect, Log, Memory, Script
+from resile.model.workflow import Agent, Child, Function, Http, Noop, Python, Query, Shell, Step, Validate, WriteFile
 from resile.runtime.capacity import visible_gpus
 from resile.runtime.commits import head_of
+from resile.runtime.templates import render_shell, render_text
 from resile.runtime.values import Values
 
 if TYPE_CHECKING:
     from resile.dialects.interpolate import Lookup
+    from resile.runtime.evaluators import Evaluators
 
 # Linux takes at most 128 KiB in one argument, its closing NUL included.
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
@@ -46,13 +54,16 @@ class Performer:
         output: str,
         folder: str,
         directory: str,
+        inside: Evaluators,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self._rehearsal = rehearsal
+        self._inside = inside
         self._gpus = visible_gpus(os.environ)
         self._state = state
         self._values = values
         self._directory = directory
+        self._folder = folder
         self._scripts = os.path.join(folder, "scripts")
         self._run_env = {"WORKFLOW_ID": str(run), "RUN_ID": str(state.epoch), "OUTPUT_DIR": output, "API_URL": ""}
         self._constant_env = tuple(
@@ -63,11 +74,12 @@ class Performer:
         """What to run for this attempt, or its outcome where nothing needs to run."""
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
-        lookup = self._values.of(job)
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
             return supposed
+        lookup = self._values.of(job)
         told: tuple[tuple[bytes, bytes], ...] = ()
         try:
+            memory = self._inside.cases().entered(job, step) if step.effects else {}
             match step.action:
                 case Noop():
                     return Outcome(exit_code=0)
@@ -75,13 +87,30 @@ class Performer:
                     return self._write_file(step, step.action, lookup)
                 case Shell() | Validate():
                     argv, fallback = self._command(order, step.action.command, step.action.program, lookup)
+                    if isinstance(step.action, Shell) and step.action.stdin:
+                        argv, fallback = self._reading(order, fallback or argv, step.action.stdin, lookup), ()
+                case Log():
+                    argv, fallback = self._log(order, job, step, step.action, lookup), ()
+                case Script() | Memory() | Collect() | Ask():
+                    return self._inside.perform(job, step, time.time())
                 case Agent():
                     argv, fallback = self._agent(order, step.action, lookup), ()
-                case Http() | Python():
-                    (argv, told), fallback = self._program(step.name, step.action, lookup), ()
+                case Http() | Python() | Query():
+                    (argv, told), fallback = self._program(order, job, step.name, step.action, lookup), ()
+                case Function():
+                    return self._call(order, job, step, step.action)
+                case FanOut():
+                    listed = self._list_items(order, job, step.action, lookup)
+                    if isinstance(listed, Outcome):
+                        return replace(listed, memory=memory) if memory else listed
+                    (argv, told), fallback = listed, ()
+                case Child():
+                    from resile.runtime.programs import render_data
+
+                    given = {**render_data(step.action.inputs, lookup), **self._carried(job)}
+                    return Outcome(0, values=self._child_inputs(step.action, given), memory=memory)
                 case _:
-                    kind = type(step.action).__name__.lower()
-                    return Outcome(failure=Failure("contract", f"this version does not run {kind} steps"))
+                    assert_never(step.action)
             if step.commit_required:
                 self._note_head(order, step, lookup)
             return self._launch(order, job, step, argv, fallback, lookup, told)
@@ -99,7 +128,6 @@ class Performer:
         told: tuple[tuple[bytes, bytes], ...],
     ) -> Launch:
         """The attempt with its environment, place and limits."""
-        grace = self._state.workflow.grace_seconds if step.grace_seconds is None else step.grace_seconds
         return Launch(
             order.job,
             order.attempt,
@@ -107,9 +135,20 @@ class Performer:
             self._env(order, job, step, lookup) + told,
             os.fsencode(self.directory_of(step, lookup)) if step.working_dir else b"",
             time_limit(self._state, job) or 0.0,
-            grace,
+            self._grace(job, step),
             fallback,
         )
+
+    def _call(self, order: StartAttempt, job: Job, step: Step, action: Function) -> Launch:
+        """A call of a function."""
+        from resile.runtime.calls import launch_of
+
+        limit = time_limit(self._state, job) or 0.0
+        return launch_of(order, job, action, self._values, limit, self._grace(job, step))
+
+    def _grace(self, job: Job, step: Step) -> float:
+        """The time between SIGTERM and SIGKILL."""
+        return self._state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds
 
     def _command(
         self, order: StartAttempt, command: str, program: str, lookup: Lookup
@@ -125,6 +164,20 @@ class Performer:
             return (shell, b"-c", text), ()
         return tuple(map(os.fsencode, plain)), (shell, b"-c", text)
 
+    def _reading(self, order: StartAttempt, argv: tuple[bytes, ...], stdin: str, lookup: Lookup) -> tuple[bytes, ...]:
+        """A command that reads a text on standard input."""
+        text = os.fsencode(render_text(stdin, lookup))
+        return (b"sh", b"-c", _FROM_FILE, self._file(order, "stdin", text), *argv)
+
+    def _log(self, order: StartAttempt, job: Job, step: Step, action: Log, lookup: Lookup) -> tuple[bytes, ...]:
+        """A program that says a text, with its level before it where that is another than `info`."""
+        text = render_text(action.message, lookup).strip()
+        if action.with_outputs:
+            names = [name for need in step.needs for name in need.any_of]
+            text += "".join(f"\n{name}: {text_of(self._values.find(('steps', name, 'output'), job))}" for name in names)
+        mark = "" if action.level == "info" else f"[{action.level}] "
+        return (b"cat", self._file(order, "text", os.fsencode(f"{mark}{text}\n")))
+
     def _agent(self, order: StartAttempt, action: Agent, lookup: Lookup) -> tuple[bytes, ...]:
         """An agent's command with its prompt as the last argument, or on standard input where it is too long."""
         prompt = os.fsencode(render_text(action.prompt, lookup))
@@ -133,17 +186,80 @@ class Performer:
             return (*command, prompt)
         return (b"sh", b"-c", _FROM_FILE, self._file(order, "prompt", prompt), *command)
 
+    def _list_items(
+        self, order: StartAttempt, job: Job, action: FanOut, lookup: Lookup
+    ) -> Outcome | tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
+        """List the items of a fan-out: here where they are known, else by a program."""
+        from resile.runtime.items import ItemsRefused, items_path, items_program, list_values
+        from resile.runtime.programs import VARIABLE
+
+        path = items_path(self._folder, f"j{order.job}_r{self._state.epoch}_a{order.attempt}")
+        source = action.source
+        if source.path or source.command:
+            argv, told = items_program(source, path, self._state.workflow_of(job.scope).folder, lookup)
+            return argv, ((VARIABLE, told),)
+        try:
+            values = self._listed(source, job, lookup)
+            return Outcome(exit_code=0, values={"items": list_values(path, values, source)})
+        except ItemsRefused as problem:
+            return Outcome(failure=Failure("contract", str(problem), signature="contract: items"))
+        except OSError as error:
+            return Outcome(failure=Failure("contract", f"can't list the items: {error.strerror}"))
+
+    def _listed(self, source: Source, job: Job, lookup: Lookup) -> Sequence[Any]:
+        """The items that are known here; raises ValueRefused where there is no list."""
+        if source.values is not None:
+            return source.values
+        if not source.template:
+            return self._values.listed(source.step, job)
+        from resile.runtime.programs import render_data
+
+        values = render_data(source.template, lookup)
+        if not isinstance(values, list):
+            raise ValueRefused(f"`{source.template}` is not a list")
+        return values
+
+    def read_items(self, order: ReadItems, at: float) -> ItemsRead:
+        """The next items of a fan-out."""
+        from resile.runtime.items import items_path, read_items
+
+        items, place, last = read_items(items_path(self._folder, order.label), order.place, order.count)
+        return ItemsRead(at, order.job, order.label, items, place, last)
+
+    def _child_inputs(self, action: Child, given: dict[str, Any]) -> dict[str, Any]:
+        """The inputs of a child workflow: what is given, else its defaults."""
+        for name, declared in action.workflow.inputs.items():
+            if name in given and declared.schema is not None:
+                from resile.runtime.schemas import unmet
+
+                if problem := unmet(declared.schema, given[name], f"input {name!r}"):
+                    raise ValueRefused(problem)
+        return {name: given.get(name, declared.default) for name, declared in action.workflow.inputs.items()}
+
     def _program(
-        self, name: str, action: Http | Python, lookup: Lookup
+        self, order: StartAttempt, job: Job, name: str, action: Http | Python | Query, lookup: Lookup
     ) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
         """A program of ours: its command, and the variable by which it hears what to do."""
         from resile.runtime.programs import VARIABLE, http_program, python_program
 
-        if isinstance(action, Http):
+        workflow = self._state.workflow_of(job.scope)
+        if workflow.templates == "jinja":
+            from resile.runtime.playbook_programs import tool_program
+
+            texts = self._inside.cases().texts(job)
+            argv, told = tool_program(
+                action, name, workflow.folder, self._folder, texts, lambda data: self._file(order, "json", data)
+            )
+        elif isinstance(action, Http):
             argv, told = http_program(action, lookup)
         else:
-            argv, told = python_program(action, name, self._state.workflow.folder, lookup)
+            assert isinstance(action, Python)
+            argv, told = python_program(action, name, workflow.folder, lookup)
         return argv, ((VARIABLE, told),)
+
+    def _carried(self, job: Job) -> dict[str, Any]:
+        """The arguments of a step that runs a playbook, and what the arc carries that led to it."""
+        return self._inside.cases().texts(job).args if self._state.workflow_of(job.scope).templates == "jinja" else {}
 
     def _write_file(self, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
         """A file made from text: it appears whole or not at all."""
@@ -197,7 +313,7 @@ class Performer:
             seen = self._gpus or [str(number) for number in range(max(order.gpus) + 1)]
             names = ",".join(seen[number % len(seen)] for number in order.gpus)
             pairs.append((b"CUDA_VISIBLE_DEVICES", os.fsencode(names)))
-        for given in (self._state.workflow.env, step.env):
+        for given in (self._state.workflow_of(job.scope).env, step.env):
             pairs += _rendered(given, lookup)
         return tuple(pairs)
 

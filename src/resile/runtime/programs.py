@@ -12,8 +12,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference, render_text, text_of
+from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference, text_of
 from resile.model.limits import PROGRAM_BYTES_MAX
+from resile.runtime.templates import Templated, render_text
 
 if TYPE_CHECKING:
     from resile.dialects.interpolate import Lookup
@@ -26,7 +27,12 @@ _LEFT_IN_URLS = "%/:?#[]@!$&'()*+,;=~"
 
 def http_program(action: Http, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes]:
     """The command of a request, and what it is told."""
-    url = render_url(action.url, lookup)
+    return _command("http_step.py"), _packed(http_settings(action, lookup))
+
+
+def http_settings(action: Http, lookup: Lookup, instead: str = "") -> dict[str, Any]:
+    """What a request is told, with every value in place; `instead` is another url than the one it names."""
+    url = render_url(instead or action.url, lookup)
     headers = {name: _header(name, value, lookup) for name, value in action.headers.items()}
     body, kind = None, ""
     if action.json is not None:
@@ -35,7 +41,7 @@ def http_program(action: Http, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes
         body, kind = render_text(action.body, lookup), "text/plain; charset=utf-8"
     if kind and not any(name.lower() == "content-type" for name in headers):
         headers["Content-Type"] = kind
-    told = {
+    return {
         "url": url,
         "shown": _shown(action.url, url),
         "method": action.method,
@@ -43,7 +49,6 @@ def http_program(action: Http, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes
         "body": body,
         "expect_status": action.expect_status,
     }
-    return _command("http_step.py"), _packed(told)
 
 
 def python_program(action: Python, name: str, folder: str, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes]:
@@ -59,6 +64,8 @@ def python_program(action: Python, name: str, folder: str, lookup: Lookup) -> tu
 
 def render_data(data: Any, lookup: Lookup) -> Any:
     """Data with values in its texts; a text that is one reference becomes the value itself."""
+    if isinstance(lookup, Templated):
+        return lookup.data(data)
     if isinstance(data, dict):
         return {key: render_data(value, lookup) for key, value in data.items()}
     if isinstance(data, list):
@@ -73,9 +80,14 @@ def render_url(url: str, lookup: Lookup) -> str:
     import re
     from urllib.parse import quote
 
+    from resile.dialects.liquid import is_one_output
     from resile.dialects.native_programs import WHOLE_URL
 
-    if is_one_reference(url):
+    if isinstance(lookup, Templated):
+        text = lookup.url(url)
+        if not re.fullmatch(WHOLE_URL, text) or (not is_one_output(url) and _dots(text) > _dots(url)):
+            raise ValueRefused(f"`{url}` does not come to an http url in the folder that it names")
+    elif is_one_reference(url):
         text = text_of(_known(url, lookup))
         if not re.fullmatch(WHOLE_URL, text):
             raise ValueRefused(f"the value of `{url}` is no http url without a password")

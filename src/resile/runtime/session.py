@@ -11,12 +11,14 @@ import msgspec
 
 from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
 from resile.core.state import State, new_state
+from resile.executors.contract import Executor
 from resile.executors.local import LocalExecutor
 from resile.model import codec
 from resile.model.status import RUN_ENDED, RunStatus, Status
-from resile.model.workflow import Workflow
-from resile.runtime.conditions import Conditions
+from resile.model.workflow import Function, Workflow
 from resile.runtime.engine import LEASE_SECONDS, Engine, Listener
+from resile.runtime.env_files import load_env_files
+from resile.runtime.evaluators import Evaluators
 from resile.runtime.folders import epoch_folder, label
 from resile.runtime.journal import Journal
 from resile.runtime.logfiles import LogFiles
@@ -29,7 +31,6 @@ from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
 
 if TYPE_CHECKING:
     from resile.executors.prestart import Prestarted
-    from resile.runtime.expressions import Expressions
 
 
 def create(
@@ -151,42 +152,69 @@ class Session:
         rehearsal: Rehearsal | None,
     ) -> Engine:
         """An engine with all its parts."""
-        row, state, env = self._row, self._state, self._env
+        row, state = self._row, self._state
+        env = {**self._env, **load_env_files(state.workflow)} if state.workflow.env_files else self._env
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = needles(secrets)
         values = Values(self._store, row.id, output, state, {**env, **secrets})
+        evaluators = Evaluators(self._store, row, state, values, env, hidden, self._debug)
         performer = Performer(
-            state, values, run=row.id, output=output, folder=folder, directory=row.directory, rehearsal=rehearsal
+            state,
+            values,
+            run=row.id,
+            output=output,
+            folder=folder,
+            directory=row.directory,
+            inside=evaluators,
+            rehearsal=rehearsal,
         )
-
-        def expressions() -> Expressions:
-            """The sandbox is only imported when there is code to run."""
-            from resile.runtime.expressions import Expressions
-
-            return Expressions(state, values, env, hidden, self._debug)
-
         return Engine(
             store=self._store,
             writer=writer,
             lease=lease,
             state=state,
-            executor=LocalExecutor(
+            executor=self._executor(
                 folder,
-                slots=parallel,
-                label=label(row.id, epoch),
-                base_env={os.fsencode(name): os.fsencode(value) for name, value in {**env, **secrets}.items()},
-                directory=os.fsencode(row.directory),
-                secrets=[os.fsencode(secret) for secret in hidden],
-                launcher=launcher,
+                LocalExecutor(
+                    folder,
+                    slots=parallel,
+                    label=label(row.id, epoch),
+                    base_env={os.fsencode(name): os.fsencode(value) for name, value in {**env, **secrets}.items()},
+                    directory=os.fsencode(row.directory),
+                    secrets=[os.fsencode(secret) for secret in hidden],
+                    launcher=launcher,
+                ),
+                parallel,
+                env,
             ),
             performer=performer,
-            observer=Observer(state, performer, values, folder=folder, secrets=hidden),
-            conditions=Conditions(state, values, expressions),
+            observer=Observer(state, performer, values, evaluators, folder=folder, secrets=hidden),
+            conditions=evaluators.conditions,
             journal=journal,
-            logfiles=LogFiles(output, row.id, len(state.jobs)),
+            logfiles=LogFiles(output, row.id, state),
             listener=self._listener,
         )
+
+    def _executor(self, folder: str, commands: LocalExecutor, parallel: int, env: Mapping[str, str]) -> Executor:
+        """The executor of commands, with that of functions beside it where the workflow has any."""
+        state = self._state
+        if state.workflow.dialect != "python":
+            return commands
+        import sys
+
+        from resile.executors.composite import Composite
+        from resile.executors.functions import FunctionExecutor
+
+        path = [*sys.path, state.workflow.folder]
+        functions = FunctionExecutor(folder, slots=parallel, path=path, env=env)
+
+        def is_call(number: int) -> bool:
+            """Does this job call a function?"""
+            job = state.jobs.get(number)
+            return job is not None and isinstance(state.step_of(job).action, Function)
+
+        return Composite(commands, functions, is_call)
 
 
 def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:

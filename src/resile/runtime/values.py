@@ -5,16 +5,23 @@ Outputs are not kept in memory: they are read from the log segments when a text 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from resile.core.converge import execution
+from resile.core.fanout import item_id
 from resile.core.notes import STATUS_NAMES
-from resile.core.state import ROOT, Job, State
-from resile.dialects.interpolate import MISSING, path_of
+from resile.core.state import Job, Scope, State
+from resile.dialects.interpolate import MISSING, ValueRefused, or_default, path_of
 from resile.executors.segments import Stream, read
+from resile.model.fanout import FanOut
 from resile.model.limits import VALUE_BYTES_MAX
-from resile.runtime.folders import epoch_folder
+from resile.model.status import Status
+from resile.model.workflow import Child, Function
+from resile.runtime.folders import epoch_folder, worktree, worktree_branch
+from resile.runtime.maps import map_metrics
 from resile.store.contract import AttemptRow, Store
 
 if TYPE_CHECKING:
@@ -32,23 +39,32 @@ class Values:
         self._output = output
         self._state = state
         self._env = env
+        self.languages: dict[str, Callable[[Job], Lookup]] = {}
 
     def of(self, job: Job) -> Lookup:
-        """The lookup for the texts of one job: the value of `steps.build.output`, or MISSING where nobody knows it."""
-        return lambda name: self.find(path_of(name), job)
+        """The lookup for the texts of one job: the value of `steps.build.output`, or MISSING where nobody knows it.
+
+        Texts in another template language have a lookup of their own.
+        """
+        language = self.languages.get(self._state.workflow_of(job.scope).templates)
+        if language is not None:
+            return language(job)
+        return lambda name: or_default(name, self.find(path_of(name), job))
 
     def find(self, path: Sequence[Key], job: Job) -> Any:
         """The value under a path, as one job sees it."""
         head, rest = path[0], path[1:]
         match head:
             case "inputs":
-                return walk(self._state.inputs, rest)
+                return walk(self._inputs(job), rest)
+            case "item" | "item_index" | "item_id" | "worktree" | "worktree_branch":
+                return self._item(str(head), rest, job)
             case "env":
                 return self._env.get(str(rest[0]), "") if len(rest) == 1 else MISSING
             case "steps":
                 return self._step(rest, job)
             case "execution":
-                return walk(execution(self._state), rest)
+                return walk(execution(self._state, self._workflow_scope(job)), rest)
             case "error":
                 failed = self.failed_job(job)
                 return MISSING if failed is None else walk(self.error(failed), rest)
@@ -56,7 +72,98 @@ class Values:
                 failed = self.failed_job(job)
                 if failed is not None:
                     return self._both_streams(failed)
-        return walk(self._state.scopes[ROOT].values, path)
+        found = walk(self._named(str(head), job), path)
+        return self._map(path, job) if found is MISSING else found
+
+    def _named(self, name: str, job: Job) -> dict[str, Any]:
+        """The captured values among which a name is looked for: those of the nearest scope that has it."""
+        for frame in self.frames(job):
+            if name in frame.values:
+                return frame.values
+        return {}
+
+    def frames(self, job: Job) -> Iterator[Scope]:
+        """The scopes whose names a job sees, nearest first, as far as its workflow reaches."""
+        frame: Scope | None = self._state.frame_of(job.scope)
+        while frame is not None:
+            yield frame
+            around = self._state.around(frame) if frame.kind == "item" else None
+            frame = None if around is None else self._state.frame_of(around.id)
+
+    def _inputs(self, job: Job) -> dict[str, Any]:
+        """The inputs of the workflow that a job is part of."""
+        *_, last = self.frames(job)
+        return last.inputs if last.kind == "child" else self._state.inputs
+
+    def _workflow_scope(self, job: Job) -> int:
+        """The scope of the workflow that a job is part of: a child's, or the root."""
+        *_, last = self.frames(job)
+        return last.id
+
+    def _item(self, head: str, rest: Sequence[Key], job: Job) -> Any:
+        """The item that a job runs for, or something about it."""
+        scope = self.item_scope(job)
+        if scope is None or scope.item is None:
+            return MISSING
+        if head == "item":
+            return walk(scope.item.value, rest)
+        owner = self._state.jobs[scope.owner]
+        known: dict[str, Any] = {
+            "item_index": scope.item.index,
+            "item_id": item_id(self._state, owner, scope.item),
+            "worktree": worktree(self._output, self._run, owner.id, scope.item.index),
+            "worktree_branch": worktree_branch(self._run, owner.id, scope.item.index),
+        }
+        return MISSING if rest else known[head]
+
+    def item_scope(self, job: Job) -> Scope | None:
+        """The scope of the item that a job runs for."""
+        return next((frame for frame in self.frames(job) if frame.kind == "item"), None)
+
+    def _map(self, path: Sequence[Key], job: Job) -> Any:
+        """The numbers of a fan-out, by the name of its step."""
+        other = self._state.job_named(str(path[0]), job.scope)
+        fan = None if other is None else self._state.fans.get(other.id)
+        if other is None or fan is None or len(path) < 2:
+            return MISSING
+        if path[1] == "results":
+            return walk(self.results(other), path[2:])
+        return walk({**map_metrics(fan), "total": fan.total}, path[1:])
+
+    def results(self, job: Job) -> list[Any]:
+        """What the last step of each item wrote, of those that succeeded, in the order of the items."""
+        from resile.core.fanout import fan_action
+
+        prefix = f"{fan_action(self._state, job).scope or self._state.step_of(job).name}["
+        last: dict[int, int] = {}
+        for row in self._store.jobs(self._run):
+            if row.scope.startswith(prefix) and row.scope.endswith("]"):
+                index = int(row.scope[len(prefix) : -1])
+                if row.status == Status.completed:
+                    last[index] = row.id
+                else:
+                    last.pop(index, None)
+        if isinstance(fan_action(self._state, job).steps[-1].action, Function):
+            from resile.runtime.calls import results_of
+
+            return results_of(self._store, self._run, [last[index] for index in sorted(last)])
+        found: list[Any] = []
+        size = 0
+        for index in sorted(last):
+            text = self._text_of(last[index], "o")
+            size += len(text)
+            if size > VALUE_BYTES_MAX:
+                raise ValueRefused(f"the results of {job_name(self._state, job)} are more than {VALUE_BYTES_MAX} bytes")
+            found.append(parsed(text))
+        return found
+
+    def listed(self, step: str, job: Job) -> list[Any]:
+        """The list that a step gave, for a fan-out over it; raises ValueRefused where it gave none."""
+        other = self._state.job_named(step, job.scope)
+        value = parsed(self.output(other)) if other is not None else None
+        if not isinstance(value, list):
+            raise ValueRefused(f"the output of {step!r} is not a list")
+        return value
 
     def failed_job(self, job: Job) -> Job | None:
         """The failed job that this one repairs, if it is part of a repair."""
@@ -90,6 +197,8 @@ class Values:
 
     def _step(self, path: Sequence[Key], job: Job) -> Any:
         """A property of another step, found in the job's own scope or in those around it."""
+        if len(path) >= 2 and path[1] == "output" and (item := self._source_item(str(path[0]), job)) is not MISSING:
+            return walk(item, path[2:])
         other = self._state.job_named(str(path[0]), job.scope) if len(path) >= 2 else None
         if other is None:
             return MISSING
@@ -106,22 +215,37 @@ class Values:
                 return other.tried
             case "outputs":
                 return walk(self._captured(other), path[2:])
+        return self._map(path, job)
+
+    def _source_item(self, name: str, job: Job) -> Any:
+        """Inside a fan-out over a step's list, that step's output is the item."""
+        for frame in self.frames(job):
+            if frame.kind == "item" and frame.item is not None:
+                action = self._state.step_of(self._state.jobs[frame.owner]).action
+                if isinstance(action, FanOut) and action.source.step == name:
+                    return frame.item.value
         return MISSING
 
     def _captured(self, job: Job) -> dict[str, Any]:
         """The names that a step captures, with their values."""
-        values = self._state.scopes[ROOT].values
-        return {capture.name: values.get(capture.name) for capture in self._state.step_of(job).capture}
+        frame, step = self._state.frame_of(job.scope), self._state.step_of(job)
+        if isinstance(step.action, Child):
+            return frame.outputs.get(step.name, {})
+        return {capture.name: frame.values.get(capture.name) for capture in step.capture}
 
     def output(self, job: Job) -> Any:
         """The captured value where there is exactly one, else the trimmed stdout; of its fallback where it has one."""
         if job.output_job:
             return self.output(self._state.jobs[job.output_job])
         captured = self._captured(job)
+        if isinstance(self._state.step_of(job).action, Child):
+            return captured
         if len(captured) == 1:
             return next(iter(captured.values()))
         if job.excused:
-            return self._state.scopes[ROOT].values.get(self._state.step_of(job).name, "")
+            return self._state.frame_of(job.scope).values.get(self._state.step_of(job).name, "")
+        if job.id in self._state.fans:
+            return self.results(job)
         return self._text(job, "o")
 
     def outputs_before(self, job: Job) -> list[str]:
@@ -144,8 +268,12 @@ class Values:
 
     def _text(self, job: Job, stream: Stream) -> str:
         """What the last attempt of a job wrote, trimmed."""
+        return self._text_of(job.id, stream)
+
+    def _text_of(self, job: int, stream: Stream) -> str:
+        """What the last attempt of a job wrote, also where the job is forgotten."""
         last: AttemptRow | None = None
-        for row in self._store.attempts(self._run, job.id):
+        for row in self._store.attempts(self._run, job):
             last = row
         return "" if last is None else self._read(last, stream)
 
@@ -153,6 +281,21 @@ class Values:
         """What one attempt wrote to one stream, trimmed."""
         folder = epoch_folder(self._output, self._run, row.epoch)
         return read(folder, row.log, stream, VALUE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
+
+
+def job_name(state: State, job: Job) -> str:
+    """What a job is called in a message."""
+    return repr(state.step_of(job).name)
+
+
+def parsed(value: Any) -> Any:
+    """Text that is a JSON object or list as its value; anything else as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return value
+    return value
 
 
 def walk(value: Any, path: Sequence[Key]) -> Any:

@@ -64,25 +64,34 @@ class Sandbox:
         if self._helper is None:
             self._helper = Helper()
 
-    def evaluate(self, code: str, context: Mapping[str, Any], *, now: float, seed: str, form: Form) -> Evaluation:
-        """Evaluate code with these variables at this time."""
+    def evaluate(
+        self,
+        code: str,
+        context: Mapping[str, Any],
+        *,
+        now: float,
+        seed: str,
+        form: Form,
+        bytes_max: int = EXPRESSION_BYTES_MAX,
+    ) -> Evaluation:
+        """Evaluate code of at most `bytes_max` bytes with these variables at this time."""
         began = time.monotonic()
         value: Any = None
         problem, kind = "", _NONE
         try:
-            request = _request(code, context, now, seed, form)
+            request = _request(code, context, now, seed, form, bytes_max)
             value = _value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code)
         except Refused as refused:
             problem, kind = refused.problem, refused.kind
         return Evaluation(value, problem, kind, (time.monotonic() - began) * 1e3)
 
-    def check_syntax(self, code: str, form: Form) -> str | None:
+    def check_syntax(self, code: str, form: Form, bytes_max: int = EXPRESSION_BYTES_MAX) -> str | None:
         """Why the code could never run, or None; each text is compiled once."""
         key = code, form
         if key not in self._checked:
             if len(self._checked) >= limits.CHECKS_KEPT:
                 self._checked.clear()
-            self._checked[key] = self._problem(code, form)
+            self._checked[key] = self._problem(code, form, bytes_max)
         return self._checked[key]
 
     def check_condition(self, expression: str, references: Sequence[tuple[str, int]]) -> str | None:
@@ -105,10 +114,11 @@ class Sandbox:
             self._helper.kill()
             self._helper = None
 
-    def _problem(self, code: str, form: Form) -> str | None:
+    def _problem(self, code: str, form: Form, bytes_max: int) -> str | None:
         """Compile the code and say what is wrong with it."""
         try:
-            _value(self._ask(b"\0".join((b"C", form.encode(), _checked_code(code))), limits.CHECK_SECONDS_MAX), code)
+            request = b"\0".join((b"C", form.encode(), _checked_code(code, bytes_max)))
+            _value(self._ask(request, limits.CHECK_SECONDS_MAX), code)
         except Refused as refused:
             return refused.problem
         return None
@@ -156,22 +166,22 @@ def holds(value: Any) -> bool:
     return isinstance(value, list | dict) or bool(value)
 
 
-def _checked_code(code: str) -> bytes:
+def _checked_code(code: str, bytes_max: int) -> bytes:
     """The code as it is sent, if it may be."""
     try:
         data = code.encode()
     except UnicodeEncodeError:
         raise Refused("syntax", "the code is not valid text") from None
-    if len(data) > EXPRESSION_BYTES_MAX:
-        raise Refused("too_large", f"the code has {len(data)} bytes; {EXPRESSION_BYTES_MAX} are allowed")
+    if len(data) > bytes_max:
+        raise Refused("too_large", f"the code has {len(data)} bytes; {bytes_max} are allowed")
     if b"\0" in data:
         raise Refused("syntax", "the code holds a NUL")
     return data
 
 
-def _request(code: str, context: Mapping[str, Any], now: float, seed: str, form: Form) -> bytes:
+def _request(code: str, context: Mapping[str, Any], now: float, seed: str, form: Form, bytes_max: int) -> bytes:
     """An evaluation as it is sent. Only variables whose names occur in the code are given to it."""
-    source = _checked_code(code)
+    source = _checked_code(code, bytes_max)
     variables = _json({name: value for name, value in context.items() if name in code})
     if len(variables) > limits.VARIABLES_BYTES_MAX:
         raise Refused(

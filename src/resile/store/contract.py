@@ -1,10 +1,10 @@
 """What a store does, whichever database is behind it. One suite (tests/store) runs against all of them.
 
     engine --Batch--> Writer (group commit) --> log + query tables, in one transaction
-    surfaces --------> Store.run, jobs, attempts, events (read only, while a run is going)
+    surfaces --------> Store.run, jobs, attempts, letters, events (read only, while a run is going)
 
-The log is the truth; `runs`, `jobs` and `attempts` are what people query. Each entry of the log is one event
-that came into the core together with the canonical notes it gave rise to.
+The log is the truth; `runs`, `jobs`, `attempts` and `dead_letters` are what people query. Each entry of the log is
+one event that came into the core together with the canonical notes it gave rise to.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec import Struct
 from resile.core.actions import Note
 from resile.core.events import Event
 from resile.model.failure import Failure, LogRange, Usage
+from resile.model.letters import DeadLetter, ItemFailure, LetterReason
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -78,6 +79,32 @@ class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     summary: dict[str, Any] = {}
 
 
+class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
+    """A dead letter as the surfaces see it; `signature` is the last failure's, or the reason where nothing failed."""
+
+    job: int
+    index: int
+    step: str
+    item_id: str
+    correlation_id: str
+    reason: LetterReason
+    signature: str
+    failure_count: int
+    first_at: float
+    last_at: float
+    eligible: bool
+    value: Any
+    history: tuple[ItemFailure, ...] = ()
+
+
+class LetterCount(Struct, frozen=True, gc=False):
+    """How many dead letters one fan-out has."""
+
+    job: int
+    step: str
+    count: int
+
+
 class Snapshot(Struct, frozen=True, gc=False):
     """The folded state after the entry numbered `seq`; `format` refuses a state of another layout."""
 
@@ -90,7 +117,8 @@ class Batch(Struct, gc=False):
     """What one group commit writes for one run; later rows of one key replace earlier ones.
 
     `token` is the lease's: a batch of an engine that lost its lease is refused. `answered` are the requests that
-    became events here: they are done with when the events are durable, not before.
+    became events here: they are done with when the events are durable, not before. `letters` are added (or replace
+    that of the same item), `letters_gone` (job, index of the item) leave.
     """
 
     run: int
@@ -101,6 +129,8 @@ class Batch(Struct, gc=False):
     row: RunRow | None = None
     snapshot: Snapshot | None = None
     answered: tuple[int, ...] = ()
+    letters: tuple[DeadLetter, ...] = ()
+    letters_gone: tuple[tuple[int, int], ...] = ()
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -195,6 +225,21 @@ class Store(Protocol):
 
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
         """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
+
+    def letters(self, run: int, job: int | None = None, after_index: int = -1) -> Iterator[LetterRow]:
+        """The dead letters of a run (or of one fan-out's job) with an index above this, by job and index, streamed."""
+
+    def letter(self, run: int, job: int, index: int) -> LetterRow | None:
+        """The dead letter of one item."""
+
+    def letter_counts(self, run: int) -> list[LetterCount]:
+        """How many dead letters each fan-out of a run has, by job; those without any are left out."""
+
+    def purge_letters(self, lease: Lease, keys: Sequence[tuple[int, int]] | None = None) -> int:
+        """Remove all dead letters of the lease's run, or these (job, index of the item); how many there were.
+
+        Raises LeaseHeld where the lease is no longer its holder's: only who drives a run changes its letters.
+        """
 
     def writer(self) -> Writer:
         """The writing side; at most one for each open store."""

@@ -18,8 +18,20 @@ from msgspec import structs
 from resile.core.actions import Note
 from resile.model.codec import content_hash
 from resile.store import lease as leases
-from resile.store.contract import AttemptRow, Batch, Entry, JobRow, Lease, Request, RunRow, Snapshot
+from resile.store.contract import (
+    AttemptRow,
+    Batch,
+    Entry,
+    JobRow,
+    Lease,
+    LetterCount,
+    LetterRow,
+    Request,
+    RunRow,
+    Snapshot,
+)
 from resile.store.errors import StoreError
+from resile.store.letters import as_row
 from resile.store.progress import Progress
 
 if TYPE_CHECKING:
@@ -45,6 +57,7 @@ class _Run:
         self.row = row
         self.jobs = {job.id: job for job in jobs}
         self.attempts: dict[tuple[int, int, int], AttemptRow] = {}
+        self.letters: dict[tuple[int, int], LetterRow] = {}
         self.entries: list[Entry] = []
         self.snapshot: Snapshot | None = None
         self.lease: Lease | None = None
@@ -78,6 +91,9 @@ class MemoryDatabase:
                 kept.entries += batch.entries
                 kept.jobs.update(batch.jobs)
                 kept.attempts.update(batch.attempts)
+                kept.letters |= {(one.job, one.item.index): as_row(batch.run, one) for one in batch.letters}
+                for key in batch.letters_gone:
+                    kept.letters.pop(key, None)
                 kept.row = kept.row if batch.row is None else structs.replace(batch.row, id=batch.run)
                 kept.snapshot = batch.snapshot or kept.snapshot
                 kept.requests = [request for request in kept.requests if request.id not in batch.answered]
@@ -206,6 +222,36 @@ class MemoryStore:
         found = self._database.runs.get(run)
         kept = found.attempts if found else {}
         return iter([kept[key] for key in sorted(kept) if job is None or key[0] == job])
+
+    def letters(self, run: int, job: int | None = None, after_index: int = -1) -> Iterator[LetterRow]:
+        """The dead letters of a run (or of one fan-out's job) with an index above this, by job and index."""
+        found = self._database.runs.get(run)
+        kept = found.letters if found else {}
+        return iter([kept[key] for key in sorted(kept) if job in (None, key[0]) and key[1] > after_index])
+
+    def letter(self, run: int, job: int, index: int) -> LetterRow | None:
+        """The dead letter of one item."""
+        found = self._database.runs.get(run)
+        return None if found is None else found.letters.get((job, index))
+
+    def letter_counts(self, run: int) -> list[LetterCount]:
+        """How many dead letters each fan-out of a run has, by job."""
+        counts: dict[int, LetterCount] = {}
+        for row in self.letters(run):
+            before = counts.get(row.job, LetterCount(row.job, row.step, 0))
+            counts[row.job] = structs.replace(before, count=before.count + 1)
+        return list(counts.values())
+
+    def purge_letters(self, lease: Lease, keys: Sequence[tuple[int, int]] | None = None) -> int:
+        """Remove all dead letters of the lease's run, or these; how many there were."""
+        with self._writing("purge_letters"):
+            kept = self._known(lease.run)
+            if kept.lease is None or kept.lease.token != lease.token:
+                raise leases.lost(lease.run, kept.lease)
+            before = len(kept.letters)
+            for key in list(kept.letters) if keys is None else keys:
+                kept.letters.pop(key, None)
+            return before - len(kept.letters)
 
     def writer(self) -> MemoryWriter:
         """The writing side; at most one for each open store."""

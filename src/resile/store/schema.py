@@ -3,8 +3,8 @@
     user_version    how many of MIGRATIONS have been applied
     application_id  says that the file is ours
 
-Each migration runs in one transaction together with its version number, so a database is never between two
-versions. A database of a newer version is refused: its rows may mean what this version can't know.
+Whatever is missing is applied in one transaction together with the version number, so a database is never between
+two versions. A database of a newer version is refused: its rows may mean what this version can't know.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x52534C45  # "RSLE"
 
 # The key of each big table is its clustering: WITHOUT ROWID keeps a run's rows together and needs no second tree.
-# The log's key is one number, run and seq together: then its rows stand in the leaves of a tree whose other pages hold
-# numbers only, and adding at the end of a run writes one page, where a key of two columns rewrote several. It has no
-# columns for time and kind: `event ->> 'at'` and `event ->> 'type'` say them, and computed columns are computed at
-# every insert.
+# The log has no columns for time and kind: `event ->> 'at'` and `event ->> 'type'` say them, and computed columns
+# are computed at every insert.
 VERSION_1 = """
 CREATE TABLE definitions (
     hash TEXT PRIMARY KEY,
@@ -54,10 +52,12 @@ CREATE TABLE runs (
 CREATE INDEX runs_definition ON runs (definition);
 
 CREATE TABLE log (
-    place INTEGER PRIMARY KEY,  -- run << 36 | seq
+    run INTEGER NOT NULL REFERENCES runs (id),
+    seq INTEGER NOT NULL,
     event TEXT NOT NULL,
-    notes TEXT NOT NULL
-);
+    notes TEXT NOT NULL,
+    PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
 
 CREATE TABLE jobs (
     run INTEGER NOT NULL REFERENCES runs (id),
@@ -125,7 +125,39 @@ CREATE TABLE requests (
 CREATE INDEX requests_waiting ON requests (run, id) WHERE NOT taken;
 """
 
-MIGRATIONS: tuple[str, ...] = (VERSION_1,)
+# The log's key becomes one number, run and seq together: then its rows stand in the leaves of a tree whose other pages
+# hold numbers only, and adding at the end of a run writes one page, where a key of two columns rewrote several.
+# What a run's letters are looked up by is their key; everything else is read in a scan of one run, as a stream.
+VERSION_2 = """
+ALTER TABLE log RENAME TO log_of_version_1;
+CREATE TABLE log (
+    place INTEGER PRIMARY KEY,  -- run << 36 | seq
+    event TEXT NOT NULL,
+    notes TEXT NOT NULL
+);
+INSERT INTO log SELECT run << 36 | seq, event, notes FROM log_of_version_1 ORDER BY run, seq;
+DROP TABLE log_of_version_1;
+
+CREATE TABLE dead_letters (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    job INTEGER NOT NULL,
+    idx INTEGER NOT NULL,       -- of the item, in the input
+    step TEXT NOT NULL,
+    item_id TEXT NOT NULL,
+    correlation_id TEXT AS (run || ':' || item_id),
+    reason TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    failure_count INTEGER NOT NULL,
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    eligible INTEGER NOT NULL,
+    item TEXT NOT NULL,
+    history TEXT NOT NULL,
+    PRIMARY KEY (run, job, idx)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2)
 
 
 def version(db: apsw.Connection, path: str, newest: int) -> int:
@@ -164,19 +196,17 @@ def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS
 
 
 def migrate(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Apply what is missing, one transaction each; safe when several processes do it at once."""
-    found = version(db, path, len(migrations))
-    while found < len(migrations):
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            # Another process may have done it while this one waited for the lock.
-            found = version(db, path, len(migrations))
-            if found < len(migrations):
-                found += 1
-                db.execute(migrations[found - 1]).fetchall()
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {found}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
+    """Apply what is missing, in one transaction; safe when several processes do it at once."""
+    if version(db, path, len(migrations)) == len(migrations):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it while this one waited for the lock.
+        for missing in migrations[version(db, path, len(migrations)) :]:
+            db.execute(missing).fetchall()
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(migrations)}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from resile.store import lease as leases
+from resile.store import letters
 from resile.store.connection import Writing, explain
 from resile.store.contract import Batch
 from resile.store.errors import StoreError
@@ -138,6 +139,8 @@ def write(db: apsw.Connection, batch: Batch) -> None:
         REPLACE_JOBS.into(db, job_values(run, batch.jobs.values()))
     if batch.attempts:
         REPLACE_ATTEMPTS.into(db, attempt_values(run, batch.attempts.values()))
+    if batch.letters or batch.letters_gone:
+        letters.write(db, run, batch.letters, batch.letters_gone)
     if batch.row is not None:
         db.execute(_UPDATE_RUN, (*run_values(batch.row), run))
     for number in batch.answered:

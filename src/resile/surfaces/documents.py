@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from resile.core.actions import Note
 from resile.core.notes import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
+from resile.runtime.maps import all_metrics
 from resile.runtime.past import counts
-from resile.store.contract import RunRow
+from resile.store.contract import JobRow, RunRow
 
 
 def timestamp(at: float | None) -> str | None:
@@ -22,8 +24,10 @@ def timestamp(at: float | None) -> str | None:
     return f"{text}.{milliseconds % 1000:03d}Z"
 
 
-def run_document(row: RunRow, state: State, status: RunStatus, now: float) -> dict[str, Any]:
-    """One run, as `run --json` and `status --json` print it."""
+def run_document(
+    row: RunRow, state: State, status: RunStatus, now: float, gone: Iterable[JobRow] = ()
+) -> dict[str, Any]:
+    """One run, as `run --json` and `status --json` print it; `gone` are jobs that its state has forgotten."""
     if status != "running":
         # Nothing goes on: time stands still at the last event.
         now = state.last_at or now
@@ -42,7 +46,11 @@ def run_document(row: RunRow, state: State, status: RunStatus, now: float) -> di
         "ended_at": timestamp(ended),
         "duration_seconds": round((now if ended is None else ended) - started, 3),
         "steps": counts(state),
-        "jobs": [_job(state, job, now) for job in state.jobs.values() if job.status is not Status.disabled],
+        "jobs": sorted(
+            [_job(state, job, now) for job in state.jobs.values() if job.status is not Status.disabled]
+            + [_gone_job(row, now) for row in gone if row.status != Status.disabled],
+            key=lambda job: job["id"],
+        ),
         "routes": [
             {
                 "at": timestamp(route.at),
@@ -66,7 +74,7 @@ def run_document(row: RunRow, state: State, status: RunStatus, now: float) -> di
             "message": first.message,
         },
         "outputs": dict(scope.values) if scope is not None else {},
-        "maps": {},
+        "maps": all_metrics(state),
     }
 
 
@@ -88,6 +96,23 @@ def _job(state: State, job: Job, now: float) -> dict[str, Any]:
         "exit_code": job.exit_code,
         "seconds": round(seconds, 3),
         "cause": None if cause is None else {"step": cause.step, "job": cause.job, "status": cause.status},
+    }
+
+
+def _gone_job(row: JobRow, now: float) -> dict[str, Any]:
+    """One job that is only in the store any more."""
+    seconds = 0.0 if row.started_at is None else (row.ended_at or now) - row.started_at
+    return {
+        "id": row.id,
+        "step": row.step,
+        "scope": row.scope,
+        "status": STATUS_NAMES[row.status],
+        "recovered": row.recovered,
+        "tolerated": row.tolerated,
+        "attempts": row.attempts,
+        "exit_code": row.exit_code,
+        "seconds": round(seconds, 3),
+        "cause": row.cause,
     }
 
 

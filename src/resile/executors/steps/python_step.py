@@ -85,7 +85,18 @@ def _run(step: dict[str, Any]) -> Any:
     if not callable(function):
         return None
     _check_inputs(function, step["inputs"])
-    return function(**step["inputs"])
+    return _awaited(function(**step["inputs"]))
+
+
+def _awaited(result: Any) -> Any:
+    """What an `async def main` comes to; what any other returns, as it is."""
+    from types import CoroutineType
+
+    if not isinstance(result, CoroutineType):
+        return result
+    import asyncio
+
+    return asyncio.run(result)
 
 
 def _remember(name: str, source: str) -> None:

@@ -8,7 +8,8 @@ engine. It knows `--name value`, `--name=value`, `-x`, and `--` before words tha
 
 from __future__ import annotations
 
-from resile.surfaces.cli.commands import COMMANDS_BY_NAME, COMMON, WHOLE_MAX, Argument, Command, Option
+from resile.surfaces.cli.commands import COMMANDS_BY_NAME, FAMILIES
+from resile.surfaces.cli.grammar import COMMON, WHOLE_MAX, Argument, Command, Option
 
 WHOLE_SHOWN_MAX = 40
 # There are many options, so some word of a few letters is always a little like one of them.
@@ -118,8 +119,8 @@ def split(words: list[str]) -> tuple[str, list[str]]:
     if index == len(words):
         return "", before
     name, rest = words[index], words[index + 1 :]
-    if name == "events" and rest and not rest[0].startswith("-"):
-        return f"events {rest[0]}", before + rest[1:]
+    if name in FAMILIES and rest and not rest[0].startswith("-"):
+        return f"{name} {rest[0]}", before + rest[1:]
     return name, before + rest
 
 
@@ -128,8 +129,9 @@ def find_command(name: str) -> Command:
     command = COMMANDS_BY_NAME.get(name)
     if command is not None:
         return command
-    if name == "events":
-        raise refusal("`resile events` needs one of: ls, follow", "resile events ls RUN")
+    if name in FAMILIES:
+        members = FAMILIES[name]
+        raise refusal(f"`resile {name}` needs one of: {', '.join(members)}", f"resile {name} {members[0]} RUN")
     raise refusal(
         f"there is no command {name!r}", nearest(name, COMMANDS_BY_NAME) or "`resile --help` lists the commands"
     )

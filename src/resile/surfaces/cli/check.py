@@ -10,12 +10,14 @@ from resile.errors import Diagnostic
 from resile.surfaces.cli.arguments import Call
 from resile.surfaces.cli.output import Paint, plural, print_document, visible, write_text
 from resile.surfaces.cli.problems import EXIT_USAGE, findings
+from resile.surfaces.verbs.load import Taken
 from resile.surfaces.verbs.load import check as check_files
 
 
 def check(call: Call) -> int:
     """Check every file given."""
-    document = check_files(call.texts("FILE"))
+    taken = Taken(call.text("dialect") or "", call.text("profile") or "")
+    document = check_files(call.texts("FILE"), taken)
     files = document["files"]
     if call.json:
         print_document(document)

@@ -3,103 +3,14 @@
     COMMANDS --> help.py (texts)   arguments.py (parsing)   completion.py (shell scripts)   main.py (dispatch)
 
 Plain data and no imports but the model's limits, because every start of the program loads it. A command names the
-module and the function that carry it out; those are loaded only when it is called.
+module and the function that carry it out; those are loaded only when it is called. Commands of two words (`events
+ls`) make a family under their first word.
 """
 
 from __future__ import annotations
 
 from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
-
-WHOLE_MAX = 10**18 - 1
-
-
-class Option:
-    """One option: its spellings, the name of its value ("" for a switch), and what a value must be.
-
-    `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder; a whole number is
-    at most `most`.
-    """
-
-    __slots__ = ("choices", "help", "kind", "many", "most", "names", "value")
-
-    def __init__(
-        self,
-        names: str,
-        text: str,
-        *,
-        value: str = "",
-        kind: str = "text",
-        many: bool = False,
-        choices: tuple[str, ...] = (),
-        most: int = WHOLE_MAX,
-    ) -> None:
-        self.names = tuple(names.split())
-        self.help = text
-        self.value = value
-        self.kind = kind
-        self.many = many
-        self.choices = choices
-        self.most = most
-
-    @property
-    def key(self) -> str:
-        """The name under which a call keeps it: the long spelling without its dashes."""
-        return self.names[-1].lstrip("-")
-
-
-class Argument:
-    """One positional word; `kind` is run (an id), file, step, or text; `count` is 1, ? (optional) or + (several)."""
-
-    __slots__ = ("choices", "count", "kind", "name")
-
-    def __init__(self, name: str, kind: str, count: str = "1", choices: tuple[str, ...] = ()) -> None:
-        self.name = name
-        self.kind = kind
-        self.count = count
-        self.choices = choices
-
-    def usage(self) -> str:
-        """The argument as a usage line writes it."""
-        return {"1": self.name, "?": f"[{self.name}]", "+": f"{self.name}..."}[self.count]
-
-
-class Command:
-    """One command; `target` is `module:function` of this package, `function(call) -> exit code`."""
-
-    __slots__ = ("about", "arguments", "examples", "exits", "group", "name", "options", "summary", "target")
-
-    def __init__(
-        self,
-        name: str,
-        group: str,
-        target: str,
-        summary: str,
-        *,
-        about: str = "",
-        arguments: tuple[Argument, ...] = (),
-        options: tuple[Option, ...] = (),
-        examples: tuple[str, ...] = (),
-        exits: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
-        self.group = group
-        self.target = target
-        self.summary = summary
-        self.about = about
-        self.arguments = arguments
-        self.options = options
-        self.examples = examples
-        self.exits = exits
-
-
-JSON = Option("--json", "print one JSON document on stdout and nothing else there")
-COLOR = Option("--color", "color the output; auto obeys NO_COLOR", value="WHEN", choices=("auto", "always", "never"))
-DB = Option(
-    "--db", "the database: a path or sqlite:///PATH (else $RESILE_DB, else the user's own)", value="DB", kind="file"
-)
-HELP = Option("-h --help", "show this help")
-# Every command takes these, after its name or before it.
-COMMON = (DB, JSON, COLOR, HELP)
+from resile.surfaces.cli.grammar import Argument, Command, Option
 
 _RUN = Argument("RUN", "run")
 _PARALLEL = Option("--max-parallel", "run at most N steps at a time", value="N", kind="count", most=PARALLEL_MAX)
@@ -112,6 +23,16 @@ _CAPACITY = (
 _DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
 _TYPE = Option("--type", "only events of this type; other systems' names work too", value="TYPE", many=True)
 _AFTER = Option("--after", "only events with a higher seq", value="SEQ", kind="whole")
+_NAMES = Option("--names", "tell them in the words of another system", value="SYSTEM", choices=("noetl",))
+
+_STEP = Option("--step", "only those of this map, where the run has several", value="NAME")
+_SIGNATURE = Option("--signature", "only those whose last failure has this signature", value="SIGNATURE")
+
+DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
+_TAKEN = (
+    Option("--dialect", "the system a file is written for; else its shape decides", value="NAME", choices=DIALECTS),
+    Option("--profile", "the profile of a Prodigy file whose environment to add", value="NAME"),
+)
 
 # What can be decided about a parked failure.
 VERDICTS = ("retry", "retry-with", "skip", "fail")
@@ -127,7 +48,9 @@ _RUN_EXITS = (
 )
 _LOOK_EXITS = ("0  shown", "2  there is no such run or step, or the call is wrong")
 
-GROUPS = ("Run", "Look", "More")
+_LETTER_EXITS = ("0  shown", "2  there is no such run, map or item, or the call is wrong")
+
+GROUPS = ("Run", "Look", "Dead letters", "More")
 
 COMMANDS = (
     Command(
@@ -160,6 +83,7 @@ COMMANDS = (
                 most=RETRIES_MAX,
             ),
             Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
+            *_TAKEN,
             _DEBUG,
         ),
         examples=(
@@ -290,7 +214,7 @@ COMMANDS = (
         "list the events of a run",
         about="With --json one object on each line (JSON Lines).",
         arguments=(_RUN,),
-        options=(_TYPE, _AFTER),
+        options=(_TYPE, _AFTER, _NAMES),
         examples=("resile events ls 7", "resile events ls 7 --type step_failed --json"),
         exits=_LOOK_EXITS,
     ),
@@ -324,6 +248,94 @@ COMMANDS = (
         arguments=(_RUN,),
         examples=("resile metrics 7", "resile metrics 7 --json"),
         exits=_LOOK_EXITS,
+    ),
+    Command(
+        "dlq list",
+        "Dead letters",
+        "dlq:list_letters",
+        "list the items of a run that failed for good",
+        arguments=(_RUN,),
+        options=(_STEP, Option("--limit", "at most N of them (50, with --json all)", value="N", kind="count")),
+        examples=("resile dlq list 7", "resile dlq list 7 --step resize --json"),
+        exits=_LETTER_EXITS,
+    ),
+    Command(
+        "dlq show",
+        "Dead letters",
+        "dlq:show",
+        "show one item: its data and every failure",
+        about="ITEM is an item's id, such as map[3], or its index.",
+        arguments=(_RUN, Argument("ITEM", "text")),
+        options=(_STEP,),
+        examples=("resile dlq show 7 'map[3]'", "resile dlq show 7 3 --json"),
+        exits=_LETTER_EXITS,
+    ),
+    Command(
+        "dlq stats",
+        "Dead letters",
+        "dlq:stats",
+        "count them by failure, by kind of error and by hour",
+        arguments=(_RUN,),
+        options=(_STEP,),
+        examples=("resile dlq stats 7",),
+        exits=_LETTER_EXITS,
+    ),
+    Command(
+        "dlq retry",
+        "Dead letters",
+        "dlq:retry",
+        "run the items again, with live progress",
+        about=(
+            "Items that succeed leave the dead letters, those that fail again stay with a longer history. The run's "
+            "verdict and what came after its map stay as they are. Interrupted, it goes on when it is called again."
+        ),
+        arguments=(_RUN,),
+        options=(
+            _STEP,
+            Option(
+                "--parallel --max-parallel",
+                "run at most N items at a time (else as many as the map may, else 5)",
+                value="N",
+                kind="count",
+                most=PARALLEL_MAX,
+            ),
+            Option("--dry-run", "only say which items would run"),
+            Option("--filter", "only items for which this JavaScript over `item` and `letter` holds", value="JS"),
+            _SIGNATURE,
+            Option("--force", "also items that wait for a person's review"),
+            _DEBUG,
+        ),
+        examples=(
+            "resile dlq retry 7 --dry-run",
+            "resile dlq retry 7 --max-parallel 10",
+            "resile dlq retry 7 --filter 'item.size < 1000 && letter.failure_count < 3'",
+        ),
+        exits=(
+            "0  every selected item has succeeded",
+            "1  some failed again",
+            "2  the call is wrong, or another engine drives the run; nothing ran",
+            "130  interrupted; the same command goes on",
+        ),
+    ),
+    Command(
+        "dlq export",
+        "Dead letters",
+        "dlq:export",
+        "write them as JSON Lines, to a file or stdout",
+        arguments=(_RUN, Argument("FILE", "file", "?")),
+        options=(_STEP,),
+        examples=("resile dlq export 7 letters.jsonl", "resile dlq export 7 | jq .error_signature"),
+        exits=("0  written", "2  there is no such run or map, or the call is wrong"),
+    ),
+    Command(
+        "dlq purge",
+        "Dead letters",
+        "dlq:purge",
+        "remove them for good",
+        arguments=(_RUN,),
+        options=(_STEP, _SIGNATURE, Option("--yes", "do not ask")),
+        examples=("resile dlq purge 7", "resile dlq purge 7 --signature 5ca1ab1e0ddba115 --yes"),
+        exits=("0  removed", "1  not confirmed; nothing was removed", "2  no such run or map, or it is being driven"),
     ),
     Command(
         "try",
@@ -361,8 +373,27 @@ COMMANDS = (
         "compile and lint files; nothing runs",
         about="Prints the dialect of each file and every finding with its line and a hint.",
         arguments=(Argument("FILE", "file", "+"),),
+        options=_TAKEN,
         examples=("resile check release.yaml", "resile check flows/*.yaml --json"),
         exits=("0  every file can be run", "2  some file can't, or the call is wrong"),
+    ),
+    Command(
+        "migrate",
+        "More",
+        "migrate:migrate",
+        "translate a file of any dialect into a native one",
+        about=(
+            "The native file comes to the same workflow, which is checked before it is written. Where a meaning had to "
+            "be decided there is a comment in it, and a line on stderr."
+        ),
+        arguments=(Argument("FILE", "file"),),
+        options=(
+            Option("-o --out", "write it there instead of on stdout", value="OUT", kind="file"),
+            Option("--force", "write over a file that is there"),
+            *_TAKEN,
+        ),
+        examples=("resile migrate workflow.yml", "resile migrate .visor.yaml -o flow.yaml"),
+        exits=("0  translated", "2  the file can't be run or translated, OUT is there, or the call is wrong"),
     ),
     Command(
         "completion",
@@ -388,3 +419,9 @@ COMMANDS = (
 )
 
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
+
+# The second words of commands that have two, by their first.
+FAMILIES: dict[str, tuple[str, ...]] = {}
+for _words in (command.name.split() for command in COMMANDS):
+    if len(_words) == 2:
+        FAMILIES[_words[0]] = (*FAMILIES.get(_words[0], ()), _words[1])

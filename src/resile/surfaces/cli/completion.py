@@ -7,7 +7,8 @@ of a run, are asked of `resile status` when somebody completes one.
 from __future__ import annotations
 
 from resile.surfaces.cli.arguments import Call
-from resile.surfaces.cli.commands import COMMANDS, COMMON, Argument, Command, Option
+from resile.surfaces.cli.commands import COMMANDS, FAMILIES
+from resile.surfaces.cli.grammar import COMMON, Argument, Command, Option
 from resile.surfaces.cli.output import quoted, write_text
 from resile.surfaces.verbs.names import EVENT_TYPES
 
@@ -26,7 +27,7 @@ _resile() {
         case ${COMP_WORDS[index]} in
             @VALUED@) ((index++)) ;;
             -*) ;;
-            *) if [[ -z $command || $command == events ]]; then
+            *) if [[ -z $command || $command == @(@FAMILIES@) ]]; then
                    command=${command:+$command }${COMP_WORDS[index]}
                else
                    ((place++))
@@ -45,7 +46,7 @@ _resile() {
     fi
     case $command:$place in
         :*) COMPREPLY=($(compgen -W '@COMMANDS@' -- "$current")) ;;
-        events:*) COMPREPLY=($(compgen -W 'ls follow' -- "$current")) ;;
+@MEMBERS@
 @ARGUMENTS@
     esac
 }
@@ -63,20 +64,22 @@ _resile_runs() {
 _resile() {
     local curcontext=$curcontext state line
     local -a commands
+    local -A families
     commands=(
 @COMMANDS@
     )
+    families=(@FAMILIES@)
     _arguments -C @COMMON@ '1:command:->command' '*::argument:->argument'
     case $state in
         command) _describe command commands ;;
         argument)
             local command=$words[1]
-            if [[ $command == events ]]; then
+            if [[ -n $families[$command] ]]; then
                 if (( CURRENT == 2 )); then
-                    compadd ls follow
+                    compadd ${=families[$command]}
                     return
                 fi
-                command="events $words[2]"
+                command="$command $words[2]"
                 shift words
                 (( CURRENT-- ))
             fi
@@ -125,7 +128,12 @@ def bash() -> str:
                 places.append(f"        '{command.name}':{where}) {words};;")
     names = " ".join(name for option in COMMON for name in option.names)
     options.append(f"            *) COMPREPLY=($(compgen -W '{names} --version' -- \"$current\")) ;;")
-    filled = _BASH.replace("@VALUED@", "|".join(valued))
+    members = [
+        f"        {family}:*) COMPREPLY=($(compgen -W '{' '.join(seconds)}' -- \"$current\")) ;;"
+        for family, seconds in FAMILIES.items()
+    ]
+    filled = _BASH.replace("@VALUED@", "|".join(valued)).replace("@FAMILIES@", "|".join(FAMILIES))
+    filled = filled.replace("@MEMBERS@", "\n".join(members))
     filled = filled.replace("@VALUES@", "\n".join(values)).replace("@OPTIONS@", "\n".join(options))
     return filled.replace("@COMMANDS@", " ".join(_top_words())).replace("@ARGUMENTS@", "\n".join(places))
 
@@ -156,7 +164,7 @@ def _bash_words(kind: str, choices: tuple[str, ...]) -> str:
 def zsh() -> str:
     """The script for zsh."""
     summaries = {command.name.split()[0]: command.summary for command in COMMANDS}
-    summaries["events"] = "list or follow the events of a run"
+    summaries |= {family: f"one of: {', '.join(seconds)}" for family, seconds in FAMILIES.items()}
     summaries["help"] = "show the help of a command"
     commands = [f"        {quoted(f'{name}:{summary}')}" for name, summary in summaries.items()]
     arguments = []
@@ -165,7 +173,9 @@ def zsh() -> str:
         specs += [_zsh_argument(place, argument) for place, argument in enumerate(command.arguments, 1)]
         arguments.append(f"                '{command.name}') _arguments {' '.join(specs)} ;;")
     common = " ".join(spec for option in COMMON for spec in _zsh_option(option))
+    families = " ".join(f"{family} {quoted(' '.join(seconds))}" for family, seconds in FAMILIES.items())
     filled = _ZSH.replace("@RUNS@", _RUN_IDS).replace("@COMMANDS@", "\n".join(commands))
+    filled = filled.replace("@FAMILIES@", families)
     return filled.replace("@COMMON@", common).replace("@ARGUMENTS@", "\n".join(arguments))
 
 
@@ -196,12 +206,13 @@ def fish() -> str:
     seen: set[str] = set()
     for command in COMMANDS:
         name, _, second = command.name.partition(" ")
-        summary = "list or follow the events of a run" if second else command.summary
+        summary = f"one of: {', '.join(FAMILIES[name])}" if second else command.summary
         if name not in seen:
             seen.add(name)
             lines.append(f"complete -c resile -n __fish_use_subcommand -a {name} -d {quoted(summary)}")
         if second:
-            only = f"__fish_seen_subcommand_from {name}; and not __fish_seen_subcommand_from ls follow"
+            seconds = " ".join(FAMILIES[name])
+            only = f"__fish_seen_subcommand_from {name}; and not __fish_seen_subcommand_from {seconds}"
             lines.append(f"complete -c resile -n {quoted(only)} -a {second} -d {quoted(command.summary)}")
         lines += _fish_command(command)
     lines.append("complete -c resile -n __fish_use_subcommand -l version -d 'show the version'")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from resile.surfaces.cli.commands import COMMANDS, COMMON, GROUPS, Command, Option
+from resile.surfaces.cli.commands import COMMANDS, GROUPS
+from resile.surfaces.cli.grammar import COMMON, Command, Option
 
 WIDTH = 80
 

@@ -1,7 +1,8 @@
 """Progress as plain lines on stderr, for pipes and log files: one line for each event that matters.
 
-Runs of many steps say only what went wrong, and how far they are every few seconds. With `--debug` every event is
-a line, whatever the size of the run.
+Runs of many steps say only what went wrong, and how far they are every few seconds. So do maps of many items: nothing
+of what runs inside an item, but how many are done, the first dead letters, the circuit, and the reports that the
+map's policy asks for. With `--debug` every event is a line, whatever the size of the run.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from resile.core.actions import Note
 from resile.model.workflow import Noop
+from resile.surfaces.cli.maps import Progress, event_words, in_item, report
 from resile.surfaces.cli.output import clock, delay, duration, encode, plural, say, short_rule, visible, within
 from resile.surfaces.cli.watch import Tally
 
 if TYPE_CHECKING:
-    from resile.core.state import State
+    from resile.core.state import Job, State
 
 EVERY_STEP_MAX = 200
+EVERY_ITEM_MAX = 50
+LETTERS_TOLD_MAX = 10
 PROGRESS_SECONDS = 5.0
 
 # What is said of a step in runs of any size; starts and completions only in small ones.
@@ -39,6 +43,19 @@ _TROUBLE = frozenset(
     }
 )
 
+_FAN_OUT = frozenset(
+    {
+        "items_listed",
+        "item_dead_lettered",
+        "circuit_opened",
+        "circuit_half_opened",
+        "circuit_closed",
+        "threshold_reached",
+        "errors_reported",
+        "map_progress",
+    }
+)
+
 
 class Lines:
     """Plain lines."""
@@ -50,6 +67,10 @@ class Lines:
         self._silent = ""
         self._next_progress = 0.0
         self._state: State | None = None
+        self._crowds: tuple[str, ...] = ()
+        self._letters: dict[int, int] = {}
+        self._maps = Progress()
+        self._next_maps = 0.0
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Say which run it is."""
@@ -62,6 +83,12 @@ class Lines:
         self._small = tally.total <= EVERY_STEP_MAX
         if isinstance(state.workflow.end.action, Noop):
             self._silent = state.workflow.end.name
+        self._note_crowds(state)
+
+    def _note_crowds(self, state: State) -> None:
+        """Which maps at work have so many items that they are not told one by one."""
+        hosts = [state.jobs[number] for number, fan in state.fans.items() if fan.goal > EVERY_ITEM_MAX]
+        self._crowds = tuple(f"{_place(state, job)}[" for job in hosts if job.hosting)
 
     def show(self, notes: list[Note]) -> None:
         """Write the lines of one batch at once."""
@@ -72,6 +99,7 @@ class Lines:
             ]
         else:
             lines = [line for note in notes if (line := self._line(note))]
+            lines += self._map_progress(notes[-1].at) if self._crowds and notes else []
         if not self._small and notes:
             lines += self._progress(notes[-1].at)
         if lines:
@@ -87,6 +115,11 @@ class Lines:
     def _line(self, note: Note) -> str:
         """What is said of one event; nothing of most."""
         kind = note.type
+        if self._crowds and note.scope.startswith(self._crowds):
+            return ""
+        if kind in _FAN_OUT or (kind == "retry_scheduled" and "item" in note.data):
+            text = self._fan_out(note, kind)
+            return f"{clock(note.at)} {text}" if text else ""
         if kind not in _TROUBLE and (not self._small or note.step == self._silent):
             return ""
         text = self._text(note, kind)
@@ -121,6 +154,30 @@ class Lines:
             case _:
                 return self._answer(note, kind, step)
 
+    def _fan_out(self, note: Note, kind: str) -> str:
+        """One event of a map in words; in a large one only what its items come to in all."""
+        state, step, data = self._state, visible(within(note.scope, note.step)), note.data
+        assert state is not None
+        fan = state.fans.get(note.job)
+        is_large = fan is not None and fan.goal > EVERY_ITEM_MAX
+        match kind:
+            case "items_listed":
+                self._note_crowds(state)
+                self._maps.begin(note.job, note.at)
+            case "map_progress":
+                if fan is None or not is_large or data["done"] != data["of"]:
+                    return ""
+                return self._maps.line(note.job, step, fan, note.at)
+            case "errors_reported":
+                return report(step, data)
+            case "retry_scheduled" if is_large:
+                return ""
+            case "item_dead_lettered":
+                count = self._letters[note.job] = self._letters.get(note.job, 0) + 1
+                if count > LETTERS_TOLD_MAX:
+                    return f"{step}: more dead letters are only counted" if count == LETTERS_TOLD_MAX + 1 else ""
+        return event_words(kind, step, data)
+
     def _answer(self, note: Note, kind: str, step: str) -> str:
         """One event of the ladder, or of the run as a whole, in words."""
         data = note.data
@@ -146,6 +203,8 @@ class Lines:
                 reason = visible(data.get("reason", ""))
                 return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
             case "run_resumed":
+                assert self._state is not None
+                self._note_crowds(self._state)
                 return self._resumed(data)
             case "attempt_adopted":
                 return f"{step} attempt adopted"
@@ -153,9 +212,9 @@ class Lines:
                 return ""
 
     def _time(self, note: Note) -> str:
-        """How long a step took, also where another engine started it."""
+        """How long a step took, also where another engine started it; items are forgotten too soon to say."""
         job = self._state.jobs.get(note.job) if self._state is not None else None
-        if job is None or job.started_at is None:
+        if job is None or job.started_at is None or in_item(note.scope):
             return ""
         return f" in {duration(max(0.0, note.at - job.started_at))}"
 
@@ -163,11 +222,24 @@ class Lines:
         """A run goes on, or again: how much of it is there already."""
         assert self._tally is not None
         before, total = self._tally.before, plural(self._tally.total, "step")
+        if "redrive" in data:
+            return f"{plural(data['redrive'], 'dead letter')} tried again"
         return (
             f"epoch {data['epoch']}: {before} of {total} kept"
             if "epoch" in data
             else f"run resumed: {before} of {total} done"
         )
+
+    def _map_progress(self, now: float) -> list[str]:
+        """How far the large maps are, every few seconds."""
+        assert self._state is not None
+        if now < self._next_maps:
+            return []
+        first = self._next_maps == 0.0
+        self._next_maps = now + PROGRESS_SECONDS
+        told = self._maps.running(self._state, now)
+        large = [line for job, line in told.items() if self._state.fans[job].goal > EVERY_ITEM_MAX]
+        return [] if first else [f"{clock(now)} {line}" for line in large]
 
     def _progress(self, now: float) -> list[str]:
         """How far a large run is, every few seconds."""
@@ -179,7 +251,16 @@ class Lines:
             return []
         tally = self._tally
         failed = f", {tally.counts['failed']} failed" if tally.counts["failed"] else ""
-        return [f"{clock(now)} {tally.done} of {tally.total} done, {len(tally.running)} running{failed}"]
+        return [f"{clock(now)} {tally.done} of {tally.total} done, {tally.busy} running{failed}"]
+
+
+def _place(state: State, job: Job) -> str:
+    """What the scopes of a map's items are called, up to their number."""
+    from resile.core.fanout import fan_action
+
+    scope = state.scopes[job.scope]
+    around = f"{scope.name}/" if scope.owner else ""
+    return f"{around}{fan_action(state, job).scope or state.step_of(job).name}"
 
 
 def _because(note: Note) -> str:

@@ -2,7 +2,8 @@
 
     engine thread: show() marks that there is news        drawing thread: a picture at most 10 times a second
 
-Small runs show every step; large ones a bar, what runs, and what failed last. The drawing library is loaded by the
+Small runs show every step; large ones a bar, what runs, and what failed last. Both say how far the maps are, and what
+those report of failed items stands above the picture for good. The drawing library is loaded by the
 drawing thread, and only when a run takes longer than a blink. Step states are read from the engine's own state:
 single words that another thread may replace, never structures that it takes apart.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +20,19 @@ from resile.core.actions import Note
 from resile.core.state import ROOT, Job
 from resile.model.status import Status
 from resile.model.workflow import Noop
-from resile.surfaces.cli.output import STATUS_COLORS, duration, say, visible
+from resile.surfaces.cli.maps import Progress, report
+from resile.surfaces.cli.output import STATUS_COLORS, duration, plural, say, visible, within
 from resile.surfaces.cli.watch import Tally
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
     from resile.core.state import State
 
 EVERY_STEP_MAX = 20
 RUNNING_SHOWN_MAX = 8
+MAPS_SHOWN_MAX = 5
 BLINK_SECONDS = 0.15
 DRAW_SECONDS = 0.1
 IDLE_SECONDS = 1.0
@@ -58,6 +62,9 @@ class Live:
         self._thread = Thread(target=self._work, name="live view", daemon=True)
         self._news = True
         self._notice = ""
+        self._reports: deque[str] = deque()
+        self._progress = Progress()
+        self._room = 0
         self._problem: Exception | None = None
         self._run = 0
         self._since = time.time()
@@ -67,8 +74,11 @@ class Live:
         self._run, self._state, self._tally = run, state, tally
         self._thread.start()
 
-    def show(self, _notes: list[Note]) -> None:
+    def show(self, notes: list[Note]) -> None:
         """There is news for the next picture."""
+        self._reports.extend(
+            report(within(note.scope, note.step), note.data) for note in notes if note.type == "errors_reported"
+        )
         self._news = True
 
     def announce(self, text: str) -> None:
@@ -80,6 +90,8 @@ class Live:
         """Draw the last picture and give the terminal back."""
         self._over.set()
         self._thread.join()
+        while self._reports:
+            say(self._reports.popleft())
         if self._problem is not None:
             say(f"resile: the live view broke off: {self._problem}")
 
@@ -101,6 +113,7 @@ class Live:
         console = Console(stderr=True, highlight=False, color_system="auto" if self._color else None)
         small = self._tally.total <= EVERY_STEP_MAX and self._tally.total + FRAME_LINES <= console.height
         picture = self._every_step if small else self._overview
+        self._room = console.height - self._tally.total - FRAME_LINES
         with Screen(
             console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=not small
         ) as screen:
@@ -110,10 +123,17 @@ class Live:
                 pause = DRAW_SECONDS
                 if self._news or now - drawn >= IDLE_SECONDS:
                     self._news = False
+                    self._tell(console)
                     screen.update(picture(), refresh=True)
                     drawn = time.monotonic()
                     pause = max(DRAW_SECONDS, (drawn - now) / SHARE)
+            self._tell(console)
             screen.update(picture(), refresh=True)
+
+    def _tell(self, console: Console) -> None:
+        """Put what maps reported above the picture, where it stays."""
+        while self._reports:
+            console.print(self._reports.popleft(), style="red", markup=False)
 
     def _every_step(self) -> RenderableType:
         """Each step with its state, attempts and time."""
@@ -121,20 +141,27 @@ class Live:
         from rich.text import Text
 
         state = self._state
-        rows = _grid(4)
+        maps = self._progress.running(state, time.time())
+        rows, inner = _grid(4), _grid(3)
+        inside = 0
         for job in list(state.jobs.values()):
             step = state.step_of(job)
             if job.status is Status.disabled or (state.is_end(job) and isinstance(step.action, Noop)):
                 continue
-            # Of repairs only what runs is shown; the step that they are for tells what came of them.
-            if job.scope != ROOT and job.status is not Status.running:
-                continue
             word, color = _word(job)
-            name = visible(step.name if job.scope == ROOT else f"  {step.name}")
-            mark = Text(f"{_SYMBOLS.get(job.status, '·')} {name}", color, no_wrap=True)
             tries = Text(f"attempt {job.attempt}" if job.attempt > 1 else "", "dim")
-            rows.add_row(mark, Text(word, color, no_wrap=True), tries, Text(_elapsed(job), "dim"))
-        return Group(self._headline(), rows, *self._foot())
+            mark = f"{_SYMBOLS.get(job.status, '·')} "
+            if job.scope == ROOT:
+                name = Text(mark + visible(step.name), color, no_wrap=True)
+                rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(job), "dim"))
+            elif job.status is Status.running and not job.hosting:
+                # Of repairs, items and child workflows only what runs; the step around tells what came of it.
+                inside += 1
+                if inside <= min(RUNNING_SHOWN_MAX, self._room - len(maps)):
+                    scope = state.scopes.get(job.scope)
+                    name = Text(mark + visible(within(scope.name if scope else "", step.name)), color, no_wrap=True)
+                    inner.add_row(name, tries, Text(_elapsed(job), "dim"))
+        return Group(self._headline(), rows, *_map_lines(maps), inner, *self._foot())
 
     def _overview(self) -> RenderableType:
         """A bar, what runs longest, and what failed last."""
@@ -150,13 +177,13 @@ class Live:
         for note in running[:RUNNING_SHOWN_MAX]:
             tries = f"attempt {note.attempt}" if note.attempt > 1 else ""
             rows.add_row(
-                Text(f"▶ {visible(note.step)}", "cyan", no_wrap=True),
+                Text(f"▶ {visible(within(note.scope, note.step))}", "cyan", no_wrap=True),
                 tries,
                 Text(duration(max(0.0, now - note.at)), "dim"),
             )
         failed = [
             Text(
-                f"✘ {visible(note.step)}: {visible(note.data.get('message', ''))}",
+                f"✘ {visible(within(note.scope, note.step))}: {visible(note.data.get('message', ''))}",
                 "red",
                 no_wrap=True,
                 overflow="ellipsis",
@@ -165,7 +192,8 @@ class Live:
         ]
         bar = Table.grid(expand=True)
         bar.add_row(ProgressBar(total=max(1, tally.total), completed=tally.done))
-        return Group(self._headline(), bar, rows, *failed, *self._foot())
+        maps = self._progress.running(self._state, now)
+        return Group(self._headline(), bar, *_map_lines(maps), rows, *failed, *self._foot())
 
     def _headline(self) -> RenderableType:
         """The run, how long it goes, and the counts."""
@@ -174,7 +202,7 @@ class Live:
         tally = self._tally
         counts = [f"{tally.done} of {tally.total} done"]
         counts += [f"{tally.counts[word]} {word}" for word in ("failed", "parked") if tally.counts[word]]
-        counts.append(f"{len(tally.running)} running")
+        counts.append(f"{tally.busy} running")
         if tally.waiting:
             counts.append(f"{tally.waiting} waiting")
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -198,6 +226,15 @@ def _grid(count: int) -> Table:
     for _ in range(count - 1):
         rows.add_column(no_wrap=True)
     return rows
+
+
+def _map_lines(maps: dict[int, str]) -> list[Any]:
+    """How far the maps are, the first few of them."""
+    from rich.text import Text
+
+    lines = [Text(line, "cyan", no_wrap=True, overflow="ellipsis") for line in list(maps.values())[:MAPS_SHOWN_MAX]]
+    hidden = len(maps) - len(lines)
+    return [*lines, Text(f"and {plural(hidden, 'more map')}", "dim")] if hidden else lines
 
 
 def _word(job: Job) -> tuple[str, str]:

@@ -150,7 +150,9 @@ def _print_parts(parts: Iterator[LogPart], paint: Paint, alone: bool) -> None:
 
 def events_ls(call: Call) -> int:
     """List the events of a run so far."""
-    return _print_events(call, verbs.events(call.run, db=call.db, types=_types(call), after=call.whole("after") or 0))
+    after, names = call.whole("after") or 0, call.text("names") or ""
+    types = call.texts("type") if names else _types(call)
+    return _print_events(call, verbs.events(call.run, db=call.db, types=types, after=after, names=names))
 
 
 def events_follow(call: Call) -> int:

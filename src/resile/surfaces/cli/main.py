@@ -14,6 +14,7 @@ import os
 import sys
 
 from resile.surfaces.cli.arguments import find_command, parse, split
+from resile.surfaces.cli.commands import FAMILIES
 
 # Spelled out, because loading `typing` for its names would cost more than everything else here.
 TYPE_CHECKING = False
@@ -100,8 +101,8 @@ def _dispatch(words: list[str]) -> int:
 
         _print(overview())
         return 0
-    if name == "events" and rest in (["--help"], ["-h"]):
-        return _show_help("events ls", "events follow")
+    if name in FAMILIES and rest in (["--help"], ["-h"]):
+        return _show_help(*(f"{name} {member}" for member in FAMILIES[name]))
     command = find_command(name)
     call = parse(command, rest)
     if call.flag("help"):

@@ -1,4 +1,4 @@
-"""`metrics`: how the rules of a run did."""
+"""`metrics`: how the rules of a run did, and what came of its maps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from resile.surfaces.cli.arguments import Call
+from resile.surfaces.cli.maps import outcome, patterns
 from resile.surfaces.cli.output import (
     Paint,
     columns,
@@ -22,7 +23,7 @@ from resile.surfaces.verbs.metrics import metrics as count
 
 
 def metrics(call: Call) -> int:
-    """Show the rules of a run, and what its attempts came to."""
+    """Show the rules of a run, its maps, and what its attempts came to."""
     document = count(call.run, db=call.db)
     if call.json:
         print_document(document)
@@ -35,11 +36,22 @@ def metrics(call: Call) -> int:
     ]
     if kinds:
         lines.append("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    for name, numbers in document["maps"].items():
+        lines += ["", outcome(name, numbers), *_kinds(numbers), *patterns(numbers, columns(sys.stdout))]
     rules = document["rules"]
     paint = Paint(call.color, sys.stdout)
     lines += ["", *(_rules(rules, paint) if rules else ["no rule has fired"])]
     write_text("\n".join(lines) + "\n")
     return 0
+
+
+def _kinds(numbers: dict[str, Any]) -> list[str]:
+    """The share of failed items, and how they failed."""
+    kinds = sorted(numbers["error_types"].items(), key=lambda found: (-found[1], found[0]))
+    if not kinds:
+        return []
+    told = ", ".join(f"{count} {kind.replace('exit:', 'exit code ')}" for kind, count in kinds)
+    return [f"  failure rate {numbers['failure_rate']:.1%}: {told}"]
 
 
 def _rules(rules: list[dict[str, Any]], paint: Paint) -> list[str]:

@@ -21,6 +21,7 @@ from resile.surfaces.cli.output import (
 )
 from resile.surfaces.cli.watch import Display, Quiet, Watch
 from resile.surfaces.verbs import drive as verbs
+from resile.surfaces.verbs.load import Taken
 
 if TYPE_CHECKING:
     from resile.surfaces.verbs.drive import Finished, Machine
@@ -38,12 +39,12 @@ def run(call: Call) -> int:
         retry_max=call.whole("retry-max"),
         loops_max=call.whole("on-fail-max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
+        taken=Taken(call.text("dialect") or "", call.text("profile") or ""),
     )
-    debug = _say_debug if call.flag("debug") else None
-    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher, debug))
+    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher))
 
 
-def _say_debug(text: str) -> None:
+def say_debug(text: str) -> None:
     """What --debug shows of an expression."""
     say(f"debug: {text}")
 
@@ -88,7 +89,7 @@ def display_for(call: Call) -> Display:
 
 def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     """Look on while the verb drives, then say how it ended."""
-    with Watch(display_for(call)) as watch:
+    with Watch(display_for(call), say_debug if call.flag("debug") else None) as watch:
         try:
             finished = act(watch)
         except (ResileError, OSError) as error:

@@ -1,12 +1,14 @@
 """The end of a run for people: verdict, counts, every route, what failed and why, and what to do next.
 
-Made from the JSON document of a run, so `run` and `status` say the same.
+Made from the JSON document of a run, so `run` and `status` say the same. Of what happened inside the items of maps
+only so much is shown as a person reads; the maps' own lines have the numbers.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from resile.surfaces.cli.maps import in_item, outcome, patterns
 from resile.surfaces.cli.output import (
     Paint,
     again,
@@ -23,6 +25,7 @@ from resile.surfaces.cli.output import (
 )
 
 FAILED_SHOWN_MAX = 20
+ITEMS_SHOWN_MAX = 10
 JOBS_SHOWN_MAX = 50
 NAME_COLUMNS_MIN = 8
 
@@ -33,6 +36,7 @@ def summary(document: Document, messages: dict[int, str], paint: Paint, columns:
     """Everything that `resile run` says when it is done."""
     lines = [
         *headline(document, paint, columns),
+        *_maps(document, columns),
         *_routes(document, paint, columns),
         *_failed("Failed", "failed", document, messages, paint, columns),
         *_failed("Parked", "pending_failed", document, messages, paint, columns),
@@ -66,11 +70,10 @@ def headline(document: Document, paint: Paint, columns: int) -> list[str]:
 def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
     """The jobs as a table: all of them in a small run, those that did not complete in a large one."""
     listed = document["jobs"]
-    hidden = 0
     if len(listed) > JOBS_SHOWN_MAX:
-        open_first = [job for job in listed if job["status"] != "completed"]
-        hidden = len(listed) - min(len(open_first), JOBS_SHOWN_MAX)
-        listed = open_first[:JOBS_SHOWN_MAX]
+        listed = [job for job in listed if job["status"] != "completed"]
+        listed = _first_items(listed)[:JOBS_SHOWN_MAX]
+    hidden = len(document["jobs"]) - len(listed)
     rows = [
         [
             visible(within(job["scope"], job["step"])),
@@ -86,6 +89,26 @@ def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
     return [*lines, f"and {plural(hidden, 'more job')}; --json lists all"] if hidden else lines
 
 
+def _first_items(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is of the workflow itself, and so much of what is of items."""
+    kept: list[dict[str, Any]] = []
+    items = 0
+    for entry in found:
+        inside = in_item(entry["scope"])
+        items += inside
+        if not inside or items <= ITEMS_SHOWN_MAX:
+            kept.append(entry)
+    return kept
+
+
+def _maps(document: Document, columns: int) -> list[str]:
+    """What came of each map, and what its failures had in common."""
+    lines: list[str] = []
+    for name, numbers in document["maps"].items():
+        lines += [outcome(name, numbers), *patterns(numbers, columns)]
+    return lines
+
+
 def _remark(job: dict[str, Any]) -> str:
     """What else is to be said of a job."""
     if job["cause"]:
@@ -94,9 +117,14 @@ def _remark(job: dict[str, Any]) -> str:
 
 
 def _routes(document: Document, paint: Paint, columns: int) -> list[str]:
-    """Every route that was taken, under a heading."""
+    """Every route that was taken, under a heading; of items only some."""
     taken = document["routes"]
-    return ["", paint("bold", "Routes"), *route_lines(taken, paint, columns)] if taken else []
+    if not taken:
+        return []
+    shown = _first_items(taken)
+    hidden = len(taken) - len(shown)
+    more = [f"  and {hidden} more inside items; --json lists all"] if hidden else []
+    return ["", paint("bold", "Routes"), *route_lines(shown, paint, columns), *more]
 
 
 def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> list[str]:
@@ -126,11 +154,15 @@ def _failed(
     heading: str, status: str, document: Document, messages: dict[int, str], paint: Paint, columns: int
 ) -> list[str]:
     """The steps that stand so, with what they said last."""
-    failed = [job for job in document["jobs"] if job["status"] == status]
+    # A later visit of the same place, a retried item or child, says how it stands now.
+    last = {(job["scope"], job["step"]): job for job in document["jobs"]}
+    failed = [job for job in last.values() if job["status"] == status]
     if not failed:
         return []
     lines = ["", paint("bold", heading)]
-    for job in failed[:FAILED_SHOWN_MAX]:
+    # What is of the workflow itself comes first: it decided on the run.
+    shown = sorted(_first_items(failed), key=lambda job: in_item(job["scope"]))[:FAILED_SHOWN_MAX]
+    for job in shown:
         how = [plural(job["attempts"], "attempt")]
         if job["exit_code"] is not None:
             how.insert(0, f"exit code {job['exit_code']}")
@@ -140,8 +172,8 @@ def _failed(
         message = visible(messages.get(job["id"], ""))
         if message:
             lines.append(fit(f"    {message}", columns))
-    if len(failed) > FAILED_SHOWN_MAX:
-        lines.append(f"  and {len(failed) - FAILED_SHOWN_MAX} more")
+    if len(failed) > len(shown):
+        lines.append(f"  and {len(failed) - len(shown)} more")
     return lines
 
 
@@ -170,6 +202,11 @@ def _next(document: Document, db: str | None) -> list[str]:
             if document["steps"]["parked"]:
                 steps += _judging(document, db)
             steps.append((again(f"logs {run} -f", db), "follow what its steps print"))
+    letters = sum(numbers["dead_letters"] for numbers in document["maps"].values())
+    if letters:
+        steps.append((again(f"dlq list {run}", db), plural(letters, "dead letter")))
+    if letters and document["status"] in ("completed", "failed", "canceled"):
+        steps.append((again(f"dlq retry {run}", db), "run them again"))
     size = max((len(command) for command, _ in steps), default=0)
     return [f"  {command:<{size}}  # {what}" for command, what in steps]
 

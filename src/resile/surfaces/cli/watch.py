@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from resile.core.state import State
 
 MESSAGES_MAX = 200
+ITEM_MESSAGES_MAX = 100
 RECENT_MAX = 5
 
 SETTLED = {
@@ -42,11 +43,14 @@ _ATTEMPT_OVER = frozenset({"attempt_failed", "attempt_lost"})
 class Tally:
     """Counts of a run: how many steps came to what, what runs, and the last word of what failed.
 
-    `before` is how many steps had ended when the engine took the run, or are kept in a new epoch.
+    `before` is how many steps had ended when the engine took the run, or are kept in a new epoch. Steps inside items
+    and child workflows run, but only those of the workflow itself are counted.
     """
 
     def __init__(self, state: State) -> None:
         self.total = 0
+        self._state = state
+        self._items_heard = 0
         self.counts = dict.fromkeys(
             ("completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked"), 0
         )
@@ -60,8 +64,9 @@ class Tally:
                 continue
             self.total += 1
             if job.status is Status.running:
+                step = state.step_of(job).name
                 self.running[job.id] = Note(
-                    0, job.started_at or 0.0, "attempt_started", "", state.step_of(job).name, job.id, job.attempt
+                    0, job.started_at or 0.0, "attempt_started", "root", step, job.id, job.attempt
                 )
             elif job.status in TERMINAL or job.status is Status.pending_failed:
                 self._settle(job.id, _word(STATUS_NAMES[job.status], job.recovered, job.tolerated))
@@ -75,7 +80,14 @@ class Tally:
     @property
     def waiting(self) -> int:
         """How many steps neither run nor have ended."""
-        return max(0, self.total - self.done - len(self.running))
+        running = sum(note.scope == "root" and note.step != self._end for note in list(self.running.values()))
+        return max(0, self.total - self.done - running)
+
+    @property
+    def busy(self) -> int:
+        """How many steps really run: a fan-out or a child workflow only waits for its own."""
+        jobs = self._state.jobs
+        return sum(number not in jobs or not jobs[number].hosting for number in list(self.running))
 
     def take(self, notes: list[Note]) -> None:
         """Count what happened."""
@@ -95,10 +107,10 @@ class Tally:
                 if kind in ("step_completed", "step_recovered", "step_skipped"):
                     self.messages.pop(note.job, None)
                 elif message := note.data.get("message"):
-                    self._remember(note.job, message)
+                    self._remember(note, message)
             elif kind in _ATTEMPT_OVER:
                 self.running.pop(note.job, None)
-                self._remember(note.job, note.data.get("message", ""))
+                self._remember(note, note.data.get("message", ""))
                 self.recent.append(note)
             elif kind == "run_resumed" and "epoch" in note.data:
                 self._start_over(note.data["failed_only"])
@@ -121,10 +133,14 @@ class Tally:
         self._settled[job] = word
         self.counts[word] += 1
 
-    def _remember(self, job: int, message: str) -> None:
-        """Keep what a failed step said last, of so many steps as a summary can show."""
-        if job in self.messages or len(self.messages) < MESSAGES_MAX:
-            self.messages[job] = message
+    def _remember(self, note: Note, message: str) -> None:
+        """Keep what a failed step said last, of so many steps as a summary can show; items leave room for others."""
+        if note.job not in self.messages:
+            within_item = "[" in note.scope
+            if len(self.messages) >= MESSAGES_MAX or (within_item and self._items_heard >= ITEM_MESSAGES_MAX):
+                return
+            self._items_heard += within_item
+        self.messages[note.job] = message
 
 
 def _word(status: str, recovered: bool, tolerated: bool) -> str:
@@ -153,14 +169,19 @@ class Display(Protocol):
 
 
 class Quiet:
-    """For programs: the run's id on stderr at once, and nothing else."""
+    """For programs: the run's id on stderr at once, and what a fan-out reports of its failed items."""
 
     def begin(self, run: int, _state: State, _tally: Tally) -> None:
         """Say which run it is."""
         say(f"run {run}")
 
-    def show(self, _notes: list[Note]) -> None:
-        """The document at the end has it all."""
+    def show(self, notes: list[Note]) -> None:
+        """The document at the end has the rest."""
+        for note in notes:
+            if note.type == "errors_reported":
+                from resile.surfaces.cli.maps import report
+
+                say(report(note.step, note.data))
 
     def announce(self, text: str) -> None:
         """One line."""
@@ -173,8 +194,9 @@ class Quiet:
 class Watch:
     """The watcher of one driven run; as a context it gives the signals back when it is left."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, debug: Callable[[str], None] | None = None) -> None:
         self._display = display
+        self.debug = debug
         self._interrupt: Callable[[], None] | None = None
         self._interrupts = 0
         self._before: dict[signal.Signals, Any] = {}
@@ -218,7 +240,7 @@ class Watch:
     def _stop(self, _number: int, _frame: object) -> None:
         """The first signal stops gently, the second kills what runs."""
         self._interrupts += 1
-        running = 0 if self.tally is None else len(self.tally.running)
+        running = 0 if self.tally is None else self.tally.busy
         if self._interrupts == 1:
             waiting = f"waiting for {plural(running, 'running step')}; press Ctrl-C again to kill "
             text = waiting + ("it" if running == 1 else "them") if running else "nothing is running"

@@ -3,6 +3,8 @@
 load.py   compile and check files       drive.py  run, resume, rerun, reset, cancel
 look.py   status, events                logs.py   what steps wrote
 judge.py  parked failures               metrics.py  how the rules did
+dlq.py    dead letters                  redrive.py  dead letters run again
+migrate.py  a file of any dialect as a native one
 rehearse.py  one step's ladder against a supposed failure
 names.py  the types of events
 """
@@ -25,7 +27,15 @@ _MODULES = {
     "Judgement": "judge",
     "failures": "judge",
     "judge": "judge",
+    "letter": "dlq",
+    "letters": "dlq",
+    "purge": "dlq",
+    "stats": "dlq",
+    "RedriveCall": "redrive",
+    "preview": "redrive",
+    "redrive": "redrive",
     "metrics": "metrics",
+    "migrate": "migrate",
     "rehearse": "rehearse",
     "supposed": "rehearse",
     "LogPart": "logs",

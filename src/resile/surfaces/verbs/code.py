@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resile.dialects.interpolate import names
 from resile.errors import Diagnostic
+from resile.model.fanout import FanOut
+from resile.model.inside import Collect, Memory, Script
+from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.rules import Origin, Transition
-from resile.model.workflow import Step, Workflow
+from resile.model.workflow import Child, Condition, Step, Workflow
 
 if TYPE_CHECKING:
     from resile.sandbox.evaluate import Sandbox
@@ -23,27 +26,44 @@ class Piece(NamedTuple):
 
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
-    """What is wrong with the expressions of a workflow; the sandbox is only started where there are any."""
-    pieces = [piece for step in (*workflow.steps, workflow.end) for piece in pieces_of(step)]
+    """What is wrong with the expressions of a workflow and of those it calls; the sandbox is only started for some."""
+    pieces = [(flow, piece) for flow in _family(workflow) for step in _steps(flow) for piece in pieces_of(step)]
     if not pieces:
         return []
     from resile.sandbox.evaluate import Sandbox
 
     sandbox = Sandbox()
     try:
-        return [finding for piece in pieces if (finding := _finding(workflow, piece, sandbox)) is not None]
+        return [finding for flow, piece in pieces if (finding := _finding(flow, piece, sandbox)) is not None]
     finally:
         sandbox.close()
+
+
+def _steps(workflow: Workflow) -> tuple[Step, ...]:
+    """The steps of a workflow, `end` included."""
+    return (*workflow.steps, workflow.end)
+
+
+def _family(workflow: Workflow) -> Iterator[Workflow]:
+    """A workflow and all that its steps call, those of items included."""
+    yield workflow
+    steps = list(_steps(workflow))
+    while steps:
+        action = steps.pop().action
+        if isinstance(action, FanOut):
+            steps += action.steps
+        elif isinstance(action, Child):
+            yield from _family(action.workflow)
 
 
 def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic | None:
     """What is wrong with one expression."""
     if piece.key == "when":
         problem = sandbox.check_condition(piece.code, names(piece.code))
-    elif piece.key == "transitions":
+    elif piece.key in ("transitions", "filter"):
         problem = sandbox.check_syntax(piece.code, "expression")
     else:
-        problem = sandbox.check_syntax(piece.code, "body")
+        problem = sandbox.check_syntax(piece.code, "body", SCRIPT_BYTES_MAX)
     if problem is None:
         return None
     return Diagnostic(
@@ -59,8 +79,9 @@ def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic |
 
 def pieces_of(step: Step) -> Iterator[Piece]:
     """Every expression of a step and of its repairs."""
-    if step.when is not None and step.when.language == "js":
-        yield Piece("when", step.when.source, step.when.origin)
+    if step.when is not None:
+        yield from _conditions(step.when)
+    yield from _inside(step)
     for arc in step.arcs:
         if arc.when is not None and arc.when.language == "js":
             yield Piece("when", arc.when.source, arc.when.origin)
@@ -70,11 +91,38 @@ def pieces_of(step: Step) -> Iterator[Piece]:
             yield from _routing(rule.repair.calls_js, "", (), rule.origin)
             for inner in rule.repair.steps:
                 yield from pieces_of(inner)
+    if isinstance(step.action, FanOut):
+        if step.action.source.filter:
+            yield Piece("filter", step.action.source.filter, step.origin)
+        for inner in step.action.steps:
+            yield from pieces_of(inner)
     if step.on_success is not None:
         actions = step.on_success
         yield from _routing(actions.calls_js, actions.target_js, actions.transitions, actions.origin)
         for inner in actions.steps:
             yield from pieces_of(inner)
+
+
+def _conditions(first: Condition) -> Iterator[Piece]:
+    """The code of a condition and of those besides it."""
+    for condition in (first, *first.besides):
+        if condition.language != "value":
+            key = "when" if condition.language == "js" else "condition"
+            yield Piece(key, condition.source, condition.origin)
+
+
+def _inside(step: Step) -> Iterator[Piece]:
+    """The code that a step is, that makes its value, and that its value must meet."""
+    match step.action:
+        case Script(code=code):
+            yield Piece("content", code, step.origin)
+        case Memory(code=code) if code:
+            yield Piece("value_js", code, step.origin)
+        case Collect(values=values):
+            yield from (Piece(one.name, one.code, step.origin) for one in values if one.code)
+    if step.transform is not None and step.transform.code:
+        yield Piece("transform_js", step.transform.code, step.origin)
+    yield from (Piece(check.name, check.code, step.origin) for check in step.checks)
 
 
 def _routing(run: str, goto: str, transitions: tuple[Transition, ...], origin: Origin) -> Iterator[Piece]:

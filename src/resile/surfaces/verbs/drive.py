@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State
 from resile.errors import ResileError
+from resile.model import codec
+from resile.model.fanout import FanOut
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
-from resile.model.workflow import Workflow
-from resile.runtime.capacity import measure, refuse_misfits
-from resile.runtime.past import folded, row_of
+from resile.model.workflow import Child, Step, Workflow
+from resile.runtime.capacity import CALLS_AHEAD, measure, refuse_misfits
+from resile.runtime.env_files import load_env_files
+from resile.runtime.past import folded, gone_jobs, row_of
 from resile.runtime.secrets import load_secrets, refuse_secret_inputs
 from resile.runtime.session import Session, caller, create, next_event, take
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.open import default_output, exists, open_store
 from resile.surfaces.documents import run_document
-from resile.surfaces.verbs.load import load, read_inputs, remember
+from resile.surfaces.verbs.load import Taken, load, read_inputs, remember
 
 if TYPE_CHECKING:
     from resile.executors.prestart import Prestarted
@@ -38,7 +42,7 @@ class Machine(Struct, frozen=True):
 
 
 class RunCall(Struct):
-    """Everything that `resile run` can be told."""
+    """Everything that `resile run` can be told; where there is a compiled `workflow`, the file is not read."""
 
     path: str
     db: str | None = None
@@ -49,6 +53,8 @@ class RunCall(Struct):
     retry_max: int | None = None
     loops_max: int | None = None
     failure_routing: bool = True
+    taken: Taken = Taken()
+    workflow: Workflow | None = None
 
 
 class Finished(Struct, frozen=True):
@@ -61,7 +67,12 @@ class Finished(Struct, frozen=True):
 
 
 class Watcher(Protocol):
-    """Somebody who looks on while a run goes; called on the engine's thread."""
+    """Somebody who looks on while a run goes; called on the engine's thread.
+
+    `debug`, where there is one, is told of every expression that is evaluated.
+    """
+
+    debug: Callable[[str], None] | None
 
     def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
         """The run has an id and an engine; `interrupt` is what Ctrl-C does."""
@@ -70,33 +81,39 @@ class Watcher(Protocol):
         """These canonical events are on disk now."""
 
 
-def run(
-    call: RunCall, watcher: Watcher, launcher: Prestarted | None = None, debug: Callable[[str], None] | None = None
-) -> Finished:
+def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> Finished:
     """Compile a file, start a run of it and drive it to its end.
 
-    `launcher` was started ahead to save time; the caller puts it down where no run took it. `debug` is told of
-    every expression that is evaluated.
+    `launcher` was started ahead to save time; the caller puts it down where no run took it.
     """
     before = open_store(call.db) if exists(call.db) else None
-    workflow, definition = load(call.path, before)
+    workflow, definition = _definition(call, before)
     inputs = read_inputs(workflow, call.inputs, call.input_files)
     capacity = _capacity(workflow, call.machine)
     refuse_misfits(workflow, capacity)
-    refuse_secret_inputs(inputs, load_secrets(workflow, os.environ))
+    _refuse_items(workflow)
+    env = {**os.environ, **load_env_files(workflow)}
+    refuse_secret_inputs(inputs, load_secrets(workflow, env))
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
     output = os.path.abspath(call.output or default_output(call.db))
     _make_folder(output)
     store = before or open_store(call.db)
     try:
-        if before is None:
-            remember(call.path, store, definition)
+        if before is None and call.workflow is None:
+            remember(call.path, store, workflow, definition, call.taken)
         first = RunStarted(time.time(), capacity, inputs, options)
         row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
         lease = take(store, row.id)
-        return _drive(store, row, state, lease, [first], capacity, watcher, launcher, debug)
+        return _drive(store, row, state, lease, [first], capacity, watcher, launcher)
     finally:
         store.close()
+
+
+def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
+    """What is to run, and its canonical JSON."""
+    if call.workflow is None:
+        return load(call.path, store, call.taken)
+    return call.workflow, codec.encode(call.workflow)
 
 
 def open_again(db: str | None) -> Store:
@@ -125,7 +142,7 @@ def resume(
     try:
         row = row_of(store, number)
         if row.status in RUN_ENDED:
-            return _told(row, folded(store, row))
+            return _told(store, row, folded(store, row))
         lease = take(store, number)
         return _resumed(store, row, folded(store, row), lease, machine, watcher, [], launcher)
     finally:
@@ -209,7 +226,43 @@ def _begun(state: State) -> int:
 def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
     """What the engine may use: the caller's word, then the file's, then the machine's."""
     parallel = machine.max_parallel if machine.max_parallel is not None else workflow.max_parallel
-    return measure(parallel, machine.cpus, machine.memory_bytes, machine.gpus)
+    capacity = measure(parallel, machine.cpus, machine.memory_bytes, machine.gpus)
+    if workflow.dialect == "python":
+        capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
+    if parallel is None:
+        # A fan-out that asks for more at a time gets it, unless somebody said how much there may be.
+        asked = max((wanted for step in workflow.steps for wanted in _item_slots(step)), default=0)
+        return msgspec.structs.replace(capacity, parallel=max(capacity.parallel, asked))
+    return capacity
+
+
+def _item_slots(step: Step) -> Iterator[int]:
+    """How many items at a time the fan-outs of a step ask for, those inside it included."""
+    match step.action:
+        case FanOut():
+            yield step.action.max_parallel or 0
+            inner = step.action.steps
+        case Child():
+            inner = step.action.workflow.steps
+        case _:
+            return
+    for nested in inner:
+        yield from _item_slots(nested)
+
+
+def _refuse_items(workflow: Workflow) -> None:
+    """Maps that wait for nothing read their items at once: what is wrong with those is known before anything runs."""
+    targets = {arc.step for step in workflow.steps for arc in step.arcs}
+    for step in workflow.steps:
+        waits = step.needs or step.when is not None or step.called_only or step.name in targets
+        if waits or not isinstance(step.action, FanOut):
+            continue
+        from resile.runtime.items import check_input
+
+        problem = check_input(step.action.source, workflow.folder, os.path.join(os.getcwd(), step.working_dir))
+        if problem:
+            where = f"{workflow.file}:{step.origin.line}:{step.origin.column}"
+            raise ResileError("input", f"the items of {step.name!r}: {problem}", where=where)
 
 
 def _refuse_unfinished(row: RunRow, verb: str) -> None:
@@ -248,10 +301,9 @@ def _drive(
     capacity: Capacity,
     watcher: Watcher,
     launcher: Prestarted | None = None,
-    debug: Callable[[str], None] | None = None,
 ) -> Finished:
     """Hand the run to an engine and tell how it stands afterwards."""
-    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=debug)
+    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=watcher.debug)
     try:
         status = session.drive(
             lease,
@@ -262,14 +314,15 @@ def _drive(
         )
     finally:
         store.release_lease(lease)
-    return _finished(row, state, status)
+    return _finished(store, row, state, status)
 
 
-def _told(row: RunRow, state: State) -> Finished:
+def _told(store: Store, row: RunRow, state: State) -> Finished:
     """A run that had ended before."""
-    return _finished(row, state, state.verdict or "failed")
+    return _finished(store, row, state, state.verdict or "failed")
 
 
-def _finished(row: RunRow, state: State, status: RunStatus) -> Finished:
+def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> Finished:
     """The result of a verb that drove a run."""
-    return Finished(row.id, status, EXIT_CODES[status], run_document(row, state, status, time.time()))
+    document = run_document(row, state, status, time.time(), gone_jobs(store, row.id, state))
+    return Finished(row.id, status, EXIT_CODES[status], document)

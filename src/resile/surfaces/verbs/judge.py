@@ -80,7 +80,7 @@ def _failure(store: Store, row: RunRow, state: State, job: Job) -> dict[str, Any
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "message": failure.message,
-        "rule": origin_text(state, ladder_of(step)[job.rule]),
+        "rule": origin_text(state, job, ladder_of(step)[job.rule]),
         "stdout": failure.stdout,
         "stderr": failure.stderr,
         "history": [_tried(tried) for tried in attempts],

@@ -12,40 +12,82 @@ from resile import __version__
 from resile.errors import Diagnostic, ResileError
 from resile.model import codec
 from resile.model.digest import sha256_hex
+from resile.model.fanout import FanOut
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
-from resile.model.workflow import Input, Workflow
+from resile.model.workflow import Child, Input, Step, Workflow
 
 if TYPE_CHECKING:
+    from resile.dialects.base import Compiled
     from resile.store.contract import Store
 
 
-def load(path: str, store: Store | None) -> tuple[Workflow, bytes]:
+class Taken(msgspec.Struct, frozen=True):
+    """How the caller wants a file to be taken: for which system it is written, and with which of its profiles."""
+
+    dialect: str = ""
+    profile: str = ""
+
+
+def load(path: str, store: Store | None, taken: Taken = Taken()) -> tuple[Workflow, bytes]:
     """The workflow in a file and its canonical JSON; a store remembers what an unchanged file compiled to."""
-    key = _cache_key(path) if store is not None else ""
+    key = _cache_key(path, taken) if store is not None else ""
     if store is not None and key:
         known = store.cached_definition(key)
         if known is not None:
             return codec.decode(known), known
-    workflow = compiled(path)
+    workflow = compiled(path, taken)
     definition = codec.encode(workflow)
-    if store is not None and key:
+    if store is not None and key and _stands_alone(workflow):
         store.cache_definition(key, definition)
     return workflow, definition
 
 
-def remember(path: str, store: Store, definition: bytes) -> None:
+def remember(path: str, store: Store, workflow: Workflow, definition: bytes, taken: Taken = Taken()) -> None:
     """Keep what a file compiled to, where it was compiled before there was a store."""
-    key = _cache_key(path)
-    if key:
+    key = _cache_key(path, taken)
+    if key and _stands_alone(workflow):
         store.cache_definition(key, definition)
 
 
-def compiled(path: str) -> Workflow:
+def _stands_alone(workflow: Workflow) -> bool:
+    """Did the file alone decide on the definition? Other dialects may take in other files."""
+    return workflow.dialect == "native" and not any(_looks_around(step) for step in (*workflow.steps, workflow.end))
+
+
+def _looks_around(step: Step) -> bool:
+    """Was another file looked at for a step: a child workflow, or one that items may stand in?"""
+    inner = [handler for rule in step.rules if rule.repair is not None for handler in rule.repair.steps]
+    inner += step.on_success.steps if step.on_success is not None else ()
+    match step.action:
+        case Child():
+            return True
+        case FanOut() if step.action.source.path or step.action.source.command:
+            return True
+        case FanOut():
+            inner += step.action.steps
+    return any(_looks_around(other) for other in inner)
+
+
+def compiled(path: str, taken: Taken = Taken()) -> Workflow:
     """Compile a file; every finding at once where it is wrong."""
+    return accepted(_compile(path, taken))
+
+
+def _compile(path: str, taken: Taken) -> Compiled:
+    """What comes of a file: of a Python one by loading it, of any other by its front end."""
+    if path.endswith(".py") and taken.dialect in ("", "python"):
+        from resile.surfaces.python.compile import compile_module
+
+        return compile_module(path)
     from resile.dialects.base import compile_file
+
+    return compile_file(path, dialect=taken.dialect, profile=taken.profile)
+
+
+def accepted(result: Compiled) -> Workflow:
+    """The workflow that something compiled to; raises ResileError with every finding where it can't run."""
     from resile.surfaces.verbs.code import check_code
 
-    result = compile_file(path)
     findings = list(result.diagnostics)
     if result.workflow is not None:
         findings += check_code(result.workflow)
@@ -57,8 +99,8 @@ def compiled(path: str) -> Workflow:
     return result.workflow
 
 
-def _cache_key(path: str) -> str:
-    """What a compiled definition depends on: this version, the file's name and folder, its bytes."""
+def _cache_key(path: str, taken: Taken) -> str:
+    """What a compiled definition depends on: this version, the file's name and folder, its bytes, how it is taken."""
     try:
         if os.path.getsize(path) > FILE_BYTES_MAX:
             return ""
@@ -66,18 +108,18 @@ def _cache_key(path: str) -> str:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError:
         return ""
-    name = f"{__version__}\0{path}\0{os.path.abspath(path)}\0".encode("utf-8", "surrogateescape")
+    told = f"{__version__}\0{path}\0{os.path.abspath(path)}\0{taken.dialect}\0{taken.profile}\0"
+    name = told.encode("utf-8", "surrogateescape")
     return sha256_hex(name + data)
 
 
-def check(paths: Sequence[str]) -> dict[str, Any]:
+def check(paths: Sequence[str], taken: Taken = Taken()) -> dict[str, Any]:
     """Compile and lint files; nothing runs, every file is looked at."""
-    from resile.dialects.base import compile_file
     from resile.surfaces.verbs.code import check_code
 
     files: list[dict[str, Any]] = []
     for path in paths:
-        result = compile_file(path)
+        result = _compile(path, taken)
         findings = list(result.diagnostics)
         if result.workflow is not None:
             findings += check_code(result.workflow)
@@ -122,7 +164,13 @@ def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) 
 def _value(name: str, declared: Input, text: str | None) -> Any:
     """The value of one input: as given, or its default."""
     if text is not None:
-        return _converted(name, declared, text)
+        value = _converted(name, declared, text)
+        if declared.schema is not None:
+            from resile.runtime.schemas import unmet
+
+            if problem := unmet(declared.schema, value, f"input {name!r}"):
+                raise ResileError("input-malformed", problem)
+        return value
     if declared.required:
         raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
     return declared.default

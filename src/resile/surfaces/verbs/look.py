@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resile.model.status import RUN_ENDED, RunStatus
-from resile.runtime.past import counts, folded, row_of
+from resile.runtime.past import counts, folded, gone_jobs, row_of
 from resile.store.contract import RunRow, Store
 from resile.store.open import exists, open_store
 from resile.surfaces.documents import event_document, row_document, run_document
@@ -36,7 +36,8 @@ def status(number: int | None, *, db: str | None) -> dict[str, Any]:
             return {"runs": [_listed(store, row, now) for row in store.runs()]}
         with store.reading():
             row = row_of(store, number)
-            return run_document(row, folded(store, row), standing(store, row, now), now)
+            state = folded(store, row)
+            return run_document(row, state, standing(store, row, now), now, gone_jobs(store, number, state))
     finally:
         store.close()
 
@@ -48,14 +49,30 @@ def _listed(store: Store, row: RunRow, now: float) -> dict[str, Any]:
     return row_document(row, stands, steps)
 
 
-def events(number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0) -> Iterator[dict[str, Any]]:
-    """The canonical events of a run so far."""
+def events(
+    number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0, names: str = ""
+) -> Iterator[dict[str, Any]]:
+    """The events of a run so far: the canonical ones, or under the names of another system."""
     store = open_store(db, readonly=True)
     try:
-        row_of(store, number)
-        yield from _selected(store, number, types, after)
+        row = row_of(store, number)
+        if names:
+            yield from _renamed(store, row, types, after)
+        else:
+            yield from _selected(store, number, types, after)
     finally:
         store.close()
+
+
+def _renamed(store: Store, row: RunRow, types: Sequence[str], after: int) -> Iterator[dict[str, Any]]:
+    """The same under the names of a playbook; where each stands is only known from those before it."""
+    from resile.model import codec
+    from resile.surfaces.verbs.playbook_names import as_playbook
+
+    workflow = codec.decode(store.definition(row.definition))
+    for event in as_playbook(list(_selected(store, row.id, (), 0)), workflow):
+        if event["seq"] > after and (event["type"] in types or _wanted(event["type"], types)):
+            yield event
 
 
 def follow(number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0) -> Iterator[dict[str, Any]]:

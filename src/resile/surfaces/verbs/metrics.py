@@ -10,6 +10,7 @@ from typing import Any
 
 from resile.core.actions import Note
 from resile.core.state import Route
+from resile.runtime.maps import all_metrics
 from resile.runtime.past import folded, row_of
 from resile.store.open import open_store
 
@@ -26,7 +27,8 @@ def metrics(number: int, *, db: str | None) -> dict[str, Any]:
         with store.reading():
             row = row_of(store, number)
             tally = _Tally()
-            for route in folded(store, row).routes:
+            state = folded(store, row)
+            for route in state.routes:
                 tally.fired(route)
             for note in store.notes(number):
                 tally.add(note)
@@ -36,6 +38,7 @@ def metrics(number: int, *, db: str | None) -> dict[str, Any]:
             "attempts": tally.attempts,
             "failures": tally.kinds,
             "rules": list(tally.rules.values()),
+            "maps": all_metrics(state),
         }
     finally:
         store.close()

@@ -1,0 +1,303 @@
+"""Fan-outs: one scope for each item, as many at a time as may be, each forgotten when it is over.
+
+    attempt (lists the items) --> begin_items --> pump: read, open --> items run --> item_over (outcomes.py)
+                                                    ^                                   |
+                                                    +------------ until all are done <--+--> finish
+
+Items come in chunks from the items file, so what waits in memory is bounded. The order of the input is the order in
+which they start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer, StopEngine
+from resile.core.breaker import may_start, started
+from resile.core.dispatch import rest, stir
+from resile.core.fans import Fan
+from resile.core.flow import settle, stopping, succeed
+from resile.core.goto import drop_stale
+from resile.core.isolation import isolated
+from resile.core.ladder import climb
+from resile.core.notes import note_job, note_run
+from resile.core.repair import succeeded
+from resile.core.reports import report_rest
+from resile.core.scopes import open_scope, start_scope, stop_scope
+from resile.core.state import Error, Job, Scope, State
+from resile.model.failure import Failure
+from resile.model.fanout import FanOut
+from resile.model.letters import DeadLetter, Item, ItemFailure, LetterReason
+from resile.model.limits import ITEMS_PER_READ
+from resile.model.status import Status
+
+
+def fan_action(state: State, job: Job) -> FanOut:
+    """What the fan-out of a job is made of."""
+    action = state.step_of(job).action
+    assert isinstance(action, FanOut)
+    return action
+
+
+def begin_items(state: State, out: list[Action], at: float, job: Job, total: int) -> None:
+    """The items are listed: from here on they run for the job."""
+    action = fan_action(state, job)
+    label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
+    state.fans[job.id] = Fan(total, label, action.max_parallel or 0, goal=total)
+    job.hosting = True
+    job.status = Status.running
+    seq = note_job(state, out, at, "items_listed", job, {"total": total})
+    limit = state.step_of(job).timeout_seconds
+    if limit is not None:
+        job.due = (job.started_at or at) + limit
+        out.append(SetTimer(job.id, job.attempt, job.due, seq))
+    pump(state, out, at, job)
+
+
+def items_read(state: State, out: list[Action], at: float, job: Job, items: tuple[Item, ...], place: int) -> None:
+    """Another chunk has come."""
+    fan = state.fans[job.id]
+    fan.reading = False
+    fan.place = place
+    fan.taken += len(items)
+    fan.queue.extend(items)
+    pump(state, out, at, job)
+
+
+def pump(state: State, out: list[Action], at: float, job: Job) -> None:
+    """Start what may start, read on where the queue runs low, and finish when nothing is left."""
+    fan, action = state.fans[job.id], fan_action(state, job)
+    if fan.stopped:
+        _drain(state, out, at, job, fan)
+    else:
+        _open_next(state, out, at, job, fan, action)
+    if not fan.reading and not fan.last and len(fan.queue) <= ITEMS_PER_READ // 2:
+        fan.reading = True
+        out.append(ReadItems(job.id, fan.label, fan.place, ITEMS_PER_READ, job.noted))
+    timed = any(waiting.due > at for waiting in fan.waiting.values())
+    if fan.reading or timed or (fan.circuit == "open" and not fan.stopped):
+        stir(state, job)
+        return
+    rest(state, job)
+    if fan.last and not fan.queue and not fan.active and not fan.waiting:
+        finish(state, out, at, job, fan)
+
+
+def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, action: FanOut) -> None:
+    """Open items as far as there is room: those whose wait is over, then the next of the input."""
+    limit = _limit(state, action, fan)
+    due = [waiting for waiting in fan.waiting.values() if waiting.due <= at] if fan.waiting else []
+    while (due or fan.queue) and may_start(fan, action.policy.breaker):
+        # Items that are held back wait for one that is due: they must not take its place.
+        if len(fan.active) - (len(fan.held_back) if due else 0) >= limit:
+            return
+        if due:
+            again = due.pop(0)
+            del fan.waiting[again.item.index]
+            open_item(state, out, at, job, fan, again.item, again.number, again.turn)
+        else:
+            open_item(state, out, at, job, fan, fan.queue.pop(0), 1)
+
+
+def _limit(state: State, action: FanOut, fan: Fan) -> int:
+    """How many items may be open at a time.
+
+    Where every item is one attempt and no failure can hold the others back, a few more are opened than run: they are
+    reserved, so that the executor never waits for a commit. A step with rules of its own may go on after its attempt,
+    and then the next item has to wait for it.
+    """
+    capacity, policy = state.capacity, action.policy
+    assert capacity is not None
+    asked = fan.parallel or capacity.parallel
+    if action.item_timeout_seconds is not None:
+        # The time of an item begins when it is opened, so none is opened to wait.
+        return min(asked, capacity.parallel)
+    never_stops = (
+        policy.on_item_failure != "stop"
+        and policy.continue_on_failure
+        and not policy.failures_max
+        and policy.failure_threshold >= 1.0
+        and policy.breaker is None
+    )
+    first = action.steps[0]
+    is_one_attempt = len(isolated(action)) == 1 and not first.rules and first.on_success is None
+    if is_one_attempt and asked >= capacity.parallel and never_stops:
+        return max(asked, capacity.parallel + capacity.ahead)
+    return asked
+
+
+def open_item(
+    state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item, number: int, turn: int = 0
+) -> None:
+    """Start one execution of an item; a new one takes the next turn."""
+    action = fan_action(state, job)
+    name = item_id(state, job, item)
+    if not turn:
+        fan.opened += 1
+        turn = fan.opened
+    scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn, started_at=at)
+    fan.active[item.index] = scope.id
+    started(fan)
+    if action.item_timeout_seconds is not None:
+        due = at + action.item_timeout_seconds
+        out.append(SetTimer(job.id, number, due, job.noted, item=item.index))
+    start_scope(state, out, scope, job.noted)
+
+
+def item_id(state: State, job: Job, item: Item) -> str:
+    """The name of an item: the same in every retry."""
+    return f"{fan_action(state, job).scope or state.step_of(job).name}[{item.index}]"
+
+
+def item_timer(state: State, out: list[Action], at: float, job: Job, index: int, number: int) -> None:
+    """An item's backoff is over, or its time is."""
+    fan = state.fans[job.id]
+    if index in fan.waiting:
+        pump(state, out, at, job)
+        return
+    scope = state.scopes.get(fan.active.get(index, 0))
+    limit = fan_action(state, job).item_timeout_seconds
+    # The end of a backoff may come when another event has opened the item already: that is not the end of its time.
+    if scope is not None and scope.number == number and limit is not None and at >= scope.started_at + limit:
+        expire_item(state, out, at, job, scope)
+
+
+def expire_item(state: State, out: list[Action], at: float, job: Job, scope: Scope) -> None:
+    """An item took too long: kill what it runs; then it has failed."""
+    limit = fan_action(state, job).item_timeout_seconds or 0.0
+    running = next(
+        (found for number in range(scope.first, scope.first + len(scope.waiting))
+         if (found := state.jobs[number]).status in (Status.pending, Status.running, Status.recovering)),
+        None,
+    )  # fmt: skip
+    step = state.step_of(running).name if running is not None else ""
+    scope.broken = ItemFailure(
+        number=scope.number,
+        at=at,
+        step=step,
+        kind="timeout",
+        message=f"the item timed out after {limit:g}s",
+        signature="timeout: item",
+        seconds=max(0.0, at - scope.started_at),
+        job=running.id if running is not None else 0,
+        attempt=running.attempt if running is not None else 0,
+        epoch=state.epoch,
+    )
+    stop_scope(state, out, at, scope, job.noted)
+
+
+def expire_map(state: State, out: list[Action], at: float, job: Job) -> None:
+    """The whole fan-out took too long: kill what runs; what never started is kept."""
+    state.fans[job.id].expired = True
+    stop_items(state, out, at, job, f"timed out after {state.step_of(job).timeout_seconds:g}s")
+
+
+def stop_items(state: State, out: list[Action], at: float, job: Job, why: str) -> None:
+    """Start nothing more of a fan-out and kill what it runs."""
+    fan = state.fans[job.id]
+    fan.stopped = fan.stopped or why
+    for number in list(fan.active.values()):
+        stop_scope(state, out, at, state.scopes[number], job.noted)
+    state.agenda.append(job.id)
+
+
+def _drain(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+    """Nothing more starts: whatever waits is kept as a dead letter."""
+    for item in fan.queue:
+        hold(state, out, at, job, fan, item)
+    fan.queue.clear()
+    for waiting in list(fan.waiting.values()):
+        # In a redrive it is counted already.
+        fan.failed += not fan.redrive
+        keep(state, out, at, job, waiting.item, "stopped")
+    fan.waiting.clear()
+
+
+def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item) -> None:
+    """An item that never got its turn is kept, for a redrive."""
+    reason: LetterReason = "circuit_open" if fan.circuit != "closed" else "not_started"
+    if fan.redrive:
+        # It is a dead letter already, and stays as it is.
+        return
+    fan.held += 1
+    keep(state, out, at, job, item, reason)
+
+
+def keep(state: State, out: list[Action], at: float, job: Job, item: Item, reason: LetterReason) -> None:
+    """Write a dead letter."""
+    name = item_id(state, job, item)
+    out.append(KeepLetter(DeadLetter(job.id, state.step_of(job).name, name, item, reason, at)))
+    last = item.history[-1] if item.history else None
+    data: dict[str, Any] = {"item": name, "reason": reason, "failures": len(item.history)}
+    if last is not None:
+        data |= {"message": last.message, "failed_step": last.step, "signature": last.signature}
+    note_job(state, out, at, "item_dead_lettered", job, data)
+
+
+def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+    """All items are done: the map step has succeeded, or climbs its ladder."""
+    job.hosting = False
+    job.due = 0.0
+    report_rest(state, out, at, job, fan)
+    if fan.redrive:
+        fan.redrive = False
+        note_job(state, out, at, "redrive_finished", job, counts(fan))
+        state.phase = "ended"
+        out.append(StopEngine(state.verdict or "failed", state.seq))
+        return
+    if drop_stale(state, out, at, job):
+        return
+    if stopping(state, job):
+        note_job(state, out, at, "attempt_failed", job, {"message": fan.stopped or "canceled", **counts(fan)})
+        settle(state, out, at, job, Status.terminated, {"message": fan.stopped})
+        return
+    problem = fan.stopped
+    if not problem and fan.failed and fan_action(state, job).policy.on_item_failure == "fail":
+        problem = f"{fan.failed} of {fan.total} items failed"
+    if not problem:
+        job.exit_code = 0
+        note_job(state, out, at, "attempt_succeeded", job, counts(fan))
+        # What follows the items of a producer does not follow where it gave none.
+        follow = succeed if not fan.total and fan_action(state, job).scope else succeeded
+        follow(state, out, at, job)
+        return
+    job.exit_code = 1
+    note_job(state, out, at, "attempt_failed", job, {"message": problem, **counts(fan)})
+    failure = Failure("timeout" if fan.expired else "exit", problem, 1, signature="fan-out failed")
+    job.error = Error(at, job.attempt, state.step_of(job).name, failure)
+    climb(state, out, at, job, failure)
+
+
+def counts(fan: Fan) -> dict[str, Any]:
+    """The numbers of a fan-out, as events and variables have them."""
+    processed = fan.settled
+    return {
+        "total": fan.total,
+        "successful": fan.successful,
+        "failed": fan.failed,
+        "skipped": fan.skipped,
+        "held": fan.held,
+        "failure_rate": round(fan.failed / processed, 6) if processed else 0.0,
+        "circuit": fan.circuit,
+    }
+
+
+def redrive(
+    state: State, out: list[Action], at: float, job: Job, total: int, label: str, parallel: int, by: str
+) -> None:
+    """Dead letters of a run that has ended run again; its verdict stays."""
+    fan = state.fans[job.id]
+    fan.label, fan.parallel, fan.place, fan.taken = label, parallel, 0, 0
+    fan.last, fan.stopped, fan.redrive, fan.expired = False, "", True, False
+    fan.circuit, fan.streak, fan.passed, fan.probes = "closed", 0, 0, 0
+    fan.goal, fan.done, fan.bad = total, 0, 0
+    state.phase = "redriving"
+    # Whatever ended the run then does not hold the letters back now.
+    state.canceled, state.aborted = False, ""
+    scope: Scope | None = state.scopes[job.scope]
+    while scope is not None:
+        scope.stopped = False
+        scope = state.around(scope)
+    job.hosting = True
+    note_run(state, out, at, "run_resumed", "running", state.seq, redrive=total, by=by)
+    pump(state, out, at, job)

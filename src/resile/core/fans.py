@@ -1,0 +1,82 @@
+"""What the core remembers of one fan-out: how far it has come, and what became of its items.
+
+Items that are done leave nothing behind but a count, so a million of them take no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from resile.model.letters import Item
+
+Circuit = Literal["closed", "open", "half_open"]
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    """An item between two executions; `number` is that of the next, `turn` its place in the order of all."""
+
+    item: Item
+    number: int
+    due: float
+    turn: int
+
+
+class Pattern(Struct, gc=False):
+    """Failures that look alike."""
+
+    kind: str
+    message: str
+    count: int = 0
+    items: list[str] = []
+
+
+class Fan(Struct, gc=False, omit_defaults=True):
+    """One fan-out at work, or done.
+
+    `total` items stand in the items file `label`, `taken` of them have been read, up to the byte `place`. `queue` are
+    those that wait for their turn, `active` those that run (index to scope). `held` ones never started and are kept
+    as dead letters. `stopped` says why nothing more starts. `passed` and `probes` belong to the half-open circuit. Of
+    the `goal` of this drive, which may be a redrive of a few, `done` are over and `bad` ones failed. `opened` counts
+    the turns given out; jobs that run in order stand in `held_back` by the turn of their item.
+    """
+
+    total: int
+    label: str
+    parallel: int = 0
+    place: int = 0
+    taken: int = 0
+    reading: bool = False
+    last: bool = False
+    redrive: bool = False
+    stopped: str = ""
+    expired: bool = False
+    queue: list[Item] = []
+    active: dict[int, int] = {}
+    waiting: dict[int, Waiting] = {}
+    successful: int = 0
+    failed: int = 0
+    skipped: int = 0
+    held: int = 0
+    opened: int = 0
+    held_back: dict[int, int] = {}
+    goal: int = 0
+    done: int = 0
+    bad: int = 0
+    circuit: Circuit = "closed"
+    streak: int = 0
+    passed: int = 0
+    probes: int = 0
+    tested_since: float = 0.0
+    due: float = 0.0
+    error_types: dict[str, int] = {}
+    patterns: dict[str, Pattern] = {}
+    unreported: list[tuple[str, str]] = []
+    unreported_more: int = 0
+    batch: int = 0
+
+    @property
+    def settled(self) -> int:
+        """How many items have come to an end."""
+        return self.successful + self.failed + self.skipped

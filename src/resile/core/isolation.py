@@ -1,0 +1,74 @@
+"""Items that work apart from each other: each in a git worktree of its own, merged back in the order of the items.
+
+    worktree --> the item's steps, in that folder --> merge (in order): what the item committed
+
+A merge that conflicts is taken back and fails the item at that step, like any other failure; its worktree stays, to be
+looked at, until the item runs again.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from resile.model.fanout import FanOut
+from resile.model.workflow import Need, Shell, Step
+
+FOLDER = "${worktree}"
+_ENV = {"RESILE_WORKTREE": FOLDER, "RESILE_WORKTREE_BRANCH": "${worktree_branch}"}
+_BEGIN = """\
+git rev-parse --verify --quiet HEAD >/dev/null || {
+  echo "isolation: worktree needs a git repository with a commit" >&2
+  exit 1
+}
+git worktree remove --force "$RESILE_WORKTREE" 2>/dev/null
+git branch --quiet -D "$RESILE_WORKTREE_BRANCH" 2>/dev/null
+git worktree add --quiet -b "$RESILE_WORKTREE_BRANCH" "$RESILE_WORKTREE" HEAD
+"""
+_MERGE = """\
+git rev-parse --verify --quiet "refs/heads/$RESILE_WORKTREE_BRANCH" >/dev/null || exit 0
+git merge --quiet --no-edit "$RESILE_WORKTREE_BRANCH" >&2 || {
+  git merge --abort
+  echo "what the item committed conflicts with what is merged already" >&2
+  exit 1
+}
+git worktree remove --force "$RESILE_WORKTREE" && git branch --quiet -D "$RESILE_WORKTREE_BRANCH"
+"""
+
+
+def isolated(action: FanOut) -> tuple[Step, ...]:
+    """The steps of an item, between the making of its worktree and the merge."""
+    if action.isolation == "none":
+        return action.steps
+    names = {step.name for step in action.steps}
+    begin, merge = _free("worktree", names), _free("merge", names)
+    inner = [_moved(step) for step in action.steps]
+    inner = [step if step.needs or step.called_only else replace(step, needs=(Need((begin,)),)) for step in inner]
+    last = tuple(Need((step.name,), True) for step in inner if not step.called_only)
+    return (
+        Step(name=begin, action=Shell(_BEGIN), env=_ENV),
+        *inner,
+        Step(name=merge, action=Shell(_MERGE), env=_ENV, needs=last, in_order=True),
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that no step of the item has."""
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def _moved(step: Step) -> Step:
+    """A step, with what repairs it and what follows it, in the item's worktree."""
+    folder = f"{FOLDER}/{step.working_dir}" if step.working_dir else FOLDER
+    rules = tuple(
+        rule
+        if rule.repair is None
+        else replace(rule, repair=replace(rule.repair, steps=tuple(_moved(inner) for inner in rule.repair.steps)))
+        for rule in step.rules
+    )
+    after = step.on_success
+    if after is not None:
+        after = replace(after, steps=tuple(_moved(inner) for inner in after.steps))
+    action = step.action
+    if isinstance(action, FanOut):
+        action = replace(action, steps=tuple(_moved(inner) for inner in action.steps))
+    return replace(step, action=action, working_dir=folder, rules=rules, on_success=after)

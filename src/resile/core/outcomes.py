@@ -1,0 +1,155 @@
+"""What an item came to, and what that means: counts, another try, a dead letter, the end of the fan-out.
+
+item_over --> succeeded                                  --> breaker, next
+          --> failed --> tries left: wait, again
+                     --> kept or skipped --> breaker --> enough of it? stop
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from resile.core.actions import Action, DropLetter, SetTimer
+from resile.core.backoff import delay_seconds
+from resile.core.breaker import passed, tripped
+from resile.core.fanout import counts, fan_action, item_id, keep, open_item, pump
+from resile.core.fans import Fan, Waiting
+from resile.core.flow import has_turn, stopping, wake
+from resile.core.notes import note_job
+from resile.core.reports import note_failure, report
+from resile.core.state import Job, Scope, State
+from resile.model.fanout import ErrorPolicy
+from resile.model.letters import Item, ItemFailure, LetterReason
+from resile.model.limits import ITEM_HISTORY_MAX, PROGRESS_NOTES
+from resile.model.status import Status
+
+_FINE = (Status.completed, Status.skipped, Status.disabled)
+
+
+def item_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
+    """One execution of an item has come to its end; its scope is forgotten."""
+    job = state.jobs[scope.owner]
+    fan, policy, item = state.fans[job.id], fan_action(state, job).policy, scope.item
+    assert item is not None
+    worked = scope.broken is None and all(
+        state.jobs[number].status in _FINE for number in range(scope.first, scope.first + len(scope.waiting))
+    )
+    del fan.active[item.index]
+    state.finished.append(scope.id)
+    if worked:
+        _succeeded(state, out, at, job, fan, policy, scope, item)
+    else:
+        _failed(state, out, at, job, fan, policy, scope, item)
+    if fan.held_back:
+        _next_in_order(state, out, fan)
+    pump(state, out, at, job)
+
+
+def _next_in_order(state: State, out: list[Action], fan: Fan) -> None:
+    """An item is over: the job that waited for it, if any, has its turn."""
+    for number in [fan.held_back[turn] for turn in sorted(fan.held_back)]:
+        waiting = state.jobs.get(number)
+        if waiting is not None and waiting.status is Status.blocked and has_turn(state, waiting):
+            wake(state, out, waiting, waiting.because)
+
+
+def _succeeded(
+    state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item
+) -> None:
+    """An item is done."""
+    _uncount(fan, item)
+    fan.done += 1
+    fan.successful += 1
+    if fan.redrive or job.attempt > 1 or state.epoch > 1:
+        out.append(DropLetter(job.id, item.index))
+    if policy.breaker is not None:
+        passed(state, out, at, job, fan, policy.breaker, scope.started_at)
+    _progress(state, out, at, job, fan)
+
+
+def _uncount(fan: Fan, item: Item) -> None:
+    """An item of a redrive was counted before: as failed, or as held where it had never started."""
+    if fan.redrive and item.history:
+        fan.failed -= 1
+    elif fan.redrive:
+        fan.held -= 1
+
+
+def _failed(
+    state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item
+) -> None:
+    """An execution of an item failed: try it again, keep it, or skip it; and see what that means for the others."""
+    canceled = stopping(state, job) and (scope.broken is None or scope.broken.kind == "canceled")
+    failure = scope.broken or ItemFailure(
+        scope.number, at, "", "canceled", "ended before it was done", seconds=at - scope.started_at, epoch=state.epoch
+    )
+    history = (*item.history, failure)[-ITEM_HISTORY_MAX:]
+    kept = replace(item, history=history)
+    if not fan.stopped and not stopping(state, job) and scope.number < policy.attempts_max:
+        _count_trip(state, out, at, job, fan, policy, scope.started_at)
+        _again(state, out, at, job, fan, policy, kept, scope)
+        return
+    _uncount(fan, item)
+    fan.done += 1
+    fan.bad += 1
+    name = item_id(state, job, item)
+    note_failure(fan, name, failure)
+    if policy.on_item_failure == "skip" and not canceled:
+        fan.skipped += 1
+        if fan.redrive:
+            out.append(DropLetter(job.id, item.index))
+    else:
+        fan.failed += 1
+        reason: LetterReason = "canceled" if canceled else "stopped" if scope.broken is None else "failed"
+        keep(state, out, at, job, kept, reason)
+    report(state, out, at, job, fan, policy)
+    _count_trip(state, out, at, job, fan, policy, scope.started_at)
+    if not fan.stopped:
+        _judge(state, out, at, job, fan, policy)
+    _progress(state, out, at, job, fan)
+
+
+def _count_trip(
+    state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy, began: float
+) -> None:
+    """Tell the breaker of a failure."""
+    if policy.breaker is not None and not fan.stopped:
+        tripped(state, out, at, job, fan, policy.breaker, began)
+
+
+def _again(
+    state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy, item: Item, scope: Scope
+) -> None:
+    """Run an item once more, after its wait; while it waits it holds no slot."""
+    number, turn = scope.number, scope.turn
+    name = item_id(state, job, item)
+    delay = delay_seconds(policy.backoff, number, f"{state.workflow.name}/{name}") if policy.backoff else 0.0
+    data = {"item": name, "delay_seconds": delay, "next_attempt": number + 1, "message": item.history[-1].message}
+    seq = note_job(state, out, at, "retry_scheduled", job, data)
+    if delay <= 0 and fan.circuit == "closed":
+        open_item(state, out, at, job, fan, item, number + 1, turn)
+        return
+    fan.waiting = {**fan.waiting, item.index: Waiting(item, number + 1, at + delay, turn)}
+    out.append(SetTimer(job.id, number + 1, at + delay, seq, item=item.index))
+
+
+def _judge(state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
+    """Has enough failed to end the fan-out?"""
+    bad, processed = fan.bad, fan.done
+    rate = bad / processed
+    if policy.on_item_failure == "stop" or not policy.continue_on_failure:
+        fan.stopped = f"stopped at the first failed item (of {fan.goal})"
+    elif policy.failures_max and bad >= policy.failures_max:
+        fan.stopped = f"{bad} items failed (max_failures {policy.failures_max})"
+    elif processed >= policy.threshold_items_min and rate > policy.failure_threshold:
+        fan.stopped = f"{bad} of {processed} items failed (failure_threshold {policy.failure_threshold:g})"
+    if fan.stopped:
+        data = {"message": fan.stopped, "failed": bad, "processed": processed, "failure_rate": round(rate, 6)}
+        note_job(state, out, at, "threshold_reached", job, data)
+
+
+def _progress(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+    """Every so often the log says how far a fan-out has come."""
+    step = max(1, fan.goal // PROGRESS_NOTES)
+    if fan.done % step == 0 or fan.done == fan.goal:
+        note_job(state, out, at, "map_progress", job, {"done": fan.done, "of": fan.goal, **counts(fan)})

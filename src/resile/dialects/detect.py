@@ -1,0 +1,195 @@
+"""Which system a file is written for: each front end is known by the shape of its files.
+
+    FrontEnd   name, recognise(root) -> why, or nothing; its module has compile_NAME(source, root, report) and TABLES
+
+Every front end is asked. One that recognises the file gets it; none, and it is no workflow file; several, and the
+caller must say which (`--dialect`). A module is only loaded when a file is for it. Files that are not YAML are told by
+their endings and come to their front end as text, with no root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from resile.dialects.tree import Mapping, Mark, Node, Scalar, Sequence, describe
+
+if TYPE_CHECKING:
+    from resile.dialects.base import Diagnostics, Source, Table
+    from resile.model.workflow import Workflow
+
+ENDINGS = {".kdl": "torc", ".json5": "torc"}
+"""Files that are not YAML, and whose they are."""
+
+_PRODIGY_ACTIONS = (
+    "shell",
+    "claude",
+    "analyze",
+    "foreach",
+    "write_file",
+    "goal_seek",
+    "validate",
+    "test",
+    "on_failure",
+)
+_VISOR_KEYS = ("type", "exec", "depends_on", "on_fail", "forEach", "fail_if", "prompt")
+
+
+class FrontEnd(Struct, frozen=True):
+    """One dialect: its name, and the question whether a tree is one of its files."""
+
+    name: str
+    recognise: Callable[[Node], str]
+
+
+def _native(root: Node) -> str:
+    """A native file says so."""
+    return "it has the key `resile`" if isinstance(root, Mapping) and "resile" in root.entries else ""
+
+
+def _prodigy(root: Node) -> str:
+    """A list of steps, a mapping that holds one, or a map with a template."""
+    if isinstance(root, Sequence):
+        return _prodigy_list(root, "it is a list of steps")
+    if not isinstance(root, Mapping) or "resile" in root.entries:
+        return ""
+    if _text(root, "mode") == "mapreduce":
+        return "it says `mode: mapreduce`"
+    section = _value(root, "map")
+    if isinstance(section, Mapping) and "agent_template" in section.entries:
+        return "its `map` has an `agent_template`"
+    for key in ("commands", "tasks"):
+        listed = _value(root, key)
+        if isinstance(listed, Sequence):
+            return _prodigy_list(listed, f"`{key}` is a list of steps") if listed.items else f"it has a list `{key}`"
+    steps = _value(root, "steps")
+    return _prodigy_list(steps, "`steps` is a list of steps") if isinstance(steps, Sequence) else ""
+
+
+def _prodigy_list(node: Sequence, what: str) -> str:
+    """Are these steps of Prodigy? The first that says what it does decides."""
+    for item in node.items:
+        if isinstance(item, Mapping):
+            action = next((key for key in _PRODIGY_ACTIONS if key in item.entries), "")
+            if action:
+                return f"{what} with `{action}`"
+            if "name" in item.entries and not {"tool", "next", "command", "type"} & item.entries.keys():
+                return what
+        elif isinstance(item, Scalar) and isinstance(item.value, str) and item.text.startswith("/"):
+            return f"{what} with slash commands"
+    return ""
+
+
+def _visor(root: Node) -> str:
+    """Steps or checks by name, each of a type."""
+    if not isinstance(root, Mapping) or "resile" in root.entries:
+        return ""
+    for key in ("steps", "checks"):
+        section = _value(root, key)
+        if isinstance(section, Mapping) and ("version" in root.entries or "id" in root.entries or _typed(section)):
+            return f"it has `{key}` by name" + (" and a `version`" if "version" in root.entries else "")
+    # A file may hold nothing but what others extend or test.
+    if "version" in root.entries and {"extends", "include", "tests", "imports"} & root.entries.keys():
+        return "it has a `version` and parts of a Visor file"
+    return ""
+
+
+def _typed(section: Mapping) -> bool:
+    """Are these steps of Visor?"""
+    steps = [value for _, value in section.entries.values() if isinstance(value, Mapping)]
+    return any(key in step.entries for step in steps for key in _VISOR_KEYS)
+
+
+def _torc(root: Node) -> str:
+    """A list of jobs."""
+    jobs = _value(root, "jobs")
+    if isinstance(jobs, Sequence) and isinstance(root, Mapping) and "resile" not in root.entries:
+        return "it has a list `jobs`"
+    return ""
+
+
+def _noetl(root: Node) -> str:
+    """A playbook: it says so, or its workflow is a list of steps with tools."""
+    version = _text(root, "apiVersion")
+    if version.startswith("noetl.io/"):
+        return f"it says `apiVersion: {version}`"
+    workflow = _value(root, "workflow")
+    if isinstance(workflow, Sequence) and isinstance(root, Mapping) and "resile" not in root.entries:
+        for item in workflow.items:
+            if isinstance(item, Mapping) and {"tool", "next", "step"} & item.entries.keys():
+                return "its `workflow` is a list of steps with tools and arcs"
+    return ""
+
+
+FRONT_ENDS = (
+    FrontEnd("native", _native),
+    FrontEnd("prodigy", _prodigy),
+    FrontEnd("visor", _visor),
+    FrontEnd("torc", _torc),
+    FrontEnd("noetl", _noetl),
+)
+NAMES = tuple(front_end.name for front_end in FRONT_ENDS)
+
+
+def detect(root: Node, report: Diagnostics) -> tuple[str, str]:
+    """The dialect of a file and why; two empty texts after a report."""
+    found = [(front_end.name, why) for front_end in FRONT_ENDS if (why := front_end.recognise(root))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        between = " or ".join(f"{name} ({why})" for name, why in found)
+        hint = f"say which: --dialect {' or --dialect '.join(name for name, _ in found)}"
+        report.error("ambiguous", f"this file could be {between}", root, hint=hint)
+        return "", ""
+    hint = "a native file is a mapping that starts with `resile: 1`; `--dialect NAME` says whose another one is"
+    report.error("dialect", f"this is not a workflow file: {describe(root)} without `resile: 1`", root, hint=hint)
+    return "", ""
+
+
+def module_of(name: str) -> Any:
+    """The module of a front end, or None where this installation has none."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"resile.dialects.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"resile.dialects.{name}":
+            raise
+        return None
+
+
+def compile_with(name: str, source: Source, root: Node | None, report: Diagnostics) -> Workflow | None:
+    """Hand a file over to its front end."""
+    module = module_of(name)
+    if module is None:
+        report.error("dialect", f"files of {name} are not run by this version", root or Mark(1, 1))
+        return None
+    if root is not None and name != "prodigy" and not isinstance(root, Mapping):
+        report.error("type", f"a file of {name} is a mapping, not {describe(root)}", root)
+        return None
+    workflow: Workflow | None = getattr(module, f"compile_{name}")(source, root, report)
+    return workflow
+
+
+def tables(name: str) -> tuple[Table, ...]:
+    """The tables of keys of a front end."""
+    if name == "native":
+        from resile.dialects.native_keys import TABLES
+
+        return TABLES
+    module = module_of(name)
+    return getattr(module, "TABLES", ()) if module is not None else ()
+
+
+def _value(root: Node, key: str) -> Node | None:
+    """What stands under a key of a mapping."""
+    entry = root.entries.get(key) if isinstance(root, Mapping) else None
+    return None if entry is None else entry[1]
+
+
+def _text(root: Node, key: str) -> str:
+    """The text that stands under a key."""
+    value = _value(root, key)
+    return value.text if isinstance(value, Scalar) and isinstance(value.value, str) else ""

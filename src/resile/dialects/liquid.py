@@ -1,0 +1,229 @@
+"""Liquid templates: read once, checked when a file is loaded, rendered for the place where the text is used.
+
+    problem(text)                     why the template could never be rendered, or an empty text
+    render(text, variables)           plain text: prompts, messages, bodies
+    render_command(text, variables)   for a shell: no value can become code
+    render_url(text, variables)       for a url: values are percent-encoded
+
+In a command each `{{ ... }}` first becomes a reference with a name of its own; what the template makes of the text
+around it (`if`, `for`) is then read as shell, and every value is quoted for the place where its reference stands.
+Filters that quote for the shell change nothing there. `{% capture %}` makes a value, which is quoted as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from resile.dialects.interpolate import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.dialects.liquid_filters import FILTERS, MEMORY_FILTERS, UNKNOWN_HERE
+from resile.model.limits import VALUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from liquid import BoundTemplate, Environment, RenderContext
+
+LOOPS_MAX = 100_000
+TAGS = (
+    "assign", "capture", "case", "comment", "decrement", "echo", "for", "if", "increment", "liquid", "unless", "#",
+    "break", "continue", "raw", "doc",
+)  # fmt: skip
+"""The tags that are run; others load files or write what no place could be known for."""
+SERVER_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
+_SLOT = "slot"
+Write = Callable[[Any], str]
+
+
+@cache
+def _environment() -> Environment:
+    """The one environment: our tags, our filters, our limits."""
+    from liquid import Environment
+    from liquid.builtin.output import Output, OutputNode
+    from liquid.builtin.tags.capture_tag import CaptureNode, CaptureTag
+    from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
+    from liquid.filter import with_context
+
+    class Bounded(Environment):
+        """An environment in which no template runs for ever or writes without end."""
+
+        loop_iteration_limit = LOOPS_MAX
+        output_stream_limit = VALUE_BYTES_MAX
+        local_namespace_limit = VALUE_BYTES_MAX
+
+    class Writing(OutputNode):
+        """An output that is written by whoever renders the template."""
+
+        def render_to_output(self, context: RenderContext, buffer: Any) -> int:
+            """Write the value."""
+            return int(buffer.write(_writer(context)(self.expression.evaluate(context))))
+
+    class Echoing(Writing, EchoNode):
+        """The same as a tag."""
+
+    class Capturing(CaptureNode):
+        """A part of the template that becomes a value: inside it values are plain text."""
+
+        def render_to_output(self, context: RenderContext, buffer: Any) -> int:
+            """Render the block as plain text."""
+            names = context.tag_namespace
+            outer, names[_SLOT] = names.get(_SLOT), plain_text
+            try:
+                return super().render_to_output(context, buffer)
+            finally:
+                names[_SLOT] = outer
+
+    made = Bounded()
+    made.tags[Output.name] = type("WritingOutput", (Output,), {"node_class": Writing})(made)
+    made.tags["echo"] = type("WritingEcho", (EchoTag,), {"node_class": Echoing})(made)
+    made.tags["capture"] = type("PlainCapture", (CaptureTag,), {"node_class": Capturing})(made)
+    for name, function in FILTERS.items():
+        made.add_filter(name, function)
+    for name, function in MEMORY_FILTERS.items():
+        made.add_filter(name, with_context(function))
+    return made
+
+
+def _writer(context: RenderContext) -> Write:
+    """How values are written in this rendering."""
+    inner: Write | None = context.tag_namespace.get(_SLOT)
+    written: Any = context.globals.get(_SLOT)
+    return inner or written or plain_text
+
+
+def plain_text(value: Any) -> str:
+    """A value as text: JSON for lists and mappings, whole numbers without a fraction, nothing for nothing."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if hasattr(value, "__liquid__"):
+        value = value.__liquid__()
+    if isinstance(value, Mapping):
+        value = dict(value)
+    if isinstance(value, range | tuple):
+        value = list(value)
+    return text_of(value)
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def _parsed(text: str) -> BoundTemplate:
+    """A template; raises LiquidError."""
+    return _environment().from_string(text)
+
+
+def is_template(text: str) -> bool:
+    """Does the text hold anything that Liquid would change?"""
+    return "{{" in text or "{%" in text
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def problem(text: str) -> str:
+    """Why a template could never be rendered, or an empty text."""
+    if not is_template(text):
+        return ""
+    from liquid.exceptions import LiquidError
+
+    try:
+        analysis = _parsed(text).analyze(include_partials=False)
+    except LiquidError as error:
+        line = error.token.start_index if error.token is not None else 0
+        where = text.count("\n", 0, max(line, 0)) + 1
+        return f"{' '.join(str(error.message).split()) or 'it does not parse'} (line {where} of the text)"
+    except RecursionError:
+        return "it is nested too deeply"
+    for tag in analysis.tags:
+        if tag not in TAGS:
+            return f"the tag `{tag}` is not run here"
+    for name in analysis.filters:
+        if name in UNKNOWN_HERE:
+            return f"the filter `{name}` needs {UNKNOWN_HERE[name]}"
+        if name not in _environment().filters:
+            return f"there is no filter `{name}`"
+    return ""
+
+
+def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -> str:
+    """The text with its values; raises ValueRefused where it can't be had."""
+    if not is_template(text):
+        return text
+    from liquid.exceptions import LiquidError
+
+    refused = problem(text)
+    if refused:
+        raise ValueRefused(f"the template can't be rendered: {refused}")
+    try:
+        return _parsed(text).render({**variables, _SLOT: write})
+    except LiquidError as error:
+        raise ValueRefused(f"the template can't be rendered: {' '.join(str(error.message).split())}") from error
+    except RecursionError as error:
+        raise ValueRefused("the template can't be rendered: it is nested too deeply") from error
+
+
+def render_command(text: str, variables: Mapping[str, Any], program: str = "sh") -> str:
+    """A command with its values, each quoted for its place."""
+    if not is_template(text):
+        return text
+    from resile.dialects.shell import knows_ansi
+    from resile.dialects.shell_render import render as render_shell
+
+    prefix = "value"
+    while prefix in text:
+        prefix += "_"
+    values: list[Any] = []
+
+    def write(value: Any) -> str:
+        """A reference in the place of the value."""
+        values.append(plain_text(value))
+        return f"${{{prefix}{len(values) - 1}}}"
+
+    command = render(text, variables, write)
+    if not values:
+        return command
+    named = {f"{prefix}{number}": value for number, value in enumerate(values)}
+    seen: set[str] = set()
+
+    def lookup(name: str) -> Any:
+        """The value of one of our references; any other belongs to the shell."""
+        seen.add(name)
+        return named.get(name, MISSING)
+
+    rendered = render_shell(command, lookup, knows_ansi(program))
+    if not named.keys() <= seen:
+        raise ValueRefused("a backslash stands before `{{`: no value can be put there safely")
+    return rendered
+
+
+def render_url(text: str, variables: Mapping[str, Any]) -> str:
+    """A url with its values percent-encoded; one output that is all of the text gives the whole url.
+
+    A variable of the caller's environment at the beginning says which server it is.
+    """
+    import re
+    from urllib.parse import quote
+
+    if is_one_output(text):
+        return render(text, variables)
+    server = re.match(SERVER_VARIABLE, text)
+    if server is not None:
+        return plain_text(variables["env"].get(server[1], "")) + render_url(text[server.end() :], variables)
+    return render(text, variables, lambda value: quote(plain_text(value), "", "utf-8", "surrogateescape"))
+
+
+def is_one_output(text: str) -> bool:
+    """Is the text one `{{ ... }}` and nothing else?"""
+    inner = text.strip()
+    return inner.startswith("{{") and inner.endswith("}}") and inner.count("{{") == 1 and "{%" not in inner
+
+
+def value_of(text: str, variables: Mapping[str, Any]) -> Any:
+    """The value itself where the text is one output, else the rendered text."""
+    if not is_one_output(text.strip()):
+        return render(text, variables)
+    found: list[Any] = []
+
+    def write(value: Any) -> str:
+        """Keep the value."""
+        found.append(value)
+        return ""
+
+    render(text.strip(), variables, write)
+    value = found[0] if found else None
+    return None if hasattr(value, "__liquid__") else value

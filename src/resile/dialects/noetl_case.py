@@ -1,0 +1,235 @@
+"""`case`: conditions on the events of a step, and everything that can follow from one.
+
+    case: [{when, then: map | [map, ...]}]      then: set, collect, result, sink, call, next, retry, fail
+
+Every key of a map is run, those that keep values before those that go on. A case that speaks of `error` answers
+failures: with `retry` it is a rule that tries again, with `next` the failure is dealt with and the path goes on there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from resile.dialects.base import INVALID
+from resile.dialects.native_values import wrong
+from resile.dialects.noetl_arcs import Arcs, read_next, read_set
+from resile.dialects.noetl_keys import CASE, RETRY, THEN
+from resile.dialects.noetl_retry import (
+    ATTEMPTS_DEFAULT,
+    again_rules,
+    backoff_of,
+    changed_of,
+    is_about_error,
+    mentions_error,
+    read_collect,
+)
+from resile.dialects.noetl_sink import read_sink
+from resile.dialects.noetl_values import NoetlReading, data, items
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence
+from resile.dialects.visor_values import read_keys
+from resile.model.inside import Case, Effect
+from resile.model.rules import Origin, Repair, Rule
+from resile.model.workflow import Arc, Condition, Step
+
+CASES_MAX = 200
+LOOP_DONE = "loop.done"
+_ENTER = "step.enter"
+
+
+class Follow(Struct):
+    """What follows a step: its cases, and what refers to them by number. `of_loop` are about a loop as a whole."""
+
+    cases: list[Case] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    arcs: list[Arc] = field(default_factory=list)
+    sinks: list[Step] = field(default_factory=list)
+    of_loop: set[int] = field(default_factory=set)
+
+
+def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
+    """The cases of a step."""
+    if not isinstance(node, Sequence):
+        wrong(reading, node, "a list of cases")
+        return
+    if len(node.items) > CASES_MAX:
+        reading.report.error("limit", f"a step has at most {CASES_MAX} cases", node)
+        return
+    for item in node.items:
+        fields = read_keys(reading, item, CASE)
+        if isinstance(item, Mapping) and not {"when", "then"} <= item.entries.keys():
+            reading.report.error("value", "a case needs `when` and `then`", item)
+        if "when" in fields and "then" in fields and isinstance(item, Mapping):
+            _read_case(reading, fields["when"], fields["then"], item, follow)
+
+
+def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, follow: Follow) -> None:
+    """One case with all that follows from it."""
+    if _ENTER in when:
+        _read_enter(reading, then, follow)
+        return
+    number = len(follow.cases)
+    on_failure = mentions_error(when)
+    follow.cases.append(Case(when, on_failure))
+    if LOOP_DONE in when:
+        follow.of_loop.add(number)
+    origin = Origin(node.line, node.column)
+    answers: list[Rule] = []
+    sinks: list[Step] = []
+    leads = fails = False
+    for part in items(then):
+        if not isinstance(part, Mapping):
+            wrong(reading, part, "a mapping of what follows")
+            continue
+        fields = read_keys(reading, part, THEN)
+        _read_values(reading, fields, number, follow)
+        sinks += _sinks(reading, fields, number, follow, on_failure)
+        leads = _read_ways(reading, fields, part, number, follow) or leads
+        if "retry" in fields:
+            answers += _read_again(reading, fields, fields["retry"], number, when, origin, follow)
+        if "fail" in fields:
+            fails = True
+            follow.effects.append(Effect(kind="fail", value=_message(reading, fields["fail"]), case=number))
+    follow.rules += answers
+    if on_failure and not answers:
+        _answer_failure(number, origin, sinks, follow, leads and not fails)
+
+
+def _answer_failure(number: int, origin: Origin, sinks: list[Step], follow: Follow, goes_on: bool) -> None:
+    """A failure that a case answers without a retry: the path goes on, or it stands once the sinks are done."""
+    if not goes_on and not sinks:
+        return
+    repair = Repair(steps=tuple(sinks), on_failure="ignore") if sinks else None
+    follow.rules.append(
+        Rule(
+            then="tolerate" if goes_on else "fail",
+            text=f"case {number + 1}",
+            when=Condition(str(number), "case", origin),
+            repair=repair,
+            limit=1_000,
+            origin=origin,
+        )
+    )
+
+
+def _read_enter(reading: NoetlReading, then: Node, follow: Follow) -> None:
+    """What is set when the step starts; nothing else can follow from that."""
+    for part in items(then):
+        if not isinstance(part, Mapping):
+            wrong(reading, part, "a mapping of what follows")
+            continue
+        for word, (key, value) in part.entries.items():
+            if word == "set":
+                follow.effects += read_set(reading, value, kind="enter")
+            else:
+                message = f"at `step.enter` only `set` is run, not `{word}`"
+                reading.report.error("not-run", message, key, hint="write it for `call.done` or `step.exit`")
+
+
+def _read_values(reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow) -> None:
+    """The values that a case keeps."""
+    if "set" in fields:
+        follow.effects += read_set(reading, fields["set"], number)
+    if "collect" in fields:
+        found = read_collect(reading, fields["collect"], number)
+        follow.effects += found
+        if found and any(effect.path for effect in found):
+            # Pages that are collected are what the step gives in the end.
+            follow.effects.append(Effect(kind="result", name=found[-1].name, case=number))
+    if "result" in fields:
+        value = _result(reading, fields["result"])
+        if value is not INVALID:
+            follow.effects.append(Effect(kind="result", value=value, case=number))
+
+
+def _result(reading: NoetlReading, node: Node) -> Any:
+    """The value that becomes the step's: data, or a name under `from`."""
+    if isinstance(node, Mapping) and node.entries.keys() == {"from"} and isinstance(node.entries["from"][1], Scalar):
+        source = node.entries["from"][1]
+        return data(reading, Scalar(f"{{{{ {source.text} }}}}", f"{{{{ {source.text} }}}}", source.line, source.column))
+    return data(reading, node)
+
+
+def _sinks(reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, on_failure: bool) -> list[Step]:
+    """The tools that take the result of a case: after a success by themselves, after a failure with its rule."""
+    if "sink" not in fields:
+        return []
+    found: list[Step] = []
+    for item in items(fields["sink"]):
+        place = len(follow.sinks) + len(found) + 1
+        sink = read_sink(reading, item, f"{reading.owner}_sink{place}", None if on_failure else _asked(number, item))
+        found += [sink] if sink is not None else []
+    if on_failure:
+        return found
+    follow.sinks += found
+    return []
+
+
+def _asked(number: int, node: Node) -> Condition:
+    """The condition that a case has come true."""
+    return Condition(str(number), "case", Origin(node.line, node.column))
+
+
+def _read_ways(reading: NoetlReading, fields: dict[str, Any], node: Mapping, number: int, follow: Follow) -> bool:
+    """Where a case leads; True where it leads anywhere."""
+    besides = (_asked(number, node),)
+    before = len(follow.arcs)
+    ways: list[Arcs] = []
+    if "next" in fields:
+        ways.append(read_next(reading, fields["next"], besides))
+    if "step" in fields:
+        ways.append(read_next(reading, fields["step"], besides))
+    elif "args" in fields and "next" not in fields:
+        reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
+    if "call" in fields:
+        ways.append(read_next(reading, fields["call"], besides))
+    given = fields.get("args", {})
+    for way in ways:
+        follow.arcs += [Arc(arc.step, arc.when, {**given, **arc.args}) for arc in way.arcs]
+        follow.effects += way.effects
+    return len(follow.arcs) > before
+
+
+def _read_again(
+    reading: NoetlReading,
+    fields: dict[str, Any],
+    node: Node,
+    number: int,
+    when: str,
+    origin: Origin,
+    follow: Follow,
+) -> list[Rule]:
+    """One more attempt: a rule for a failure, or an effect and its rules for a success."""
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping with `max_attempts`")
+        return []
+    given = read_keys(reading, node, RETRY)
+    for word in ("retry_when", "stop_when", "retry_on", "collect"):
+        if word in given:
+            message = f"`{word}` means nothing here: the case has its `when` and its own keys"
+            reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+    if "next" in fields:
+        reading.report.error("conflict", "a case either goes on or tries again", node)
+    changed = changed_of(reading, given)
+    wait = backoff_of(reading, given, at_once=bool(changed))
+    after_success = not is_about_error(when)
+    if after_success or changed:
+        follow.effects.append(Effect(kind="again", value=changed, case=number))
+    rules = again_rules(given, str(number), origin, wait) if after_success else []
+    limit = int(given.get("max_attempts", ATTEMPTS_DEFAULT)) - 1
+    if limit > 0 and mentions_error(when):
+        text, asked = f"case {number + 1}: retry", Condition(str(number), "case", origin)
+        rules.append(Rule(then="retry", text=text, when=asked, limit=limit, wait=wait, routing=True, origin=origin))
+    return rules
+
+
+def _message(reading: NoetlReading, node: Node) -> Any:
+    """Why a case fails its step: a text, or a mapping with a `message`."""
+    if isinstance(node, Mapping) and node.entries.keys() <= {"message", "error", "reason"} and node.entries:
+        node = next(iter(node.entries.values()))[1]
+    if isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool)):
+        return "a case failed the step"
+    value = data(reading, node)
+    return "" if value is INVALID else value

@@ -1,0 +1,130 @@
+"""Sinks: tools that take the result of a step once it is there.
+
+    sink: {tool: postgres | duckdb, table, mode, key, args | data, mapping}      a row, or one for each item of a list
+    sink: {tool: postgres | duckdb, statement}      sink: {tool: http, url, payload}      sink: {tool: python, code}
+
+A result is in the run's log in any case, so `event_log` asks for nothing more. A sink that fails, fails its step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.base import INVALID
+from resile.dialects.native_values import wrong
+from resile.dialects.noetl_code import compile_code, statements_of
+from resile.dialects.noetl_keys import SINK
+from resile.dialects.noetl_tools import METHODS, auth_of, kind_of
+from resile.dialects.noetl_values import NoetlReading
+from resile.dialects.tree import Mapping, Node, Scalar, shorten
+from resile.dialects.visor_values import read_keys
+from resile.model.rules import Origin
+from resile.model.workflow import Action, Condition, Http, Query, Step
+
+KINDS = ("postgres", "duckdb", "http", "python")
+LOGS = ("event_log", "event", "log")
+_RESULT = "{{ result }}"
+_FIELDS = {
+    "postgres": ("table", "mode", "key", "args", "data", "mapping", "command", "auth"),
+    "duckdb": ("table", "mode", "key", "args", "data", "mapping", "command", "auth", "database"),
+    "http": ("url", "method", "headers", "params", "payload", "args", "data"),
+    "python": ("code", "args", "data"),
+}
+
+
+def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | None) -> Step | None:
+    """The step that a sink is; None where there is nothing to run, or after a report."""
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping with `tool`")
+        return None
+    merged = _with_tool(reading, node)
+    if merged is None:
+        return None
+    kind_node, whole = merged
+    fields = read_keys(reading, whole, SINK)
+    if isinstance(kind_node, Scalar) and kind_node.text in LOGS:
+        return None
+    kind = kind_of(reading, kind_node)
+    if kind and kind not in KINDS:
+        reading.report.error("not-run", f"a `{kind}` tool can't take a result", kind_node, hint=", ".join(KINDS))
+        return None
+    if not kind:
+        return None
+    for word in fields:
+        if word != "tool" and word not in _FIELDS[kind]:
+            message = f"`{word}` means nothing for a {kind} sink"
+            reading.report.error("conflict", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out")
+    action = _action(reading, kind, fields, whole)
+    if action is None:
+        return None
+    args = fields.get("args", {})
+    own = {**args, "data": fields.get("data", args or _RESULT)} if isinstance(args, dict) else {"data": args}
+    return Step(name=name, action=action, when=when, args=own, origin=Origin(node.line, node.column))
+
+
+def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
+    """The kind of a sink, and its fields together with those of its tool."""
+    given = next((node.entries[word] for word in ("tool", "storage", "backend") if word in node.entries), None)
+    if given is None:
+        reading.report.error("value", "a sink needs `tool`", node, hint=", ".join((*KINDS, *LOGS)))
+        return None
+    tool = given[1]
+    if isinstance(tool, Scalar):
+        return tool, node
+    if not isinstance(tool, Mapping) or "kind" not in tool.entries:
+        wrong(reading, tool, "the kind of a tool, or a mapping with `kind`")
+        return None
+    inner = {word: entry for word, entry in tool.entries.items() if word != "kind"}
+    for word in inner.keys() & node.entries.keys():
+        message = f"`{shorten(word)}` stands in the sink and in its tool"
+        reading.report.error("conflict", message, inner[word][0], hint="keep one of them")
+    return tool.entries["kind"][1], Mapping({**inner, **node.entries}, node.line, node.column)
+
+
+def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> Action | None:
+    """What a sink does."""
+    if kind == "python":
+        if "code" not in fields:
+            reading.report.error("value", "a python sink needs `code`", node)
+            return None
+        place: Node = fields["code"]
+        if not isinstance(place, Scalar):
+            wrong(reading, place, "code")
+            return None
+        return compile_code(reading, place.text, place)
+    if kind == "http":
+        return _http(reading, fields, node)
+    return _query(reading, kind, fields, node)
+
+
+def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http | None:
+    """A request that carries the result."""
+    method = str(fields.get("method", "POST")).upper()
+    if "url" not in fields or method not in METHODS:
+        message = "an http sink needs `url`" if "url" not in fields else f"`{shorten(method)}` is no method of HTTP"
+        reading.report.error("value", message, node)
+        return None
+    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
+    body = fields.get("payload", fields.get("args", fields.get("data", _RESULT)))
+    return Http(url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params"))
+
+
+def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> Query | None:
+    """Rows for a table, or statements."""
+    engine: Any = kind
+    auth = auth_of(reading, fields.get("auth"), kind)
+    database = fields.get("database", "")
+    if "command" in fields:
+        statements = statements_of(reading, fields["command"])
+        return None if statements is INVALID else Query(engine, statements, auth=auth, database=database)
+    if "table" not in fields:
+        reading.report.error("value", f"a {kind} sink needs `table` or `statement`", node)
+        return None
+    key = tuple(value for value, _ in fields.get("key", ()))
+    if (fields.get("mode") == "upsert") != bool(key):
+        message = "`mode: upsert` needs `key`" if not key else "`key` is for `mode: upsert`"
+        reading.report.error("conflict", message, node)
+        return None
+    rows = fields.get("args", fields.get("data", _RESULT))
+    columns = {str(column): str(name) for column, name in fields.get("mapping", {}).items()}
+    return Query(engine, table=fields["table"], rows=rows, columns=columns, key=key, auth=auth, database=database)

@@ -1,0 +1,179 @@
+"""Readers of single values in a playbook: templates, data whose texts are templates, conditions, names, numbers.
+
+`NoetlReading` is one playbook being read. `known` are the names that its templates can ask for; one that is not among
+them is probably a mistake, and `check` says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.base import INVALID, Diagnostics, Key, Reading, Source, did_you_mean
+from resile.dialects.native_step import NativeReading
+from resile.dialects.native_values import boolean, filled, integer, number, text, wrong
+from resile.dialects.noetl_jinja import condition_text, names_in, problem
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, plain, shorten
+from resile.model.limits import EXPRESSION_BYTES_MAX, RETRIES_MAX
+
+COMMENT = "comment"
+BUILT_IN = frozenset((
+    "workload", "vars", "ctx", "payload", "args", "env", "keychain", "execution_id", "catalog_id", "job", "execution",
+    "failed_steps", "results", "attempt", "now", "result", "response", "event", "error", "this", "data", "page",
+    "success", "status_code", "item", "loop", "loop_index", "iter", "range", "dict", "_retry",
+))  # fmt: skip
+"""What every template knows."""
+_GIVE_NAMES = ("args", "with", "input", "data", "payload", "set", "vars", "ctx", "params")
+_ARE_NAMES = ("into", "iterator", "element")
+SECONDS_MAX = 366 * 86_400
+
+
+class NoetlReading(NativeReading):
+    """A playbook being read: the tools of its workbook, its steps by name, and what its templates can name.
+
+    `fixed` are entries of the workload that hold code, which a run can't change.
+    """
+
+    def __init__(self, source: Source, report: Diagnostics) -> None:
+        super().__init__(source, report)
+        self.workbook: dict[str, tuple[Scalar, Mapping]] = {}
+        self.names: dict[str, Scalar] = {}
+        self.workload: dict[str, Any] = {}
+        self.fixed: set[str] = set()
+        self.known: frozenset[str] = frozenset()
+
+
+def comment(name: str, doc: str) -> Key:
+    """A key that says something to people and changes nothing that runs."""
+    return Key(name, COMMENT, doc, lambda _, __: INVALID)
+
+
+def given_names(root: Node) -> frozenset[str]:
+    """Every name that a playbook gives to a value: arguments, variables, items."""
+    found: set[str] = set()
+    nodes: list[Node] = [root]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, Sequence):
+            nodes += node.items
+        elif isinstance(node, Mapping):
+            for name, (_, value) in node.entries.items():
+                nodes.append(value)
+                if name in _ARE_NAMES and isinstance(value, Scalar):
+                    found.add(value.text)
+                if name in _GIVE_NAMES:
+                    found |= _names_under(value)
+    return frozenset(name.removeprefix("ctx.").removeprefix("iter.") for name in found)
+
+
+def _names_under(node: Node) -> set[str]:
+    """The names in a mapping of them, or in a list of `name` and `value`."""
+    if isinstance(node, Mapping):
+        return set(node.entries)
+    items = node.items if isinstance(node, Sequence) else []
+    entries = [item.entries["name"][1] for item in items if isinstance(item, Mapping) and "name" in item.entries]
+    return {entry.text for entry in entries if isinstance(entry, Scalar)}
+
+
+def template(reading: Reading, node: Node) -> Any:
+    """A text that may hold Jinja."""
+    value = text(reading, node)
+    return INVALID if value is INVALID or not _checked(reading, node, value) else value
+
+
+def _checked(reading: Reading, node: Node, value: str) -> bool:
+    """Can this template be rendered? One that names something unknown is told of."""
+    reason = problem(value)
+    if reason:
+        reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
+        return False
+    if isinstance(reading, NoetlReading) and "default" not in value and "defined" not in value:
+        for name in sorted(names_in(value) - reading.known - BUILT_IN):
+            hint = did_you_mean(name, [*reading.known, *BUILT_IN]) or "`| default(…)` makes it optional"
+            message = f"nothing in this playbook is called `{shorten(name)}`"
+            reading.report.warning("unknown-name", message, node, hint=hint)
+    return True
+
+
+filled_template = filled(template, "the text")
+
+
+def data(reading: Reading, node: Node) -> Any:
+    """Data of any shape whose texts may hold Jinja."""
+    before = len(reading.report.errors)
+    nodes: list[Node] = [node]
+    while nodes:
+        part = nodes.pop()
+        if not isinstance(part, Scalar):
+            nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
+        elif isinstance(part.value, str):
+            _checked(reading, part, part.text)
+        elif isinstance(part.value, float) and part.value - part.value != 0:
+            wrong(reading, part, "a finite number")
+        elif isinstance(part.value, int) and part.value.bit_length() > 63:
+            wrong(reading, part, "a number of at most 63 bits", "quote it: a text can be of any length")
+    return plain(node) if len(reading.report.errors) == before else INVALID
+
+
+def arguments(reading: Reading, node: Node) -> Any:
+    """Names and data; nothing is none."""
+    if isinstance(node, Scalar) and node.value is None:
+        return {}
+    return data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
+
+
+def arguments_or_template(reading: Reading, node: Node) -> Any:
+    """Names and data, or a template that comes to them."""
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        return template(reading, node)
+    return arguments(reading, node)
+
+
+def condition(reading: Reading, node: Node) -> Any:
+    """An expression, with or without its braces."""
+    if isinstance(node, Scalar) and isinstance(node.value, bool | int):
+        return "true" if node.value else "false"
+    value = filled(text, "the condition")(reading, node)
+    if value is INVALID:
+        return INVALID
+    if len(value.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
+        reading.report.error("limit", f"the condition has more than {EXPRESSION_BYTES_MAX} bytes", node)
+        return INVALID
+    reason = problem(condition_text(value))
+    if reason:
+        reading.report.error("template", f"this is no condition that can be asked: {reason}", node)
+        return INVALID
+    return value
+
+
+def yes_or_no(reading: Reading, node: Node) -> Any:
+    """`true` or `false`."""
+    return boolean(reading, node)
+
+
+attempts = integer(1, RETRIES_MAX + 1)
+seconds = number(0, SECONDS_MAX)
+factor = number(0.01, 1_000)
+
+
+def name(reading: Reading, node: Node) -> Any:
+    """A name, as it is written."""
+    return filled(text, "the name")(reading, node)
+
+
+def node_itself(_: Reading, node: Node) -> Any:
+    """The node itself: whoever asked for it reads it with the rest."""
+    return node
+
+
+def items(node: Node) -> list[Node]:
+    """The items of a list, or the one thing that there is."""
+    return node.items if isinstance(node, Sequence) else [node]
+
+
+def mapping_of(reading: Reading, node: Node | None, what: str) -> Mapping | None:
+    """A mapping, or None after a report."""
+    if isinstance(node, Mapping):
+        return node
+    if node is not None:
+        reading.report.error("type", f"{what} must be a mapping, not {describe(node)}", node)
+    return None

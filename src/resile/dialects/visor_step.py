@@ -1,0 +1,240 @@
+"""One step of a Visor file: its type, its keys, and what follows it become a draft.
+
+    type -> table of keys -> action, value and conditions of the step -> rules, success actions, items
+
+Calls with arguments, tools and workflows need other steps to be known; they wait in the draft (visor_calls).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from resile.dialects.base import did_you_mean
+from resile.dialects.native_foreach import finishing
+from resile.dialects.native_step import Drafted, ForEach, Within, place_of
+from resile.dialects.native_values import wrong
+from resile.dialects.tree import Mapping, Node, Scalar, shorten
+from resile.dialects.visor_actions import action_of, time_of, transform_of
+from resile.dialects.visor_checks import checks_of, condition_of
+from resile.dialects.visor_keys import ON_FINISH, ON_INIT, ON_SUCCESS, STEP_INPUT, STEPS, TYPES, TYPES_REFUSED
+from resile.dialects.visor_routes import calls_of, name_calls, read_failure, rules_of, success_of
+from resile.dialects.visor_schema import read_schema
+from resile.dialects.visor_values import Call, VisorReading, read_keys
+from resile.model.inside import Check, Script, Transform
+from resile.model.limits import LOOPS_MAX
+from resile.model.rules import Origin, Rule, SuccessActions
+from resile.model.workflow import Action, Capture, Need, Noop, Step
+
+REDUCED = ("log", "memory", "script", "workflow", "noop")
+"""Types that run once below a `forEach`, unless they say otherwise."""
+_ON_A_VALUE = ("transform", "transform_js", "fail_if", "guarantee", "failure_conditions", "schema", "forEach")
+
+
+class Settings(Struct, frozen=True):
+    """What the file says for all its steps."""
+
+    conditions: dict[str, Check] = {}
+    remark: str = ""
+    on_fail: Node | None = None
+    namespace: str = "default"
+    fail_fast: bool = False
+    gated: bool = True
+
+
+class Draft(Struct):
+    """A step on its way, with what it calls that is more than the name of a step."""
+
+    drafted: Drafted
+    kind: str
+    fields: dict[str, Any]
+    before: tuple[Call, ...] = ()
+    remedy: tuple[Call, ...] = ()
+    after: tuple[Call, ...] = ()
+
+
+def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Mapping, settings: Settings) -> Draft:
+    """The step that a mapping describes; what is wrong with it is reported."""
+    reading.owner = name
+    kind = _kind(reading, node)
+    if not kind:
+        return Draft(Drafted(Step(name=name, action=Noop()), Mapping({}, node.line, node.column), key), "", {})
+    fields = read_keys(reading, node, STEPS[kind])
+    schema = read_schema(reading, fields.get("schema"), for_agent=kind in ("ai", "claude-code"))
+    origin = Origin(key.line, key.column)
+    action = action_of(reading, kind, node, fields, schema, settings.namespace)
+    transform = None if kind == "workflow" else transform_of(kind, fields, schema)
+    checks = () if kind == "workflow" else checks_of(reading, fields, settings.conditions, settings.remark)
+    if isinstance(action, Noop) and kind == "noop" and (checks or transform is not None):
+        # Nothing is done, and what that gives is looked at.
+        action, transform = Script("return null"), transform or Transform()
+    _check_keys(reading, kind, node, fields)
+    rules, remedy = _rules(reading, kind, node, fields, settings, any(check.effect == "halt" for check in checks))
+    success, after = _success(reading, node, fields)
+    step = Step(
+        name=name,
+        action=action,
+        when=condition_of(fields, origin, gated=settings.gated and name not in reading.remedies),
+        rules=tuple(rules),
+        on_success=success,
+        timeout_seconds=time_of(kind, fields),
+        env=fields.get("env", {}),
+        capture=(Capture(name, "value"),) if transform is not None else (),
+        critical=settings.fail_fast,
+        transform=transform,
+        checks=checks,
+        tags=fields.get("tags", ()),
+        events=fields.get("events", ()),
+        group=fields.get("group", ""),
+        origin=origin,
+    )
+    kept = {word: node.entries[word] for word in ("fanout",) if word in node.entries}
+    drafted = Drafted(
+        step,
+        Mapping(kept, node.line, node.column),
+        key,
+        _needs(reading, fields),
+        foreach=_foreach(reading, name, node, fields),
+        fanout=_fanout(kind, fields),
+    )
+    return Draft(drafted, kind, fields, _before(reading, node, fields), remedy, after)
+
+
+def _kind(reading: VisorReading, node: Mapping) -> str:
+    """The type of a step, or an empty text after a report."""
+    entry = node.entries.get("type")
+    if entry is None:
+        return "ai"
+    given = entry[1]
+    if not isinstance(given, Scalar) or not isinstance(given.value, str):
+        wrong(reading, given, "the type of a step")
+        return ""
+    if given.text in TYPES_REFUSED:
+        message = f"`{given.text}` steps are not run by Resile: they need {TYPES_REFUSED[given.text]}"
+        reading.report.error("not-run", message, given, hint="a `command` step can call a program that does it")
+        return ""
+    if given.text not in TYPES:
+        hint = did_you_mean(given.text, TYPES, "types")
+        reading.report.error("type", f"there is no type `{shorten(given.text)}`", given, hint=hint)
+        return ""
+    return TYPES[given.text]
+
+
+def _check_keys(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any]) -> None:
+    """Keys that mean nothing beside others."""
+    report = reading.report
+    if kind == "workflow":
+        for word in _ON_A_VALUE:
+            if word in node.entries:
+                _conflict(reading, node, word, f"`{word}` is not run beside `workflow`: write it inside the workflow")
+    if "on_finish" in fields and not fields.get("forEach"):
+        message = f"`{shorten(reading.owner)}` has `on_finish` but `forEach` is not true"
+        report.error("conflict", message, node.entries["on_finish"][0], hint="`on_success` follows any step")
+    if fields.get("reduce") and fields.get("fanout") == "map":
+        _conflict(reading, node, "reduce", "`reduce: true` and `fanout: map` contradict each other")
+    if "inputs" in fields:
+        _inputs(reading, fields["inputs"])
+
+
+def _conflict(reading: VisorReading, node: Mapping, word: str, message: str) -> None:
+    """Report a key that means nothing here."""
+    reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+
+
+def _inputs(reading: VisorReading, node: Node) -> None:
+    """Inputs that a step names; each is the workflow's of the same name, which it sees anyway."""
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping of names to inputs")
+        return
+    for name, (key, value) in node.entries.items():
+        fields = read_keys(reading, value, STEP_INPUT)
+        if fields.get("value", name) != name or name not in reading.inputs:
+            message = f"`{shorten(name)}` is no input of the workflow of the same name"
+            reading.report.error("input", message, key, hint=did_you_mean(name, reading.inputs, "inputs"))
+
+
+def _rules(
+    reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], settings: Settings, halts: bool
+) -> tuple[list[Rule], tuple[Call, ...]]:
+    """The ladder of a step."""
+    if kind == "human-input":
+        if "on_fail" in node.entries:
+            _conflict(reading, node, "on_fail", "a question does not fail: it waits for its answer")
+        return [Rule(then="park", text="human-input", limit=LOOPS_MAX, origin=Origin(node.line, node.column))], ()
+    answer, origin = read_failure(reading, fields.get("on_fail"), settings.on_fail)
+    own = fields.get("on_fail")
+    written = own.entries.keys() if isinstance(own, Mapping) else frozenset()
+    importance = fields.get("criticality", "policy")
+    return rules_of(
+        reading,
+        answer,
+        origin,
+        by_default=frozenset(answer.keys() - written),
+        logical_only_once=importance in ("external", "internal"),
+        tolerates=fields.get("continue_on_failure", importance == "info"),
+        halts=halts,
+    )
+
+
+def _success(
+    reading: VisorReading, node: Mapping, fields: dict[str, Any]
+) -> tuple[SuccessActions | None, tuple[Call, ...]]:
+    """What follows a success."""
+    if "on_success" not in fields:
+        return None, ()
+    return success_of(reading, read_keys(reading, fields["on_success"], ON_SUCCESS), place_of(node, "on_success"))
+
+
+def _before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Call, ...]:
+    """What runs before the step."""
+    if "on_init" not in fields:
+        return ()
+    given = read_keys(reading, fields["on_init"], ON_INIT)
+    if "run" not in given:
+        reading.report.error("value", "`on_init` needs `run`", node.entries["on_init"][0])
+        return ()
+    calls = calls_of(reading, given["run"])
+    name_calls(reading, calls)
+    return calls
+
+
+def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, Any]) -> ForEach | None:
+    """What a producer of items says about them."""
+    if not fields.get("forEach"):
+        return None
+    on_finish = None
+    if "on_finish" in fields:
+        reading.owner = finishing(name)
+        given = read_keys(reading, fields["on_finish"], ON_FINISH)
+        on_finish, own = success_of(reading, given, place_of(node, "on_finish"))
+        reading.owner = name
+        if own:
+            reading.report.error("run", "`on_finish` can run steps by name only", node.entries["on_finish"][0])
+    return ForEach(Within(), place_of(node, "forEach"), on_finish=on_finish)
+
+
+def _fanout(kind: str, fields: dict[str, Any]) -> str:
+    """How a step behaves below a `forEach`; whether it stands below one is looked at later."""
+    if fields.get("reduce"):
+        return "reduce"
+    return str(fields.get("fanout", "reduce" if kind in REDUCED else "map"))
+
+
+def _needs(reading: VisorReading, fields: dict[str, Any]) -> tuple[tuple[Need, Scalar | Mapping], ...]:
+    """Groups of names; `a|b` is one group."""
+    result: dict[tuple[str, ...], tuple[Need, Scalar | Mapping]] = {}
+    for value, node in fields.get("depends_on", ()):
+        names = tuple(dict.fromkeys(part.strip() for part in value.split("|")))
+        if "" in names:
+            reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
+        else:
+            result.setdefault(names, (Need(names), node))
+    return tuple(result.values())
+
+
+def with_action(draft: Draft, action: Action) -> Draft:
+    """The draft with another action."""
+    draft.drafted = replace(draft.drafted, step=replace(draft.drafted.step, action=action))
+    return draft

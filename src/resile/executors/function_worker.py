@@ -1,0 +1,168 @@
+"""A warm worker process: takes calls from a socket that all workers of a run share, and tells what came of each.
+
+    engine --calls (one message each)--> whoever is free --> spool, then reports --> engine
+
+What a function prints goes to the worker's two files; each call's share of them is a range. When the engine is gone
+the worker finishes its call, writes that down, and begins no other. A call too large for a message is in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from contextlib import suppress
+from socket import MSG_DONTWAIT, socket
+
+import msgspec
+
+from resile.executors.function_calls import (
+    Begun,
+    Call,
+    Done,
+    Dropped,
+    Functions,
+    decode_call,
+    encode_record,
+    load_file,
+    perform,
+)
+from resile.executors.function_spool import Spool
+
+MESSAGE_BYTES_MAX = 64 * 1024
+IN_A_FILE = b"@"
+INLINE = b"="
+
+
+class Setting(msgspec.Struct):
+    """What a worker is told when it is started; `main` is the file of the program that the functions come from."""
+
+    calls: int
+    reports: int
+    base: str
+    path: list[str]
+    main: str = ""
+
+
+class Worker:
+    """One worker process."""
+
+    def __init__(self, setting: Setting) -> None:
+        import resource
+
+        self._usage = resource.getrusage
+        self._self = resource.RUSAGE_SELF
+        self._calls = socket(fileno=setting.calls)
+        self._reports = socket(fileno=setting.reports)
+        self._spool = Spool(setting.base, "process")
+        self._functions = Functions()
+        self._hangup = select.poll()
+        self._hangup.register(setting.reports, select.POLLHUP)
+
+    def work(self) -> None:
+        """Make calls until the engine is gone."""
+        untold = b""
+        while True:
+            try:
+                message = self._calls.recv(2 * MESSAGE_BYTES_MAX, MSG_DONTWAIT)
+            except BlockingIOError:
+                if untold and not self._tell(untold):
+                    return
+                untold = b""
+                message = self._calls.recv(2 * MESSAGE_BYTES_MAX)
+            if not message:
+                return
+            call = decode_call(_body(message))
+            begun = Begun(
+                call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds, *_output_sizes()
+            )
+            record = encode_record(begun)
+            self._spool.add(record)
+            if self._hangup.poll(0) or not self._tell(untold + framed(record)):
+                # Nobody waits for this call any more; whoever comes next must know that it never ran.
+                self._spool.add(encode_record(Dropped(call.job, call.attempt, time.time())))
+                return
+            untold = self._make(call, begun)
+
+    def _make(self, call: Call, begun: Begun) -> bytes:
+        """One call; what is to be told of it, written down."""
+        before = self._usage(self._self)
+        done = perform(call, self._functions, begun)
+        if done.traceback:
+            sys.stderr.write(done.traceback)
+        _flush()
+        used = self._usage(self._self)
+        out, err = _output_sizes()
+        done = msgspec.structs.replace(
+            done,
+            # The engine reads what was raised from the log.
+            traceback="",
+            cpu_seconds=used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
+            rss_bytes_max=used.ru_maxrss * 1024,
+            out=begun.out,
+            out_length=out - begun.out,
+            err=begun.err,
+            err_length=err - begun.err,
+        )
+        return framed(self._written(done))
+
+    def _written(self, done: Done) -> bytes:
+        """The record of a call that is over, in the spool."""
+        self._spool.reserve(len(encode_record(done)) + 16)
+        record = encode_record(msgspec.structs.replace(done, spool=self._spool.number))
+        self._spool.add(record)
+        return record
+
+    def _tell(self, data: bytes) -> bool:
+        """Send records to the engine; False where it is gone."""
+        try:
+            self._reports.sendall(data)
+        except OSError:
+            return False
+        return True
+
+
+def framed(record: bytes) -> bytes:
+    """A record with its length in front."""
+    return len(record).to_bytes(4, "big") + record
+
+
+def _body(message: bytes) -> bytes:
+    """The call in a message, or in the file that it names."""
+    if message[:1] == INLINE:
+        return message[1:]
+    path = message[1:]
+    with open(path, "rb") as file:
+        data = file.read()
+    os.unlink(path)
+    return data
+
+
+def _flush() -> None:
+    """Bring what a function printed to the files; one that closed its output has printed all it wanted to."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):
+            stream.flush()
+
+
+def _output_sizes() -> tuple[int, int]:
+    """How much has been printed to each of the two files."""
+    try:
+        return os.fstat(1).st_size, os.fstat(2).st_size
+    except OSError:
+        return 0, 0
+
+
+def main() -> None:
+    """The process: its setting is its one argument."""
+    setting = msgspec.json.decode(sys.argv[1], type=Setting)
+    sys.path[:] = setting.path
+    sys.argv = [setting.main or "resile"]
+    worker = Worker(setting)
+    if setting.main:
+        # Where it can't be loaded, each call of its functions says what is wrong with it.
+        with suppress(BaseException):
+            # Pickles of the caller's program name its classes by `__main__`.
+            sys.modules["__main__"] = load_file(setting.main)
+    worker.work()

@@ -1,0 +1,424 @@
+"""The executor of Python functions: warm worker processes, or threads, beside the executor of commands.
+
+    start --> channel --> hands (function_hands.py) --> records --> Started / Returned / Ended
+    find  --> spools of an engine before this one (function_spool.py)
+
+A call that is over within a moment is told in one report; of a longer one the start is told too. A worker that dies
+is replaced, and its call has failed as its exit status says. Time limits: SIGTERM to the worker, SIGKILL after the
+grace time; a thread is left to itself and another takes its place. While calls are being made a ticker rings the bell
+now and then, so that limits are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from errno import ECHILD
+from threading import Event, Thread
+
+from resile.executors import function_spool
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Returned, Started, Withdrawn
+from resile.executors.function_calls import Begun, Call, Done, Dropped, Functions, Record
+from resile.executors.function_hands import ProcessHand, QueueChannel, SocketChannel, ThreadHand
+from resile.executors.function_spool import FOLDER
+from resile.model.failure import LogRange
+
+TICK_SECONDS = 0.05
+TELL_SECONDS = 0.02
+BARREN_MAX = 3
+NO_LOG = LogRange("")
+Key = tuple[int, int]
+
+
+class FunctionExecutor:
+    """Calls of Python functions for one run; see the Executor contract for the verbs."""
+
+    def __init__(self, folder: str, *, slots: int, path: Sequence[str], env: Mapping[str, str]) -> None:
+        self._folder = os.path.join(os.path.abspath(folder), FOLDER)
+        self._slots = slots
+        self._path = list(path)
+        self._env = dict(env)
+        self._waiting: deque[Call] = deque()
+        self._queued: set[Key] = set()
+        self._processes: list[ProcessHand] = []
+        self._threads: list[ThreadHand] = []
+        self._sockets: SocketChannel | None = None
+        self._queue: QueueChannel | None = None
+        self._functions = Functions()
+        self._main = ""
+        self._ready: list[Report] = []
+        self._adopted: dict[Key, tuple[str, Begun]] = {}
+        self._old = function_spool.bases(self._folder)
+        self._dead: list[str] = []
+        self._barren = 0
+        self._owed = False
+        self._token = os.urandom(4).hex()
+        self._count = 0
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._busy = Event()
+        self._closed = False
+        self._ticker: Thread | None = None
+
+    # --- the contract
+
+    def fileno(self) -> int:
+        """Readable when reports wait."""
+        return self._epoll.fileno()
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        """Queue calls; each is made when a worker is free, in order."""
+        for launch in launches:
+            assert launch.call is not None
+            if launch.threads:
+                self._open_threads()
+                assert self._queue is not None
+                self._queue.send(launch.call)
+            else:
+                self._waiting.append(launch.call)
+            self._queued.add((launch.job, launch.attempt))
+        if self._waiting:
+            self._offer()
+        self._watch()
+
+    def kill(self, job: int, attempt: int) -> None:
+        """End a call that is being made; one that nobody has taken is withdrawn."""
+        key = (job, attempt)
+        if self._withdraw({key}):
+            return
+        for hand in self._hands():
+            if hand.key == key and not hand.cut:
+                self._cut(hand, "killed", time.time())
+                return
+        if key in self._adopted:
+            pid, kind = function_spool.writer_of(self._adopted[key][0])
+            if kind == "process" and function_spool.is_held(self._adopted[key][0]):
+                os.killpg(pid, signal.SIGTERM)
+
+    def find(self, attempts: Sequence[Key]) -> None:
+        """After a resume: report what became of each of these (Adopted, Returned, Withdrawn or Lost)."""
+        known: dict[Key, tuple[str, Record]] = {}
+        held = {base for base in self._old if function_spool.is_held(base)}
+        for base in self._old:
+            for record in function_spool.records(base):
+                known[record.job, record.attempt] = (base, record)
+        for key in attempts:
+            base, record = known.get(key, ("", Dropped(*key, time.time())))
+            if isinstance(record, Begun) and base in held:
+                self._adopted[key] = (base, record)
+                pid = function_spool.writer_of(base)[0]
+                log = LogRange(f"{FOLDER}/{os.path.basename(base)}", record.out, 0, record.err, 0)
+                self._ready.append(Adopted(*key, record.at, pid, log))
+            else:
+                self._ready.append(self._settled(base, record))
+        self._dead += [base for base in self._old if base not in held]
+        self._old = []
+        self._ring()
+        self._watch()
+
+    def drain(self) -> None:
+        """Begin nothing more: withdraw everything queued; calls that are being made go on."""
+        self._withdraw(set(self._queued))
+
+    def reports(self) -> list[Report]:
+        """Whatever has been heard since the last call; never blocks."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+        now = time.time()
+        for hand in tuple(self._processes):
+            records, gone = hand.receive()
+            for record in records:
+                self._hear(hand, record)
+            if gone:
+                self._buried(hand, now)
+        for thread in tuple(self._threads):
+            done, gone = thread.receive()
+            for record in done:
+                self._hear(thread, record)
+            if gone:
+                self._threads.remove(thread)
+        self._look_after(now)
+        if self._waiting:
+            self._offer()
+        if not (self._queued or self._adopted or self._is_making()):
+            self._busy.clear()
+        reports, self._ready = self._ready, []
+        self._owed = self._owed or bool(reports)
+        return reports
+
+    def queued(self) -> int:
+        """How many calls nobody has taken yet, as far as is known here."""
+        return len(self._queued)
+
+    def acknowledge(self) -> None:
+        """Everything returned by `reports` so far is on disk."""
+        self._owed = False
+        if self._old:
+            self._dead += [base for base in self._old if not function_spool.is_held(base)]
+            self._old = []
+        if self._dead and not self._ready:
+            for base in self._dead:
+                function_spool.forget(base)
+            self._dead = []
+        for hand in self._hands():
+            if hand.heard > max(hand.recorded, 1):
+                function_spool.forget(hand.base, hand.heard)
+            hand.recorded = hand.heard
+
+    def close(self) -> None:
+        """Let go; calls that are being made go on. What was not acknowledged is there for the next engine."""
+        self._closed = True
+        self._busy.set()
+        if self._ticker is not None:
+            self._ticker.join()
+        for channel in (self._sockets, self._queue):
+            if channel is not None:
+                channel.close()
+        owed = self._owed or self._ready or self._queued
+        for hand in self._hands():
+            if hand.close() and not owed:
+                function_spool.forget(hand.base)
+        self._epoll.close()
+        os.close(self._bell)
+
+    # --- hands
+
+    def _open_threads(self) -> None:
+        """Threads are started when the first call comes."""
+        if self._queue is None:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            self._queue = QueueChannel()
+            for _ in range(self._slots):
+                self._add_thread(self._queue)
+
+    def _add_thread(self, channel: QueueChannel) -> None:
+        """One more thread."""
+        channel.threads += 1
+        self._threads.append(ThreadHand(self._base(), channel.queue, self._functions, self._ring))
+
+    def _offer(self) -> None:
+        """Hand waiting calls to the workers, of which there are as many as there is work for, up to the slots."""
+        if self._sockets is None:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            self._sockets = SocketChannel(self._folder)
+        while self._waiting and self._sockets.send(self._waiting[0]):
+            call = self._waiting.popleft()
+            self._main = self._main or call.function[0]
+        wanted = min(self._slots, len(self._queued) + sum(hand.current is not None for hand in self._processes))
+        while len(self._processes) < wanted:
+            hand = ProcessHand(self._base(), self._sockets.theirs, self._main, self._path, self._env)
+            self._processes.append(hand)
+            self._epoll.register(hand.fileno(), select.EPOLLIN)
+
+    def _base(self) -> str:
+        """The name of the next hand's files."""
+        self._count += 1
+        return os.path.join(self._folder, f"{self._token}-{self._count}")
+
+    def _hands(self) -> list[ProcessHand | ThreadHand]:
+        """All who make calls."""
+        return [*self._processes, *self._threads]
+
+    def _is_making(self) -> bool:
+        """Is any call being made?"""
+        return any(hand.current is not None for hand in self._hands())
+
+    # --- hearing
+
+    def _hear(self, hand: ProcessHand | ThreadHand, record: Record) -> None:
+        """One record of a hand."""
+        key = (record.job, record.attempt)
+        self._queued.discard(key)
+        if isinstance(record, Begun):
+            hand.current, hand.has_begun = record, True
+            return
+        if isinstance(record, Done):
+            hand.heard = record.spool
+            if hand.left_key != key:
+                self._ready.append(self._returned(record, hand.base, 0 if hand.told == key else hand.pid))
+        if isinstance(hand, ProcessHand):
+            hand.current, hand.cut, hand.kill_at = None, "", 0.0
+
+    def _returned(self, done: Done, base: str, pid: int) -> Returned:
+        """What came of a call."""
+        log = NO_LOG
+        if done.out_length or done.err_length:
+            segment = f"{FOLDER}/{os.path.basename(base)}"
+            log = LogRange(segment, done.out, done.out_length, done.err, done.err_length)
+        return Returned(
+            done.job,
+            done.attempt,
+            done.started_at,
+            done.at,
+            done.value,
+            done.kind,
+            done.message,
+            done.types,
+            done.traceback,
+            done.exit_code,
+            done.cpu_seconds,
+            done.rss_bytes_max,
+            log,
+            pid,
+        )
+
+    def _settled(self, base: str, record: Record) -> Report:
+        """What became of a call of a worker that is gone."""
+        match record:
+            case Done():
+                return self._returned(record, base, 0)
+            case Begun():
+                return Lost(record.job, record.attempt, time.time(), "its worker is gone, and nobody saw how it ended")
+            case Dropped():
+                return Withdrawn(record.job, record.attempt, time.time())
+
+    def _buried(self, hand: ProcessHand, now: float) -> None:
+        """A worker is gone: its call has failed, and another worker takes its place."""
+        status = hand.wait_status()
+        self._epoll.unregister(hand.fileno())
+        self._processes.remove(hand)
+        self._dead.append(hand.base)
+        begun = hand.current
+        if begun is not None:
+            self._barren = 0
+            segment = f"{FOLDER}/{os.path.basename(hand.base)}"
+            log = LogRange(
+                segment, begun.out, _grown(hand.base + ".o", begun.out), begun.err, _grown(hand.base + ".e", begun.err)
+            )
+            key = (begun.job, begun.attempt)
+            if status or hand.cut:
+                pid = hand.untold_pid
+                self._ready.append(Ended(*key, begun.at, now, status, 0.0, 0, log, hand.cut, pid=pid))
+            else:
+                message = "the function ended its process before it returned"
+                done = Done(*key, begun.at, now, b"", "exit", message)
+                self._ready.append(self._returned(done, hand.base, hand.untold_pid))
+        elif not hand.has_begun:
+            self._barren += 1
+            if self._barren >= BARREN_MAX and self._queued:
+                self._give_up(now)
+        if self._queued and self._sockets is not None:
+            self._waiting = deque([*self._sockets.take_back(), *self._waiting])
+            self._offer()
+
+    def _give_up(self, now: float) -> None:
+        """Workers end before they begin anything: the calls can't be made."""
+        assert self._sockets is not None
+        for call in (*self._sockets.take_back(), *self._waiting):
+            self._queued.discard((call.job, call.attempt))
+            self._ready.append(
+                Ended(call.job, call.attempt, now, now, 0, 0.0, 0, NO_LOG, spawn_error=ECHILD, spawn_stage="exec")
+            )
+        self._waiting.clear()
+        self._barren = 0
+
+    # --- limits
+
+    def _look_after(self, now: float) -> None:
+        """Tell of calls that take longer than a moment, and end those that take too long."""
+        for hand in self._hands():
+            begun = hand.current
+            if begun is None:
+                continue
+            key = (begun.job, begun.attempt)
+            if key == hand.left_key:
+                continue
+            if hand.told != key and now - begun.at >= TELL_SECONDS:
+                hand.told = key
+                self._queued.discard(key)
+                log = LogRange(f"{FOLDER}/{os.path.basename(hand.base)}", begun.out, 0, begun.err, 0)
+                self._ready.append(Started(*key, begun.at, hand.pid, log))
+            if begun.timeout_seconds and not hand.cut and now - begun.at >= begun.timeout_seconds:
+                self._cut(hand, "timeout", now)
+            elif hand.kill_at and now >= hand.kill_at and isinstance(hand, ProcessHand):
+                hand.kill_at = 0.0
+                hand.end(signal.SIGKILL)
+        for key, (base, begun) in tuple(self._adopted.items()):
+            self._look_at_adopted(key, base, begun, now)
+
+    def _look_at_adopted(self, key: Key, base: str, begun: Begun, now: float) -> None:
+        """A call of a worker of an earlier engine: has it come to its end?"""
+        if function_spool.is_held(base):
+            if begun.timeout_seconds and now - begun.at >= begun.timeout_seconds + begun.grace_seconds:
+                pid, kind = function_spool.writer_of(base)
+                if kind == "process":
+                    os.killpg(pid, signal.SIGKILL)
+            return
+        del self._adopted[key]
+        last = [record for record in function_spool.records(base) if (record.job, record.attempt) == key]
+        self._ready.append(self._settled(base, last[-1]))
+        self._dead.append(base)
+
+    def _cut(self, hand: ProcessHand | ThreadHand, cut: str, now: float) -> None:
+        """End the call that a hand is making."""
+        begun = hand.current
+        if begun is None:
+            # A thread may have come to its end meanwhile.
+            return
+        hand.cut = cut
+        if isinstance(hand, ProcessHand):
+            hand.kill_at = now + begun.grace_seconds
+            hand.end(signal.SIGTERM)
+            return
+        pid = hand.untold_pid
+        hand.left_key = (begun.job, begun.attempt)
+        self._queued.discard((begun.job, begun.attempt))
+        self._ready.append(Ended(begun.job, begun.attempt, begun.at, now, signal.SIGTERM, 0.0, 0, NO_LOG, cut, pid=pid))
+        assert self._queue is not None
+        self._add_thread(self._queue)
+        self._ring()
+
+    def _withdraw(self, keys: set[Key]) -> bool:
+        """Take these calls out of the channels; whether any was there."""
+        gone: list[Call] = []
+        if self._sockets is not None:
+            waiting = [*self._sockets.take_back(), *self._waiting]
+            gone += [call for call in waiting if (call.job, call.attempt) in keys]
+            self._waiting = deque(call for call in waiting if (call.job, call.attempt) not in keys)
+            self._offer()
+        if self._queue is not None:
+            for call in self._queue.take_back():
+                if (call.job, call.attempt) in keys:
+                    gone.append(call)
+                else:
+                    self._queue.send(call)
+        for call in gone:
+            self._queued.discard((call.job, call.attempt))
+            self._ready.append(Withdrawn(call.job, call.attempt, time.time()))
+        if gone:
+            self._ring()
+        return bool(gone)
+
+    # --- the bell
+
+    def _ring(self) -> None:
+        """Say that there is something to hear; from any thread."""
+        os.eventfd_write(self._bell, 1)
+
+    def _watch(self) -> None:
+        """From now on there is something to look after."""
+        self._busy.set()
+        if self._ticker is None:
+            self._ticker = Thread(target=self._tick, name="resile ticker", daemon=True)
+            self._ticker.start()
+
+    def _tick(self) -> None:
+        """Ring while there is something to look after; the only thing that this thread does."""
+        while self._busy.wait() and not self._closed:
+            time.sleep(TICK_SECONDS)
+            if not self._closed:
+                self._ring()
+
+
+def _grown(path: str, before: int) -> int:
+    """How much a file has grown."""
+    try:
+        return max(0, os.path.getsize(path) - before)
+    except OSError:
+        return 0

@@ -1,0 +1,125 @@
+"""One item as JSON text, and back; and what is said of one that can't be an item."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from resile.model.limits import ITEM_BYTES_MAX, ITEM_DEPTH_MAX
+
+# Bytes that were not UTF-8 live on as surrogates, which only the slower codec of the two lets through.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class ItemsRefused(Exception):
+    """The items can't be listed, and this is why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def too_large(index: int, size: int) -> ItemsRefused:
+    """What is said of an item that is larger than any may be."""
+    return ItemsRefused(f"item {index} has {size} bytes, at most {ITEM_BYTES_MAX} are allowed")
+
+
+def encode(value: Any) -> bytes:
+    """A value as JSON on one line."""
+    import json
+
+    try:
+        if isinstance(value, str):
+            return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        pass
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ItemsRefused(f"{kind_of(value)} can't be written as JSON: {error}") from error
+
+
+def decode(text: bytes) -> Any:
+    """The value of a JSON text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        if _SURROGATE.search(text):
+            return _decode_slowly(text)
+        raise ItemsRefused(f"this is no JSON: {error}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def decodes(text: bytes) -> bool:
+    """Is a text one JSON value? To find out, no value is made of it."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
+        if _SURROGATE.search(text):
+            try:
+                decode(text)
+            except ItemsRefused:
+                return False
+            return True
+        return False
+    return True
+
+
+def checked(text: bytes) -> bytes:
+    """An item as JSON on one line, if it is JSON and not too deep."""
+    value = decode(text)
+    # Counting is quick, and seldom says that one must look.
+    if text.count(b"[") + text.count(b"{") > ITEM_DEPTH_MAX and _depth_exceeds(value, ITEM_DEPTH_MAX):
+        raise _too_deep()
+    return encode(value) if b"\n" in text else text
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in a message."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _decode_slowly(text: bytes) -> Any:
+    """The value of a JSON text with lone surrogates in it."""
+    import json
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no number")
+
+    try:
+        return json.loads(text.decode(), parse_constant=refuse)
+    except ValueError as error:
+        raise ItemsRefused(f"this is no JSON: {error}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def _depth_exceeds(value: Any, levels: int) -> bool:
+    """Are arrays and objects nested in more levels than these?"""
+    layer = [value]
+    for _ in range(levels + 1):
+        containers = [part for part in layer if isinstance(part, dict | list)]
+        if not containers:
+            return False
+        layer = [part for whole in containers for part in (whole.values() if isinstance(whole, dict) else whole)]
+    return True
+
+
+def _too_deep() -> ItemsRefused:
+    """What is said of an item that is nested too deeply."""
+    return ItemsRefused(f"it is nested in more than {ITEM_DEPTH_MAX} levels")

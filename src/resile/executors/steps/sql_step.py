@@ -1,0 +1,154 @@
+"""Statements for a database, or rows for one of its tables, as the program of a `duckdb` or `postgres` step.
+
+    RESILE_STEP (JSON): engine, statements or file, params, auth, database; or table, rows, columns, key
+    stdout: the rows of the one statement that gave some, as a JSON list of objects; of several, each under `command_N`
+    exit: 0 done, 1 the database refused, 2 there is no way to reach it
+
+Where a database is comes from the environment: `<AUTH>_DSN` (in capitals), else for PostgreSQL the usual PG variables.
+Rows for a table are bound as parameters and never become part of a statement.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+EXIT_REFUSED = 1
+EXIT_NO_DATABASE = 2
+ROWS_MAX = 100_000
+
+
+class NoDatabase(Exception):
+    """There is no way to reach the database."""
+
+
+def main() -> int:
+    """Run the statements; the exit code."""
+    step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
+    if "told_in" in step:
+        with open(step["told_in"], "rb") as opened:
+            step = json.loads(opened.read())
+    try:
+        results = list(_postgres(step) if step["engine"] == "postgres" else _duckdb(step))
+    except (NoDatabase, ImportError) as problem:
+        return _complain(str(problem), EXIT_NO_DATABASE)
+    except Exception as error:
+        return _complain(f"{type(error).__name__}: {error}", EXIT_REFUSED)
+    print(json.dumps(_shaped(results), ensure_ascii=False, default=str))
+    return 0
+
+
+def _complain(message: str, code: int) -> int:
+    """Say in one line why the step failed."""
+    sys.stderr.write(f"{' '.join(message.split())}\n")
+    return code
+
+
+def _shaped(results: list[tuple[list[dict[str, Any]] | None, int]]) -> Any:
+    """What the statements gave: rows where one of them gave some, else how much each of them did."""
+    with_rows = [rows for rows, _ in results if rows is not None]
+    if len(with_rows) == 1:
+        return with_rows[0]
+    shaped: dict[str, Any] = {"status": "success"}
+    for number, (rows, count) in enumerate(results):
+        shaped[f"command_{number}"] = {"rows": rows or [], "row_count": count}
+    return shaped
+
+
+def _statements(step: dict[str, Any]) -> str:
+    """The statements of a step, or of its file."""
+    if not step["file"]:
+        return str(step["statements"])
+    try:
+        with open(step["file"], encoding="utf-8") as opened:
+            return opened.read()
+    except OSError as error:
+        raise NoDatabase(f"can't read {step['file']}: {error.strerror}") from error
+
+
+def _postgres(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None, int]]:
+    """PostgreSQL: each statement's rows and their number."""
+    try:
+        import psycopg  # type: ignore[import-not-found, unused-ignore]
+        from psycopg.rows import dict_row  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise NoDatabase("postgres steps need the package psycopg: pip install 'resile[postgres]'") from error
+    with psycopg.connect(_dsn(step), autocommit=True, row_factory=dict_row) as connection:
+        cursor = connection.cursor()
+        for text, values in _inserts(step, "%s") if step["table"] else [(_statements(step), step["params"])]:
+            cursor.execute(text.encode(), values)
+            more: bool | None = True
+            while more:
+                rows = cursor.fetchmany(ROWS_MAX) if cursor.description is not None else None
+                yield rows, max(cursor.rowcount, 0)
+                more = cursor.nextset()
+
+
+def _dsn(step: dict[str, Any]) -> str:
+    """How to reach PostgreSQL."""
+    name = "".join(c if c.isalnum() else "_" for c in step["auth"]).upper() + "_DSN" if step["auth"] else ""
+    if name and name in os.environ:
+        return os.environ[name]
+    if "PGHOST" in os.environ or "PGSERVICE" in os.environ or "PGDATABASE" in os.environ:
+        return ""
+    raise NoDatabase(f"nothing says where PostgreSQL is: set {name or 'PGHOST'}")
+
+
+def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None, int]]:
+    """DuckDB: each statement's rows and their number."""
+    try:
+        import duckdb  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise NoDatabase("duckdb steps need the package duckdb: pip install 'resile[duckdb]'") from error
+    with duckdb.connect(step["database"]) as connection:
+        if step["table"]:
+            for text, values in _inserts(step, "?"):
+                connection.execute(text, values)
+                yield None, 1
+            return
+        for statement in connection.extract_statements(_statements(step)):
+            # Only what asks for rows gives some; of everything else DuckDB makes a row that counts.
+            asks = statement.type == duckdb.StatementType.SELECT
+            done = connection.execute(statement, step["params"] or None)
+            rows = done.fetchmany(ROWS_MAX) if done.description else []
+            names = [column[0] for column in done.description or []]
+            if asks:
+                yield [dict(zip(names, row, strict=True)) for row in rows], len(rows)
+            else:
+                yield None, int(rows[0][0]) if rows and names == ["Count"] else 0
+
+
+def _inserts(step: dict[str, Any], mark: str) -> Iterator[tuple[str, list[Any]]]:
+    """One statement for each row: insert it, or put it in the place of the one with the same key."""
+    rows = step["rows"] if isinstance(step["rows"], list) else [step["rows"]]
+    for row in rows:
+        if not isinstance(row, dict) or not row:
+            raise NoDatabase(f"a row for {step['table']!r} must be a mapping of columns to values")
+        if step["columns"]:
+            row = {column: row.get(field) for column, field in step["columns"].items()}
+        columns = ", ".join(_quoted(name) for name in row)
+        text = f"INSERT INTO {'.'.join(_quoted(part) for part in step['table'].split('.'))} ({columns})"
+        text += f" VALUES ({', '.join([mark] * len(row))})"
+        if step["key"]:
+            rest = [name for name in row if name not in step["key"]]
+            changes = ", ".join(f"{_quoted(name)} = EXCLUDED.{_quoted(name)}" for name in rest)
+            keys = ", ".join(_quoted(name) for name in step["key"])
+            text += f" ON CONFLICT ({keys}) DO " + (f"UPDATE SET {changes}" if rest else "NOTHING")
+        yield text, [json.dumps(value) if isinstance(value, dict | list) else value for value in row.values()]
+
+
+def _quoted(name: str) -> str:
+    """A name of a table or a column; plain ones stay as they are, so that capitals mean what they mean in SQL."""
+    if name.isidentifier() and name.isascii():
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Calls of Python functions: from a step to a launch, and from what came back to an outcome.
+
+    Function + what other steps gave --> Call          Returned --> Outcome with the value, or with what was raised
+
+A result is a value of the scope under its step's name, in the log and so in the database; None is not kept at all.
+What the items of a fan-out gave is read from the log when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile.core.events import AttemptEnded
+from resile.executors import evidence
+from resile.executors.contract import Launch, Returned
+from resile.executors.function_calls import Call, mentions_pickle
+from resile.executors.segments import tail
+from resile.model.failure import Failure, FailureKind, Outcome, Usage
+from resile.model.limits import TAIL_BYTES
+from resile.model.workflow import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from resile.core.actions import StartAttempt
+    from resile.core.state import Job, State
+    from resile.runtime.values import Values
+    from resile.store.contract import Store
+
+
+def launch_of(
+    order: StartAttempt, job: Job, action: Function, values: Values, timeout_seconds: float, grace_seconds: float
+) -> Launch:
+    """The call that an attempt makes, with the arguments as they are now."""
+    args = [_argument(given.kind, given.value, job, values) for given in action.args]
+    kwargs = {name: _argument(given.kind, given.value, job, values) for name, given in action.kwargs.items()}
+    call = Call(
+        order.job,
+        order.attempt,
+        (action.file, action.module, action.name),
+        args,
+        kwargs,
+        timeout_seconds,
+        grace_seconds,
+        mentions_pickle(args) or mentions_pickle(kwargs),
+    )
+    return Launch(order.job, order.attempt, (), call=call, threads=action.workers == "threads")
+
+
+def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
+    """One argument as JSON data; a step that failed and was let pass has given None."""
+    match kind:
+        case "step":
+            return values.find(("steps", value, "output"), job)
+        case "item":
+            return values.find(("item",), job)
+        case "list":
+            return [_argument(inner[0], inner[1], job, values) for inner in value]
+        case "mapping":
+            return {name: _argument(inner[0], inner[1], job, values) for name, inner in value.items()}
+    return value
+
+
+def outcome_of(report: Returned, state: State, folder: str) -> Outcome:
+    """What a call came to."""
+    usage = Usage(max(0.0, report.at - report.started_at), report.cpu_seconds, report.rss_bytes_max)
+    log = report.log if report.log.segment else None
+    if report.kind:
+        return Outcome(report.exit_code or 1, _failure(report, folder), usage, log)
+    job = state.jobs.get(report.job)
+    if job is None:
+        return Outcome(0, None, usage, log)
+    name = state.step_of(job).name
+    if not report.value and name not in state.frame_of(job.scope).values:
+        return Outcome(0, None, usage, log)
+    value = msgspec.json.decode(report.value) if report.value else None
+    return Outcome(0, None, usage, log, {name: value})
+
+
+def _failure(report: Returned, folder: str) -> Failure:
+    """What a function raised, with the evidence that rules look at."""
+    kind: FailureKind = "contract" if report.kind == "contract" else "exit"
+    log = report.log if report.log.segment else None
+    stdout = evidence.readable(tail(folder, log, "o", TAIL_BYTES))
+    stderr = evidence.readable(tail(folder, log, "e", TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
+    code = report.exit_code or None
+    mark = evidence.signature(kind, code, report.message)
+    return Failure(kind, report.message, code, None, stdout, stderr, mark, report.types)
+
+
+def results_of(store: Store, run: int, jobs: Sequence[int]) -> list[Any]:
+    """What these jobs gave, in this order, as the log has it."""
+    found: dict[int, Any] = dict.fromkeys(jobs)
+    for entry in store.entries(run):
+        event = entry.event
+        if type(event) is AttemptEnded and event.job in found and event.outcome.failure is None:
+            found[event.job] = next(iter(event.outcome.values.values()), None)
+    return [found[job] for job in jobs]

@@ -1,0 +1,334 @@
+"""Cases: what a playbook's step says about its own events, and what follows from it.
+
+    events of a success   call.done, step.exit          of a loop as a whole also   loop.done
+    events of a failure   call.error, call.done, step.exit   (only cases that speak of `error` answer one)
+
+    at each event the first case that holds counts --> effects (kept with the outcome)   arcs, rules, sinks (`case`)
+
+A condition that names something unknown does not hold. Effects are part of the attempt's outcome, so that what a run
+remembers is in its log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from resile.dialects.interpolate import MISSING, ValueRefused
+from resile.dialects.noetl_jinja import Unknown, as_result, condition_text, holds, names_in, native
+from resile.model.failure import Failure, Outcome
+from resile.model.fanout import FanOut
+from resile.runtime.jinja import AGAIN, COLLECTED, FIRED, VARS, Names, Texts
+from resile.runtime.values import walk
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+    from resile.model.inside import Effect
+    from resile.model.workflow import Arc, Condition, Step
+    from resile.runtime.memory import Memories
+
+ON_SUCCESS = ("call.done", "step.exit")
+ON_SUCCESS_OF_LOOP = ("call.done", "step.exit", "loop.done")
+ON_FAILURE = ("call.error", "call.done", "step.exit")
+ON_ENTER = "step.enter"
+# What a case may name that is not there at every event; to name it in vain is no mistake.
+_SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
+_ASKED_AGAIN = "again: "
+_JUDGING = ("again", "fail")
+_HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
+_TIMEOUT = re.compile(r"timed? ?out|deadline exceeded", re.IGNORECASE)
+_CONNECTION = re.compile(
+    r"connection (?:refused|reset|closed|aborted)|no answer from|unreachable|name resolution|not resolve|connect to",
+    re.IGNORECASE,
+)
+_EXCEPTION = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+_BY_STATUS = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit"}
+RETRYABLE = ("connection", "timeout", "rate_limit", "server_error")
+
+
+class ErrorText(str):
+    """A failure as templates see it: its message, which has parts."""
+
+    status: int | None
+    kind: str
+    message: str
+    type: str
+    exit_code: int | None
+    retryable: bool
+
+
+def error_of(failure: Failure) -> ErrorText:
+    """The failure of an attempt, as `error`."""
+    error = ErrorText(failure.message)
+    found = _HTTP.search(failure.message)
+    error.status = int(found[1]) if found is not None else None
+    error.kind = kind_of(failure, error.status)
+    error.message = failure.message
+    named = _EXCEPTION.search(failure.message)
+    error.type = named[0] if named is not None else error.kind
+    error.exit_code = failure.exit_code
+    error.retryable = error.kind in RETRYABLE
+    return error
+
+
+def kind_of(failure: Failure, status: int | None) -> str:
+    """The kind of a failure, by the names that `retry_on` uses."""
+    if status is not None:
+        return _BY_STATUS.get(status, "server_error" if status >= 500 else "client_error")
+    text = f"{failure.message}\n{failure.stderr}"
+    if failure.kind == "timeout" or _TIMEOUT.search(text):
+        return "timeout"
+    return "connection" if _CONNECTION.search(text) else "unknown"
+
+
+class Cases:
+    """Asks the cases of the steps of one run."""
+
+    def __init__(self, state: State, names: Names, memories: Memories) -> None:
+        self._state = state
+        self._names = names
+        self._memories = memories
+
+    def texts(self, job: Job) -> Texts:
+        """The lookup for the texts of a job; what follows a step sees what that step gave."""
+        subject = self._names.subject(job)
+        if subject is job:
+            return self._names.texts(job)
+        about = self._about(subject, "step.exit")
+        own = self._names.texts(job, about).data(self._state.step_of(job).args)
+        return self._names.texts(job, {**about, **own}, own)
+
+    def holds(self, condition: Condition, job: Job) -> tuple[bool, str]:
+        """Does a condition hold, of a text or by the number of a case? And what is wrong with it?"""
+        subject = self._names.subject(job)
+        if condition.language == "case":
+            return condition.source in self._standing(subject), ""
+        return self._holds(condition.source, subject, self._about(subject, "step.exit"))
+
+    def carried(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
+        """What the arcs carry that are taken, by the step that they lead to; raises ValueRefused."""
+        texts = self._names.texts(job, self._about(job, "step.exit"))
+        return {arc.step: texts.data(arc.args) for arc in arcs if arc.args}
+
+    def entered(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+        """A step is about to start: what is to be set then is set; what its outcome is to record of it."""
+        texts = self._names.texts(job, {"event": self._event(job, ON_ENTER)})
+        changed = {one.name: native(texts.data(one.value)) for one in step.effects if one.kind == "enter"}
+        return self._memories.write(job, {VARS: {**self._names.variables(job), **changed}}) if changed else {}
+
+    def concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome of an attempt with what follows from it."""
+        try:
+            return self._concluded(job, step, outcome)
+        except ValueRefused as problem:
+            if outcome.failure is not None:
+                return outcome
+            return replace(outcome, failure=Failure("contract", str(problem), signature="contract: value refused"))
+
+    def _concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """The same, or ValueRefused."""
+        pages = any(effect.kind == "again" for effect in step.effects)
+        keeper = _Keeper(dict(self._names.variables(job)), self._names.again(job) if pages else None)
+        before = dict(keeper.variables)
+        values, failure = outcome.values, outcome.failure
+        value = values.get(step.name)
+        seen = self._view(value, failure)
+        events = ON_FAILURE if failure is not None else _successes(step)
+        whatever = [effect for effect in step.effects if effect.case < 0 and failure is None]
+        for effect in whatever:
+            if effect.kind not in _JUDGING:
+                self._follow(job, effect, "step.exit", seen, keeper)
+        fired: list[str] = []
+        for event, number in self._fired(job, step, events, seen):
+            fired.append(str(number))
+            for effect in step.effects:
+                if effect.case == number:
+                    self._follow(job, effect, event, seen, keeper)
+        for effect in whatever:
+            if effect.kind in _JUDGING:
+                self._follow(job, effect, "step.exit", seen, keeper)
+        if failure is None:
+            if keeper.result is not MISSING:
+                values = {**values, step.name: keeper.result}
+            failure = keeper.failure
+        # What the step set when it started is recorded with its end.
+        sets = any(effect.kind == "enter" for effect in step.effects)
+        changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
+        changed |= self._fired_before(job, fired if keeper.result is not MISSING else None)
+        memory = self._memories.write(job, changed | self._again(job, keeper, over=failure is None))
+        return replace(outcome, values=values, failure=failure, memory={**outcome.memory, **memory})
+
+    def _follow(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
+        """One effect, where its conditions hold; it sees what those before it kept."""
+        if effect.kind == "enter":
+            return
+        kept = {"vars": {**dict(self._all(job)), **keeper.variables}, "ctx": keeper.variables}
+        more = {**keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
+        if effect.when and not self._holds(effect.when, job, more)[0]:
+            return
+        if not effect.unless or not self._holds(effect.unless, job, more)[0]:
+            keeper.keep(effect, self._names.texts(job, more).data(effect.value))
+
+    def after_host(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+        """What a loop or a playbook step leaves in the memory when it is over."""
+        value = self._names.value(job)
+        failure = job.error.failure if job.error is not None else None
+        outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
+        return self._concluded(job, step, outcome).memory
+
+    def _all(self, job: Job) -> Mapping[str, Any]:
+        """The variables with the workload behind them."""
+        found: Mapping[str, Any] = self._names.find("vars", job)
+        return found
+
+    def _fired_before(self, job: Job, fired: list[str] | None) -> dict[str, dict[str, Any]]:
+        """The cases that came true, kept where they gave the step another result than the one they were asked about."""
+        kept, key = dict(self._memories.seen(job).get(FIRED, {})), self._names.key(job)
+        if fired is None and key not in kept:
+            return {}
+        kept[key] = fired
+        return {FIRED: kept if fired is not None else {name: value for name, value in kept.items() if name != key}}
+
+    def _again(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
+        """The settings of one more attempt; none are left when the step is over."""
+        kept = dict(self._memories.seen(job).get(AGAIN, {}))
+        key, wanted = self._names.key(job), keeper.again
+        if wanted is None and not (over and key in kept):
+            return {}
+        if wanted is None:
+            del kept[key]
+        else:
+            kept[key] = {**kept.get(key, {}), **wanted, COLLECTED: keeper.pages}
+        return {AGAIN: kept}
+
+    def _standing(self, job: Job) -> set[str]:
+        """The cases that have come true for a job as it stands: after a success, or after a failure."""
+        step, error = self._state.step_of(job), job.error
+        if error is not None and error.failure.signature.startswith(_ASKED_AGAIN):
+            return {error.failure.signature.removeprefix(_ASKED_AGAIN)}
+        before = self._memories.seen(job).get(FIRED, {}).get(self._names.key(job))
+        if error is None and before is not None:
+            return set(before)
+        value = self._names.value(job)
+        seen = self._view(None if value is MISSING else value, error.failure if error is not None else None)
+        events = ON_FAILURE if error is not None else _successes(step)
+        return {str(number) for _, number in self._fired(job, step, events, seen)}
+
+    def _fired(
+        self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
+    ) -> Iterator[tuple[str, int]]:
+        """At each event the first case that holds."""
+        failed = "error" in seen
+        told: set[int] = set()
+        for event in events:
+            more = {**seen, "event": self._event(job, event, seen)}
+            for number, case in enumerate(step.cases):
+                if (case.on_failure or not failed) and self._holds(case.when, job, more)[0]:
+                    if number not in told:
+                        yield event, number
+                    told.add(number)
+                    break
+
+    def _holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:
+        """A condition; one that names what is not there does not hold, and it is told where that is a mistake."""
+        try:
+            return holds(text, self._names.texts(job, more).find), ""
+        except Unknown as problem:
+            excused = names_in(condition_text(text)) & _SOMETIMES
+            return False, "" if excused else problem.message
+        except ValueRefused as problem:
+            return False, problem.message
+
+    def _about(self, job: Job, event: str) -> dict[str, Any]:
+        """What conditions and arcs of a job can name besides what its texts can."""
+        value, error = self._names.value(job), job.error
+        seen = self._view(None if value is MISSING else value, error.failure if error is not None else None)
+        return {**seen, "event": self._event(job, event, seen)}
+
+    def _view(self, value: Any, failure: Failure | None) -> dict[str, Any]:
+        """The names for what an attempt came to."""
+        if failure is not None:
+            error = error_of(failure)
+            return {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
+        whole = as_result(value)
+        status = value.get("status_code") if isinstance(value, dict) else None
+        gave = dict.fromkeys(("response", "result", "this", "data", "page"), whole)
+        return {**gave, "success": True, "status_code": status}
+
+    def _event(self, job: Job, name: str, seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The event that a condition speaks of."""
+        step = self._state.step_of(job).name
+        payload = {"response": (seen or {}).get("response"), "error": (seen or {}).get("error")}
+        return {"name": name, "step": step, "payload": payload, "timestamp": self._state.last_at}
+
+
+class _Keeper:
+    """What the effects of one attempt come to, one after the other."""
+
+    def __init__(self, variables: dict[str, Any], again: dict[str, Any] | None) -> None:
+        self.variables = variables
+        self.result: Any = MISSING
+        self.failure: Failure | None = None
+        self.again: dict[str, Any] | None = None
+        # What a step collects that asks for further attempts belongs to these, and begins anew with each visit.
+        self.pages: dict[str, Any] | None = None if again is None else dict(again.get(COLLECTED, {}))
+
+    def keep(self, effect: Effect, value: Any) -> None:
+        """One effect."""
+        if effect.path:
+            value = _part(native(value), effect.path)
+        match effect.kind:
+            case "result":
+                self.result = (self.pages or {}).get(effect.name) if effect.name else native(value)
+            case "again":
+                if self.again is None:
+                    self.again = native(value) or {}
+                    which = effect.name or effect.case
+                    said = "the result asks for one more attempt"
+                    self.failure = Failure("check", said, 0, signature=f"{_ASKED_AGAIN}{which}")
+            case "fail":
+                self.failure = Failure("check", str(value) or "a case failed the step", 0, signature="check: case")
+            case _:
+                added = self.pages if self.pages is not None and effect.kind != "set" else self.variables
+                self.variables[effect.name] = added[effect.name] = _joined(
+                    effect, added.get(effect.name), native(value)
+                )
+
+
+def _successes(step: Step) -> tuple[str, ...]:
+    """The events of a step that went well."""
+    return ON_SUCCESS_OF_LOOP if isinstance(step.action, FanOut) else ON_SUCCESS
+
+
+def _part(value: Any, path: str) -> Any:
+    """A part of a result; of an answer, of what it carries first."""
+    inner = value.get("data") if isinstance(value, dict) else None
+    for whole in (inner, value):
+        found = walk(whole, path.split("."))
+        if found is not MISSING:
+            return found
+    raise ValueRefused(f"the result has no {path!r} to collect")
+
+
+def _joined(effect: Effect, old: Any, value: Any) -> Any:
+    """A value as it is, or together with what was there."""
+    match effect.kind:
+        case "append":
+            return [*_listed(old), *(value if isinstance(value, list) and effect.path else [value])]
+        case "extend":
+            return [*_listed(old), *_listed(value)]
+        case "merge":
+            if not isinstance(value, dict) or not isinstance(old, dict | None):
+                raise ValueRefused(f"{effect.name!r} can't be merged: both must be mappings")
+            return {**(old or {}), **value}
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    """A value as a list."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

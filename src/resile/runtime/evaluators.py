@@ -1,0 +1,127 @@
+"""The parts of an engine that evaluate code and other template languages, each made when it is first needed.
+
+    Evaluators --> conditions   what the core asks (conditions.py)
+               --> expressions  the sandbox: of its own kind for workflows with Liquid templates (codes.py)
+               --> perform, complete    steps that run inside the engine, and what becomes of outputs (inside.py)
+               --> cases        what answers for workflows with Jinja templates (cases.py)
+               --> the texts of a job, in the language of its workflow (templates.py, jinja.py)
+
+A run of plain commands makes none of them but the first, and imports none of their modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from resile.runtime.conditions import Conditions
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+    from resile.dialects.interpolate import Lookup
+    from resile.model.failure import Failure, Outcome
+    from resile.model.workflow import Step
+    from resile.runtime.cases import Cases
+    from resile.runtime.codes import Codes
+    from resile.runtime.expressions import Expressions
+    from resile.runtime.inside import Inside
+    from resile.runtime.known import Known
+    from resile.runtime.memory import Memories
+    from resile.runtime.values import Values
+    from resile.store.contract import RunRow, Store
+
+
+class Evaluators:
+    """What evaluates for one run."""
+
+    def __init__(
+        self,
+        store: Store,
+        row: RunRow,
+        state: State,
+        values: Values,
+        env: Mapping[str, str],
+        hidden: tuple[str, ...],
+        debug: Callable[[str], None] | None,
+    ) -> None:
+        self._store = store
+        self._row = row
+        self._state = state
+        self._values = values
+        self._env = env
+        self._hidden = hidden
+        self._debug = debug
+        self.conditions = Conditions(state, values, self._expressions, self.cases)
+        values.languages["liquid"] = self._lookup
+        values.languages["jinja"] = lambda job: self.cases().texts(job)
+
+    def perform(self, job: Job, step: Step, at: float) -> Outcome:
+        """What a step that runs inside the engine comes to."""
+        return self._inside.perform(job, step, at)
+
+    def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
+        """An outcome with the value of the step, which must meet its conditions."""
+        return self._inside.complete(job, step, outcome, value, at)
+
+    def failed_value(self, failure: Failure) -> dict[str, Any]:
+        """What a failed step gives to those that go on without its success."""
+        return self._inside.failed_value(failure)
+
+    def cases(self) -> Cases:
+        """What answers for workflows with Jinja templates."""
+        return self._made_cases
+
+    def _lookup(self, job: Job) -> Lookup:
+        """The texts of a job in Liquid."""
+        from resile.runtime.templates import Templated
+
+        return Templated(lambda: self._known.variables(job))
+
+    def _expressions(self) -> Expressions:
+        """The sandbox, with the names that the workflow's code knows."""
+        if self._state.workflow.templates == "liquid":
+            from resile.runtime.codes import Codes
+
+            return Codes(self._state, self._values, self._env, self._hidden, self._debug, self._known)
+        from resile.runtime.expressions import Expressions
+
+        return Expressions(self._state, self._values, self._env, self._hidden, self._debug)
+
+    def _codes(self) -> Codes:
+        """The same sandbox, for steps that are code."""
+        from resile.runtime.codes import Codes
+
+        made = self.conditions.expressions
+        assert isinstance(made, Codes)
+        return made
+
+    @cached_property
+    def _memories(self) -> Memories:
+        """The run's memory."""
+        from resile.runtime.memory import Memories
+
+        return Memories(self._state, self._values, self._row.directory)
+
+    @cached_property
+    def _known(self) -> Known:
+        """What texts and code see."""
+        from resile.runtime.known import Known
+
+        return Known(self._state, self._values, self._memories, self._store, self._row.id, self._env, self._hidden)
+
+    @cached_property
+    def _inside(self) -> Inside:
+        """Made once."""
+        from resile.runtime.inside import Inside
+
+        return Inside(self._known, self._memories, self._codes)
+
+    @cached_property
+    def _made_cases(self) -> Cases:
+        """Made once."""
+        from resile.runtime.cases import Cases
+        from resile.runtime.jinja import Names
+
+        names = Names(self._state, self._values, self._memories, self._known, self._store, self._row.id, self._env)
+        return Cases(self._state, names, self._memories)

@@ -1,0 +1,117 @@
+"""JSON schemas: does a value meet one? The words are those that the front ends let through.
+
+unmet({"type": "object", "required": ["ok"]}, {"ok": 1})  ->  ""
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SHOWN_CHARACTERS_MAX = 60
+
+
+def unmet(schema: Any, value: Any, where: str = "the value") -> str:
+    """Why a value does not meet a schema, or an empty text."""
+    if isinstance(schema, bool):
+        return "" if schema else f"{where} is not allowed"
+    if value is None and schema.get("nullable"):
+        return ""
+    problem = _kind(schema, value, where) or _limits(schema, value, where)
+    if problem:
+        return problem
+    if isinstance(value, dict):
+        problem = _members(schema, value, where)
+    elif isinstance(value, list) and "items" in schema:
+        found = (unmet(schema["items"], item, f"{where}[{number}]") for number, item in enumerate(value))
+        problem = next((text for text in found if text), "")
+    return problem or _combined(schema, value, where)
+
+
+def is_of(kind: str, value: Any) -> bool:
+    """Is a value of a JSON type?"""
+    match kind:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+        case "integer":
+            return not isinstance(value, bool) and (
+                isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            )
+        case _:
+            return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kind(schema: dict[str, Any], value: Any, where: str) -> str:
+    """Type, enum and const."""
+    kinds = schema.get("type", [])
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if kinds and not any(is_of(kind, value) for kind in kinds):
+        return f"{where} is {_shown(value)}, not {' or '.join(kinds)}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{where} is {_shown(value)}, not one of {', '.join(map(_shown, schema['enum']))}"
+    if "const" in schema and value != schema["const"]:
+        return f"{where} is {_shown(value)}, not {_shown(schema['const'])}"
+    return ""
+
+
+def _limits(schema: dict[str, Any], value: Any, where: str) -> str:
+    """Bounds of numbers, texts and lists."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if "minimum" in schema and value < schema["minimum"]:
+            return f"{where} is less than {schema['minimum']}"
+        if "maximum" in schema and value > schema["maximum"]:
+            return f"{where} is more than {schema['maximum']}"
+    for kind, low, high in ((str, "minLength", "maxLength"), (list, "minItems", "maxItems")):
+        if isinstance(value, kind):
+            if len(value) < schema.get(low, 0):
+                return f"{where} is shorter than {schema[low]}"
+            if len(value) > schema.get(high, len(value)):
+                return f"{where} is longer than {schema[high]}"
+    if isinstance(value, str) and "pattern" in schema:
+        import re
+
+        if not re.search(schema["pattern"], value):
+            return f"{where} does not match {schema['pattern']}"
+    return ""
+
+
+def _members(schema: dict[str, Any], value: dict[str, Any], where: str) -> str:
+    """The fields of an object."""
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    for name in required if isinstance(required, list) else []:
+        if name not in value:
+            return f"{where} has no `{name}`"
+    others = schema.get("additionalProperties", True)
+    for name, inner in value.items():
+        rule = properties.get(name, others)
+        if rule is False:
+            return f"{where} has a field `{name}` that is not allowed"
+        if problem := unmet(rule, inner, f"{where}.{name}"):
+            return problem
+    return ""
+
+
+def _combined(schema: dict[str, Any], value: Any, where: str) -> str:
+    """allOf, anyOf, oneOf."""
+    for inner in schema.get("allOf", ()):
+        if problem := unmet(inner, value, where):
+            return problem
+    for word, wanted in (("anyOf", range(1, 1_000_000)), ("oneOf", range(1, 2))):
+        if word in schema:
+            met = sum(not unmet(inner, value, where) for inner in schema[word])
+            if met not in wanted:
+                return f"{where} meets {met} of the schemas in {word}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    """A value in a message."""
+    return repr(value)[:SHOWN_CHARACTERS_MAX]

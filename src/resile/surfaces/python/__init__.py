@@ -1,0 +1,1 @@
+"""The Python surface: functions as steps, workflows made of calls, and runs of them from a program."""

@@ -1,0 +1,129 @@
+"""Runs from a program: `run`, `resume`, `load`, and what a run came to.
+
+    resile.run(flow).status          resile.run("flow.yaml", inputs={"name": "x"}).exit_code
+    run.result(x)                    the very object that the function of this step returned
+
+The verbs are those of the command line; every run is durable, and `resile resume` or `resume` goes on with one that
+was broken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile.errors import ResileError
+from resile.executors import function_calls
+from resile.model import workflow as model
+from resile.model.status import RunStatus, Status
+from resile.surfaces.python.build import Result, Workflow
+from resile.surfaces.verbs import drive
+
+if TYPE_CHECKING:
+    from resile.core.actions import Note
+    from resile.core.state import State
+
+
+class _Silent:
+    """Nobody looks on."""
+
+    debug: Callable[[str], None] | None = None
+
+    def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
+        """The run has an id and an engine."""
+
+    def notes(self, state: State, notes: list[Note]) -> None:
+        """These events are on disk now."""
+
+
+class Run:
+    """How a run stands: its number, its status, and the document that `resile run --json` prints."""
+
+    def __init__(self, finished: drive.Finished, db: str | None) -> None:
+        self.id: int = finished.run
+        self.status: RunStatus = finished.status
+        self.exit_code: int = finished.exit_code
+        self.document: dict[str, Any] = finished.document
+        self._db = db
+        self._state: State | None = None
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}: {self.status}>"
+
+    def result(self, step: Result | str) -> Any:
+        """What a step gave; of a map, the list of what its items gave. Raises ResileError where it gave nothing."""
+        from resile.runtime.past import folded, row_of
+        from resile.runtime.values import Values
+        from resile.store.open import open_store
+
+        name = step.name if isinstance(step, Result) else step
+        store = open_store(self._db, readonly=True)
+        try:
+            row = row_of(store, self.id)
+            if self._state is None:
+                self._state = folded(store, row)
+            job = self._state.job_named(name)
+            if job is None:
+                raise ResileError("no-step", f"run {self.id} has no step {name!r}")
+            if job.status is not Status.completed:
+                raise ResileError("no-result", f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing")
+            value = Values(store, row.id, row.output, self._state, {}).output(job)
+        finally:
+            store.close()
+        if not function_calls.mentions_pickle(value):
+            return value
+        files = [found.action.file for found in self._state.workflow.steps if isinstance(found.action, model.Function)]
+        for file in filter(None, files[:1]):
+            # Pickles name the classes of the workflow's own file by the module that this makes sure of.
+            function_calls.load_file(file)
+        return function_calls.revived(value)
+
+
+def load(path: str) -> model.Workflow:
+    """The workflow in a file of any kind, compiled; raises ResileError with every finding where it is wrong."""
+    from resile.surfaces.verbs.load import compiled
+
+    return compiled(path)
+
+
+def run(
+    workflow: Workflow | model.Workflow | str,
+    *,
+    db: str | None = None,
+    output: str | None = None,
+    inputs: dict[str, Any] | None = None,
+    max_parallel: int | None = None,
+) -> Run:
+    """Run a workflow to its end: one built in Python, a loaded one, or a file."""
+    if function_calls.loading:
+        raise ResileError(
+            "bad-call",
+            "the file runs its workflow while it is being loaded",
+            hint='put the call under `if __name__ == "__main__":`',
+        )
+    call = drive.RunCall(
+        path=workflow if isinstance(workflow, str) else workflow.file,
+        db=db,
+        output=output,
+        inputs=[f"{name}={_text(value)}" for name, value in (inputs or {}).items()],
+        machine=drive.Machine(max_parallel=max_parallel),
+        workflow=workflow.compiled()
+        if isinstance(workflow, Workflow)
+        else None
+        if isinstance(workflow, str)
+        else workflow,
+    )
+    return Run(drive.run(call, _Silent()), db)
+
+
+def resume(run: int, *, db: str | None = None, max_parallel: int | None = None) -> Run:
+    """Go on with a run that was interrupted or is parked; of one that has ended this only tells how."""
+    machine = drive.Machine(max_parallel=max_parallel)
+    return Run(drive.resume(run, db=db, machine=machine, watcher=_Silent()), db)
+
+
+def _text(value: Any) -> str:
+    """An input as the command line takes it."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,47 @@
+"""`migrate`: a file of any dialect as a native file that behaves the same, and what is worth knowing about it.
+
+The native text is compiled again and compared before it is given out (dialects/emit.py). A finding that the old file
+has stands as a comment in the new one, and in the report: it tells where a meaning had to be decided.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from resile.errors import ResileError
+from resile.surfaces.verbs.load import Taken, compiled
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """The native text and the document about it: where it was written, and each difference."""
+
+    text: str
+    document: dict[str, Any]
+
+
+def migrate(path: str, out: str = "", taken: Taken = Taken(), force: bool = False) -> Migrated:
+    """Translate a file; with `out` the text is written there, where nothing stands unless `force` allows it."""
+    from resile.dialects.base import compile_file
+    from resile.dialects.emit import emit
+
+    workflow = compiled(path, taken)
+    found = compile_file(path, dialect=taken.dialect, profile=taken.profile).diagnostics
+    folder = os.path.dirname(os.path.abspath(out)) if out else ""
+    if out and os.path.exists(out) and not force:
+        raise ResileError("exists", f"{out} is there already", where=out, hint="--force writes over it")
+    text = emit(workflow, found, folder)
+    if out:
+        _write(out, text)
+    differences = [msgspec.to_builtins(finding) for finding in found if finding.severity != "error"]
+    return Migrated(text, {"out": out or None, "differences": differences})
+
+
+def _write(path: str, text: str) -> None:
+    """The file, whole or not at all."""
+    beside = f"{path}.part"
+    with open(beside, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(beside, path)

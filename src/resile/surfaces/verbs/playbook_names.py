@@ -1,0 +1,221 @@
+"""The events of a run under the names that NoETL's documents give them (`resile events ls RUN --names noetl`).
+
+    attempt_started  action_started            items_listed, attempt_* of a loop   iterator_started, iterator_completed
+    attempt_*        action_completed|failed   step_* of an item                   iteration_completed
+    *_canceled       *_cancelled               a playbook inside a playbook        its own first and last events
+
+It is a view: what a run wrote is told in other words, and what NoETL has no word for is left out. A playbook that a
+step runs begins and ends with events of its own here, which share the number of the step's event that they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from resile.model.fanout import FanOut
+from resile.model.workflow import Child, Step, Workflow
+
+Event = dict[str, Any]
+
+ROOT = "root"
+# Our type: NoETL's type and status.
+NAMES: dict[str, tuple[str, str]] = {
+    "playbook_started": ("playbook_started", "STARTED"),
+    "workflow_initialized": ("workflow_initialized", "COMPLETED"),
+    "step_started": ("step_started", "STARTED"),
+    "attempt_started": ("action_started", "RUNNING"),
+    "attempt_succeeded": ("action_completed", "COMPLETED"),
+    "attempt_failed": ("action_failed", "FAILED"),
+    "attempt_lost": ("action_failed", "FAILED"),
+    "retry_scheduled": ("retry_scheduled", "PENDING"),
+    "step_completed": ("step_completed", "COMPLETED"),
+    "step_recovered": ("step_completed", "COMPLETED"),
+    "step_failed": ("step_failed", "FAILED"),
+    "step_skipped": ("step_skipped", "SKIPPED"),
+    "step_canceled": ("step_cancelled", "CANCELLED"),
+    "step_parked": ("warning", "PAUSED"),
+    "step_judged": ("info", "RUNNING"),
+    "cancel_requested": ("cancellation_requested", "RUNNING"),
+    "expression_rejected": ("warning", "RUNNING"),
+    "loop_budget_exceeded": ("error", "FAILED"),
+    "run_resumed": ("info", "RUNNING"),
+    "attempt_adopted": ("info", "RUNNING"),
+    "workflow_completed": ("workflow_completed", "COMPLETED"),
+    "workflow_failed": ("workflow_failed", "FAILED"),
+    "workflow_canceled": ("workflow_cancelled", "CANCELLED"),
+    "playbook_completed": ("playbook_completed", "COMPLETED"),
+    "playbook_failed": ("playbook_failed", "FAILED"),
+    "playbook_canceled": ("playbook_cancelled", "CANCELLED"),
+}
+_EXIT = {"completed": "COMPLETED", "failed": "FAILED", "skipped": "SKIPPED"}
+_SETTLED = ("step_completed", "step_recovered", "step_failed", "step_canceled", "step_skipped")
+
+
+class _Place:
+    """One scope as far as it has come: its workflow or its loop, what failed in it, and where its steps led."""
+
+    def __init__(self, workflow: Workflow | None, loop: Step | None = None) -> None:
+        self.workflow = workflow
+        self.loop = loop
+        inner = loop.action.steps if loop is not None and isinstance(loop.action, FanOut) else ()
+        steps = (*workflow.steps, workflow.end) if workflow is not None else inner
+        self.steps = {step.name: step for step in steps}
+        self.failed: list[str] = []
+        self.ended: list[str] = []
+        self.led: dict[str, set[str]] = {}
+
+
+def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
+    """The events of a run under NoETL's names."""
+    places = {ROOT: _Place(workflow)}
+    will_retry = _retried(events)
+    for number, event in enumerate(events):
+        place = _place_of(event, places)
+        step = place.steps.get(event["step"] or "") if place is not None else None
+        if place is not None:
+            _remember(event, place)
+        if place is None or place.loop is None:
+            yield from _told(event, step, place, number in will_retry)
+        else:
+            yield from _of_item(event, place.loop, number in will_retry)
+        if step is not None and event["type"] == "attempt_started":
+            yield from _opened(event, step, places)
+
+
+def _retried(events: list[Event]) -> set[int]:
+    """The failed attempts after which there is another one."""
+    found: set[int] = set()
+    next_of: dict[int, str] = {}
+    for number in range(len(events) - 1, -1, -1):
+        event = events[number]
+        if event["type"] in ("attempt_failed", "attempt_lost") and next_of.get(event["job"]) == "retry_scheduled":
+            found.add(number)
+        if event["type"] not in ("expression_rejected", "repair_started", "repair_finished"):
+            next_of[event["job"]] = event["type"]
+    return found
+
+
+def _place_of(event: Event, places: dict[str, _Place]) -> _Place | None:
+    """The scope of an event; an item's is made when it is first met."""
+    scope = event["scope"]
+    if scope is None or scope in places:
+        return places.get(scope or "")
+    loop = places.get(f"{scope.rpartition('[')[0]}[]")
+    if loop is None:
+        return None
+    places[scope] = _Place(None, loop.loop)
+    return places[scope]
+
+
+def _path(scope: str, step: str) -> str:
+    """The name of a scope inside another one."""
+    return step if scope == ROOT else f"{scope}/{step}"
+
+
+def _remember(event: Event, place: _Place) -> None:
+    """What `end` will be told of."""
+    name, kind = event["step"], event["type"]
+    if kind == "route_taken" and event["data"].get("trigger") == "next":
+        place.led.setdefault(name, set()).add(event["data"]["target"])
+    elif kind == "step_started":
+        place.led.pop(name, None)
+    elif kind in _SETTLED:
+        place.failed = [other for other in place.failed if other != name]
+        if kind == "step_failed" and not event["data"].get("tolerated"):
+            place.failed.append(name)
+        if kind in ("step_completed", "step_recovered") and name not in place.ended:
+            place.ended.append(name)
+
+
+def _told(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> Iterator[Event]:
+    """One event in NoETL's words, with what stands for the end of a playbook before it."""
+    kind, data = event["type"], event["data"]
+    loops = step is not None and isinstance(step.action, FanOut)
+    if kind == "items_listed":
+        yield _named(event, "iterator_started", "STARTED", data)
+    elif kind == "step.exit":
+        yield _named(event, kind, _EXIT.get(event["status"], "CANCELLED"), data)
+    elif loops and kind in ("attempt_succeeded", "attempt_failed"):
+        yield _named(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
+    elif kind in NAMES and not (loops and kind == "attempt_started"):
+        if "verdict" in data and kind in ("attempt_succeeded", "attempt_failed"):
+            yield from _closed(event, step)
+        more = _more(event, step, place, will_retry)
+        yield _named(event, *NAMES[kind], {**data, **more})
+
+
+def _of_item(event: Event, loop: Step, will_retry: bool) -> Iterator[Event]:
+    """One event of an item, told of its loop; the item's number says which."""
+    kind = event["type"]
+    index = int(event["scope"].rpartition("[")[2].rstrip("]"))
+    data = {**event["data"], "index": index}
+    event = {**event, "step": loop.name}
+    if kind in _SETTLED:
+        yield _named(event, "iteration_completed", NAMES[kind][1], data)
+    elif kind == "step.exit":
+        yield _named(event, kind, _EXIT.get(event["status"], "CANCELLED"), data)
+    elif kind in NAMES and kind != "step_started":
+        more = {"will_retry": will_retry} if kind == "attempt_failed" else {}
+        yield _named(event, *NAMES[kind], {**data, **more})
+
+
+def _more(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> dict[str, Any]:
+    """What NoETL's events say besides."""
+    kind = event["type"]
+    if kind in ("attempt_failed", "attempt_lost", "attempt_succeeded") and "verdict" in event["data"]:
+        inner = _path(event["scope"], event["step"])
+        return {"child_execution_id": f"{event['run']}/{inner}", "child_status": event["data"]["verdict"]}
+    if kind in ("attempt_failed", "attempt_lost"):
+        return {"will_retry": will_retry}
+    if kind == "workflow_failed":
+        return {"end_step_failed": "end" in event["data"].get("failed_steps", ())}
+    if step is None or place is None or place.workflow is None or step.name != "end":
+        return {}
+    injected = not step.origin.line
+    if kind == "step_started":
+        return _how_to_end(place, injected)
+    return {"result": {"status": "aggregated"}} if injected and kind == "attempt_succeeded" else {}
+
+
+def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
+    """From where the paths came to `end`, and why."""
+    came = [name for name in place.ended if place.led.get(name, {"end"}) & {"end"}]
+    found: dict[str, Any] = {"from": [*came, *place.failed]}
+    written = {name: {arc.step for arc in place.steps[name].arcs} for name in came if name in place.steps}
+    implicit = [name for name, targets in written.items() if "end" not in targets]
+    if implicit:
+        found |= {"implicit_route": True, "reason": "no_match" if written[implicit[0]] else "no_next"}
+    if place.failed:
+        found |= {"routed_to_end": True, "original_failed_step": place.failed[0], "failed_steps": list(place.failed)}
+    return {**found, "auto_injected": True} if injected else found
+
+
+def _opened(event: Event, step: Step, places: dict[str, _Place]) -> Iterator[Event]:
+    """A playbook inside the playbook begins, or a loop, whose items are then known as its own."""
+    scope = _path(event["scope"], step.name)
+    if isinstance(step.action, FanOut):
+        places[f"{scope}[]"] = _Place(None, step)
+    if not isinstance(step.action, Child):
+        return
+    places[scope] = _Place(step.action.workflow)
+    data = {"workflow": step.action.workflow.name, "parent_execution_id": event["run"], "parent_step": step.name}
+    inner = {**event, "scope": scope, "step": None, "job": None, "attempt": None}
+    yield _named(inner, *NAMES["playbook_started"], data)
+    yield _named(inner, *NAMES["workflow_initialized"], {"steps": len(step.action.workflow.steps)})
+
+
+def _closed(event: Event, step: Step | None) -> Iterator[Event]:
+    """A playbook inside the playbook is over."""
+    verdict = event["data"]["verdict"]
+    data = {"evaluated_by_end_step": True, "failed_steps": event["data"]["failed_steps"]}
+    data |= {"failed_steps_count": len(data["failed_steps"]), "parent_execution_id": event["run"]}
+    inner = {**event, "scope": _path(event["scope"], step.name if step is not None else ""), "step": None}
+    for kind in ("workflow", "playbook"):
+        name, status = NAMES[f"{kind}_{verdict}"]
+        yield _named({**inner, "job": None, "attempt": None}, name, status, data)
+
+
+def _named(event: Event, kind: str, status: str, data: dict[str, Any]) -> Event:
+    """An event under another name."""
+    return {**event, "type": kind, "status": status, "data": data}

@@ -1,0 +1,96 @@
+"""Keys that say a field of the model as it is: what is wrong with a value is named with its place."""
+
+# ruff: noqa: E501 - a table reads better with one case in a line
+from __future__ import annotations
+
+import pytest
+
+from resile.dialects.base import compile_text
+
+
+def findings(keys: str, above: str = "") -> list[str]:
+    """The errors of a file with a step of these keys in its fourth line."""
+    text = f"resile: 1\n{above}\nsteps:\n  s: {{{keys}}}\n"
+    return [
+        finding.render()
+        for finding in compile_text(text, file="f", folder="/f").diagnostics
+        if finding.severity == "error"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("script: ''", ["f:4:15: error: the expression is empty [value]"]),
+        ("script: {namespace: n}", ["f:4:15: error: script needs `code` [value]"]),
+        ("log: {message: x, level: loud}", ["f:4:32: error: expected one of debug, info, warn, error, not `loud` [type]"]),
+        ("memory: {operation: set, key: k}", ["f:4:15: error: `set` needs `value` or `code` [conflict]"]),
+        ("memory: {operation: list, key: k}", ["f:4:15: error: `list` takes no `key` [conflict]"]),
+        ("memory: {operation: get}", ["f:4:15: error: `get` needs `key` [conflict]"]),
+        ("memory: {operation: get, key: k, value: 1}", ["f:4:15: error: `get` takes no `value` [conflict]"]),
+        ("memory: {operation: set, key: k, value: 1, code: q}", ["f:4:15: error: `value` and `code` say the same thing [conflict]"]),
+        ("collect: {a: {}}", ["f:4:20: error: `a` needs `code`, or a template [value]"]),
+        ("collect: [a]", ["f:4:16: error: expected a mapping of names to templates, or to {code}, not a list [type]"]),
+        ("query: {engine: oracle}", ["f:4:23: error: `query`: invalid enum value 'oracle' [type]"]),
+        ("query: {engine: duckdb, sql: x}", ["f:4:31: error: there is no key `sql` here [unknown-key]\n  hint: keys: `engine`, "
+                                             "`statements`, `file`, `auth`, `database`, `params`, `table`, `rows`, `columns`, `key`"]),
+        ("noop: true, stdin: x", ["f:4:19: error: `stdin` has no meaning without `shell` [action]"]),
+        ("noop: true, checks: []", ["f:4:19: error: `noop` has no output that could become something [action]"]),
+        ("noop: true, result: x", ["f:4:19: error: `result` has no meaning without `workflow` [action]"]),
+        ("shell: x, in_order: true", ["f:4:17: error: `in_order` has a meaning only for the steps of items [conflict]"]),
+        ("shell: x, checks: [{name: n, code: c}]", ["f:4:26: error: a check needs `must` [value]"]),
+        ("shell: x, cases: [{on_failure: true}]", ["f:4:25: error: expected a case with `when`, not a mapping [type]"]),
+        ("shell: x, effects: [{kind: sit}]", ["f:4:34: error: `effects`: invalid enum value 'sit' [type]"]),
+        ("shell: x, when: {js: a, code: b}", ["f:4:23: error: a condition needs `value`, `js` or another language, one of them [value]"]),
+        ("shell: x, rules: {}", ["f:4:24: error: expected a list of rules, not a mapping [type]"]),
+        ("shell: x, rules: [{limit: 1}]", ["f:4:25: error: a rule needs `then`: what follows [value]"]),
+        ("shell: x, rules: [{then: goto}]", ["f:4:25: error: a rule goes somewhere if it says `then: goto`, and only then [conflict]"
+                                             "\n  hint: `goto`, `goto_js` or `transitions` says where"]),
+        ("shell: x, rules: [{then: park, halts: true}]", ["f:4:38: error: `halts` has no meaning in this rule [conflict]"]),
+        ("shell: x, rules: [{then: retry, retries_anyway: true}]", ["f:4:39: error: `retries_anyway` has no meaning in this rule [conflict]"]),
+        ("shell: x, rules: [{then: retry, run: [q]}]", ["f:4:45: error: there is no step `q` [unknown-step]\n  hint: steps: `s`"]),
+        ("shell: x, retry: {max: 1, backoff: {initial: 1s, jitter_of: delay}}",
+         ["f:4:56: error: `jitter_of` has no meaning without `jitter` [conflict]"]),
+        ("shell: x, on_success: {run_cost: 1, commands: x, shell: y}",
+         ["f:4:43: error: `commands` and the keys of a step both say what runs [conflict]"]),
+        ("map: {input: [1], filter_bare: true, steps: [{shell: x}]}",
+         ["f:4:25: error: `filter_bare` has no meaning without `filter` [conflict]"]),
+        ("workflow: {steps: {}}", ["f:4:25: error: `steps` is empty [value]\n  hint: there must be at least one step"]),
+    ],
+)  # fmt: skip
+def test_step_keys(keys: str, expected: list[str]) -> None:
+    """Each wrong value in a step."""
+    assert findings(keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("templates: mustache", ["f:2:12: error: expected one of dollar, liquid, jinja, not `mustache` [type]"]),
+        ("memory_file: {load: true}", ["f:2:14: error: memory_file needs `path` [value]"]),
+        ("cluster: {schedulers: {b: {}}}", ["f:2:23: error: `cluster`: object missing required field `walltime_seconds` [type]"]),
+        ("cluster: {schedulers: {b: {walltime_seconds: 1, nodez: 2}}}",
+         ["f:2:49: error: there is no key `nodez` here [unknown-key]\n  hint: did you mean `nodes`?"]),
+    ],
+)  # fmt: skip
+def test_workflow_keys(line: str, expected: list[str]) -> None:
+    """Each wrong value above the steps."""
+    assert findings("shell: x", line) == expected
+
+
+def test_other_templates_have_no_references() -> None:
+    """Where texts are in another language, `${…}` is left alone and a url begins with its server or one output."""
+    assert findings("shell: 'echo ${steps.nobody.output}'", "templates: jinja") == []
+    assert findings("http: '{{ url }}/path'", "templates: jinja") == []
+    (found,) = findings("http: 'http://{{ host }}/'", "templates: jinja")
+    assert found.startswith("f:4:13: error: `http://{{ host }}/`: a value can't decide on the scheme or the server")
+
+
+def test_workflows_in_workflows_have_a_depth() -> None:
+    """What stands in a step that stands in a step comes to an end."""
+    text = "noop: true"
+    for _ in range(10):
+        text = f"workflow: {{steps: {{s: {{{text}}}}}}}"
+    assert [found.partition(": error: ")[2] for found in findings(text)] == [
+        "workflows in workflows go no deeper than 8 levels [limit]"
+    ]

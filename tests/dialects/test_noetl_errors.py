@@ -1,0 +1,138 @@
+"""What is wrong with a playbook is said by name, with its place and what to do; nothing of it runs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from resile.dialects.noetl_keys import KINDS_REFUSED
+from tests.dialects.playbooks import compiled, errors
+
+SH = "{kind: shell, cmds: ['true']}"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS_REFUSED))
+def test_a_tool_that_is_not_run_is_refused_by_name(kind: str) -> None:
+    """A kind of tool that needs a service is refused when the file is loaded, where it stands."""
+    found = errors(f"workflow:\n  - {{step: start, tool: {{kind: {kind}}}}}\n")
+    needs = KINDS_REFUSED[kind]
+    assert found == [(f"`{kind}` tools are not run by Resile: they need {needs}", 2, 32)]
+
+
+@pytest.mark.parametrize(("kind", "package"), [("duckdb", "duckdb"), ("postgres", "psycopg")])
+def test_a_tool_whose_package_is_missing_is_refused_with_a_hint(kind: str, package: str) -> None:
+    """A tool that is an extra says what to install."""
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    result = compiled(f"workflow: [{{step: start, tool: {{kind: {kind}, command: select 1}}}}]")
+    (finding,) = result.diagnostics
+    assert finding.message == f"`{kind}` tools need the package {package}, which is not installed"
+    assert finding.hint == f"pip install 'resile[{kind}]'"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("workflow: [{step: start, tool: {kind: pyton}}]", ["there is no tool `pyton`"]),
+        ("workflow: []", ["a playbook needs `workflow`, a list of steps"]),
+        ("workflow: [{tool: noop}]", ["a step needs `step`, its name"]),
+        ("workflow: [{step: start, tool: noop}, {step: a}]", ["the step `a` needs `tool`"]),
+        (
+            "workflow: [{step: a, tool: noop}, {step: a, tool: noop}]",
+            ["the step `a` is here twice; the first is at 4:19"],
+        ),
+        ("workflow: [{step: start, tool: noop, next: nosuch}]", ["there is no step `nosuch`"]),
+        ("workflow: [{step: start, tool: noop, next: [-step: end]}]", ["`-step` is no key"]),
+        ("workflow: [{step: start, tool: noop}, {step: end, next: start}]", ["nothing follows `end`"]),
+        (
+            "workflow: [{step: start, tool: {kind: shell}, cmds: [a]}]",
+            ["`cmds` belongs into `tool` of `start`", "a shell tool needs `cmds` or `command`"],
+        ),
+        (
+            "workflow: [{step: start, tool: [{kind: noop}, {kind: noop}]}]",
+            ["a pipeline of several tools in one step is not run"],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: python, code: '{{ env.CODE }}'}}]",
+            ["`{{ env.CODE }}` is no code: a value never decides on what runs"],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: python, code: 'def main(:'}}]",
+            ["the code does not parse: invalid syntax (its line 1)"],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: python, code: 'x = 1'}}]",
+            ["the code has no `main` and leaves no `result`"],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: playbook, path: '{{ workload.p }}'}}]",
+            ["`{{ workload.p }}`: a value never decides on what runs"],
+        ),
+        ("workflow: [{step: start, tool: {kind: playbook, path: a/b}}]", ["there is no playbook `a/b`"]),
+        ("workflow: [{step: start, tool: {kind: workbook, name: w}}]", ["the workbook has no `w`"]),
+        (
+            "workflow: [{step: start, tool: {kind: shell, cmds: ['echo {{ a | zzz }}']}}]",
+            ["this is no template that can be rendered: No filter named 'zzz'."],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: shell, cmds: [\"{% include 'f' %}\"]}}]",
+            ["this is no template that can be rendered: of Jinja's statements only if, for, set are run here"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, case: [{when: 'a and', then: {}}]}]",
+            ["this is no condition that can be asked: unexpected 'end of print statement'"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, retry: {retry_on: [sunspots]}}]",
+            ["there is no kind of failure `sunspots`"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, case: [{when: \"event.name == 'step.enter'\", then: {next: end}}]}]",
+            ["at `step.enter` only `set` is run, not `next`"],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: http, url: 'http://h/{{ keychain.a.b }}'}}]",
+            ["the keychain has no `a`"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, loop: {in: '{{ x }}', iterator: i, concurrency: 3}}]",
+            ["a sequential loop runs one item at a time"],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, found: list[str]) -> None:
+    """Each mistake has its own words and a place."""
+    told = errors(text)
+    assert sorted(message.partition(" (line 1 of the text)")[0] for message, _, _ in told) == sorted(found)
+    assert all(line == 1 and column for _, line, column in told)
+
+
+def test_a_name_that_nothing_gives_is_a_warning() -> None:
+    """A template that names something unknown compiles, and `check` says so with the nearest name."""
+    result = compiled(
+        """
+        workload: {message: hi}
+        workflow: [{step: start, tool: {kind: shell, cmds: ["echo {{ mesage }}", "echo {{ other | default(1) }}"]}}]
+        """
+    )
+    assert result.workflow is not None
+    (finding,) = result.diagnostics
+    assert (finding.severity, finding.message) == ("warning", "nothing in this playbook is called `mesage`")
+    assert finding.hint == "did you mean `message`?"
+
+
+def test_playbooks_that_call_each_other_for_ever_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A playbook that runs itself, at whatever remove, is refused when it is loaded."""
+    from resile.dialects.base import compile_file
+
+    folder = tmp_path_factory.mktemp("round")
+    for name, other in (("a", "b"), ("b", "a")):
+        text = (
+            f"metadata: {{name: {name}}}\nworkflow: [{{step: start, tool: {{kind: playbook, path: {other}.yaml}}}}]\n"
+        )
+        (folder / f"{name}.yaml").write_text(text)
+    result = compile_file(folder / "a.yaml")
+    assert result.workflow is None
+    messages = [finding.message for finding in result.diagnostics]
+    assert "this workflow calls itself: `a.yaml` calls `b.yaml` calls `a.yaml`" in messages

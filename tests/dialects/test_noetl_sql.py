@@ -1,0 +1,126 @@
+"""Statements and rows for databases, run for real where the packages are installed."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.dialects.playbooks import Run
+
+duckdb_only = pytest.mark.skipif(find_spec("duckdb") is None, reason="the extra `duckdb` is not installed")
+postgres_only = pytest.mark.skipif(
+    find_spec("psycopg") is None or "RESILE_TEST_DSN" not in os.environ,
+    reason="the extra `postgres` is not installed, or $RESILE_TEST_DSN names no database",
+)
+
+
+@duckdb_only
+def test_tables_live_as_long_as_the_run(tmp_path: Path) -> None:
+    """What one step creates the next one finds; one set of rows is the result, several have their numbers."""
+    run = Run(
+        tmp_path,
+        """
+        workload: {who: "O'Brien; DROP TABLE people; --"}
+        workflow:
+          - step: start
+            tool: {kind: duckdb, command: "CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR, extra JSON)"}
+            next: fill
+          - step: fill
+            tool:
+              kind: duckdb
+              command: INSERT INTO people VALUES (1, '{{ workload.who }}', NULL), (2, {{ workload.who }}, NULL)
+            next: read
+          - step: read
+            tool: {kind: duckdb, query: "SELECT id, name FROM people ORDER BY id"}
+            next: [{step: both, args: {first: "{{ read.command_0[0].id }}", rows: "{{ read.data }}"}}]
+          - step: both
+            tool: {kind: duckdb, database: ":memory:", commands: ["SELECT {{ first }} AS one", "SELECT 2 AS two"]}
+            next: bound
+          - {step: bound, tool: {kind: duckdb, command: "SELECT ? AS x", params: ["{{ both.command_0.rows[0].one }}"]}}
+        """,
+    )
+    evil = "O'Brien; DROP TABLE people; --"
+    assert run.value("read") == [{"id": 1, "name": evil}, {"id": 2, "name": evil}]
+    both = run.value("both")
+    assert (both["command_0"]["rows"], both["command_1"]["rows"]) == ([{"one": 1}], [{"two": 2}])
+    assert run.value("bound") == [{"x": 1}]
+
+
+@duckdb_only
+def test_results_go_into_tables(tmp_path: Path) -> None:
+    """A sink adds a row, replaces the one with the same key, and takes a list of them; values are bound."""
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - step: start
+            tool: {kind: duckdb, command: "CREATE TABLE t (id INTEGER PRIMARY KEY, name VARCHAR, more JSON)"}
+            next: one
+          - step: one
+            tool: {kind: python, code: "def main(): return {'id': 1, 'name': \\"it's\\"}"}
+            sink: {tool: duckdb, table: t, args: {id: "{{ result.id }}", name: "{{ result.name }}", more: {a: [1]}}}
+            next: two
+          - step: two
+            tool: {kind: python, code: "def main(): return [{'n': 1, 'who': 'x'}, {'n': 2, 'who': 'y'}]"}
+            sink: {tool: {kind: duckdb}, table: t, mode: upsert, key: id, mapping: {id: n, name: who},
+                   data: "{{ result }}"}
+            next: read
+          - {step: read, tool: {kind: duckdb, query: "SELECT * FROM t ORDER BY id"}}
+        """,
+    )
+    assert run.value("read") == [{"id": 1, "name": "x", "more": '{"a": [1]}'}, {"id": 2, "name": "y", "more": None}]
+
+
+@duckdb_only
+def test_a_statement_that_is_wrong_fails_its_step(tmp_path: Path) -> None:
+    """What the database says is the failure, and a case can try again."""
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - step: start
+            tool: {kind: duckdb, command: "SELECT FROM WHERE"}
+            case: [{when: "event.name == 'call.error'", then: {retry: {max_attempts: 2, delay: 0}}}]
+        """,
+        code=1,
+    )
+    assert run.message().startswith("exit code 1: ParserException: ")
+    assert run.document["jobs"][0]["attempts"] == 2
+
+
+@postgres_only
+def test_postgres_in_the_same_way(tmp_path: Path) -> None:
+    """A credential is the name of a variable that says where the database is; statements run one after the other."""
+    run = Run(
+        tmp_path,
+        """
+        workload: {auth: pg_local, t: resile_test_people}
+        workflow:
+          - step: start
+            tool:
+              kind: postgres
+              auth: "{{ workload.auth }}"
+              command: |
+                DROP TABLE IF EXISTS public.{{ workload.t }};
+                CREATE TABLE public.{{ workload.t }} (id INT PRIMARY KEY, body JSONB);
+            sink: {tool: postgres, auth: pg_local, table: "public.{{ workload.t }}", args: {id: 1, body: {a: "it's"}}}
+            next: read
+          - step: read
+            tool:
+              kind: postgres
+              auth: pg_local
+              command: SELECT body->>'a' AS a FROM {{ workload.t }}; DROP TABLE {{ workload.t }}
+        """,
+        PG_LOCAL_DSN=os.environ["RESILE_TEST_DSN"],
+    )
+    assert run.value("read") == [{"a": "it's"}]
+
+
+@postgres_only
+def test_a_database_that_nothing_names(tmp_path: Path) -> None:
+    """A credential without its variable is said by name."""
+    run = Run(tmp_path, "workflow: [{step: start, tool: {kind: postgres, auth: pg_x, command: select 1}}]", code=1)
+    assert run.message() == "exit code 2: nothing says where PostgreSQL is: set PG_X_DSN"

@@ -1,0 +1,187 @@
+"""Jinja as playbooks use it: types, unknown names, the sandbox, and values that never become code or SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resile.dialects.interpolate import MISSING, ValueRefused
+from resile.dialects.noetl_jinja import Unknown, as_result, holds, not_run, problem, render, render_url, value_of
+from resile.dialects.noetl_sql import render_sql
+
+KNOWN: dict[str, Any] = {
+    "n": 3,
+    "w": {"items": [1, 2], "keys": "k"},
+    "step": as_result({"n": 1, "data": {"deep": 2}}),
+    "rows": as_result([{"a": 5}]),
+    "text": as_result("out"),
+    "skipped": not_run("skipped"),
+}
+
+
+def find(name: str) -> Any:
+    """The values that these tests know."""
+    return KNOWN.get(name, MISSING)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ w.items }}", [1, 2]),
+        (" {{ n + 1 }} ", 4),
+        ("<{{ n }}>", "<3>"),
+        ("{{ w }}", {"items": [1, 2], "keys": "k"}),
+        ("a {{ w.items }}", "a [1,2]"),
+        ("{{ step.data.deep }}", 2),
+        ("{{ step.deep }}", 2),
+        ("{{ step.result.n }}", 1),
+        ("{{ rows.command_0[0].a }}", 5),
+        ("{{ rows.rows }}", [{"a": 5}]),
+        ("{{ text.stdout }}", "out"),
+        ("{{ skipped.x if skipped else 'none' }}", "none"),
+        ("{{ nothing | default('x') }}", "x"),
+        ("{% for i in w.items %}{{ i }};{% endfor %}", "1;2;"),
+        ("{% if n > 2 %}yes{% else %}no{% endif %}", "yes"),
+        ("{{ {'a': n} | tojson }}", '{"a": 3}'),
+        ("{{ 'a' | b64encode }}", "YQ=="),
+        ("plain", "plain"),
+    ],
+)
+def test_values_keep_their_types(text: str, value: object) -> None:
+    """One output is the value itself, anything else is text."""
+    assert value_of(text, find) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("{{ nope }}", "'nope' is undefined"),
+        ("{{ w.nope.x }}", "has no attribute 'nope'"),
+        ("{{ skipped }}", "skipped"),
+    ],
+)
+def test_an_unknown_name_is_said(text: str, name: str) -> None:
+    """What a template needs and nobody knows is named."""
+    with pytest.raises(Unknown, match=name):
+        value_of(text, find)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__ }}",
+        "{{ w.items.append(1) }}",
+        "{{ n ** 99999 ** 9 }}",
+        "{{ 'a' * 99999999 }}",
+        "{{ range(999999999) | list }}",
+        "{{ text.__init__.__globals__ }}",
+        "{{ n / 0 }}",
+    ],
+)
+def test_templates_can_do_no_harm(text: str) -> None:
+    """What reaches out of the sandbox, or grows without bounds, is refused."""
+    with pytest.raises(ValueRefused):
+        value_of(text, find)
+
+
+def test_statements_that_are_not_run_are_refused_when_a_file_is_loaded() -> None:
+    """A template that loads others, or defines functions, has a problem."""
+    for text in ("{% import 'x' as y %}", "{% macro f() %}{% endmacro %}", "{% raw", "{{ a b }}", "{{ f(" * 400):
+        assert problem(text), text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("n == 3", True),
+        ("{{ n == 3 }}", True),
+        ("'false'", False),
+        ("{{ '' }}", False),
+        ("{{ w.items | length == 3 }}", False),
+        ("skipped", False),
+        ("n is defined and nope is not defined", True),
+    ],
+)
+def test_conditions(text: str, value: bool) -> None:
+    """The braces of a condition may be left out; falsy texts are false."""
+    assert holds(text, find) is value
+
+
+def test_a_value_can_not_lead_a_url_elsewhere() -> None:
+    """Only a value at its beginning is an address; others are parts of the path or of the query."""
+    values = {"base": "http://h:1", "evil": "a/../b?x=1#y&z=2", "n": 1}
+    url = render_url("{{ base }}/p/{{ evil }}?q={{ evil }}&n={{ n }}", lambda name: values.get(name, MISSING))
+    assert url == "http://h:1/p/a/../b%3Fx%3D1%23y%26z%3D2?q=a/../b%3Fx%3D1%23y%26z%3D2&n=1"
+
+
+PLACES = [
+    "select '{{ v }}'",
+    "select 'a' || '{{ v }}' || 'b'",
+    'select 1 as "{{ v }}"',
+    "select 1 -- {{ v }}\n",
+    "select /* {{ v }} */ 1",
+]
+
+
+@given(st.text(alphabet=st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=20))
+def test_no_value_becomes_sql(value: str) -> None:
+    """Whatever a text holds, the database reads one statement, and in quotes exactly that text."""
+    connection = sqlite3.connect(":memory:")
+    known = {"v": value}
+    for text in PLACES:
+        rows = connection.execute(render_sql(text, lambda name: known.get(name, MISSING))).fetchall()
+        assert len(rows) == 1
+    quoted = render_sql(PLACES[0], lambda name: known.get(name, MISSING))
+    assert connection.execute(quoted).fetchone() == (value,)
+    # Alone it is a text, or a plain name, which stands for a column and can't be more.
+    alone = render_sql("select {{ v }}", lambda name: known.get(name, MISSING))
+    if alone.startswith("select '"):
+        assert connection.execute(alone).fetchone() == (value,)
+    else:
+        assert value.replace("_", "a").replace(".", "a").isalnum()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "found"),
+    [
+        ("select {{ v }}", 5, "select 5"),
+        ("select 1-{{ v }}", -5, "select 1- -5"),
+        ("select {{ v }}", None, "select NULL"),
+        ("select {{ v }}", True, "select TRUE"),
+        ("from public.{{ v }}", "table_1", "from public.table_1"),
+        ("drop index idx_{{ v }}_email", "t1", "drop index idx_t1_email"),
+        ("select $json${{ v | tojson }}$json$", {"a": "it's"}, """select $json${"a": "it's"}$json$"""),
+        ("""select '{{ v | replace("'", "''") }}'""", "it's", "select 'it''s'"),
+        ("select E'{{ v }}'", "a\\'b", "select E'a\\\\''b'"),
+        ("{{ v }}", "select 1", "select 1"),
+        ("{{ v }}", ["select 1", "select 2"], "select 1;\nselect 2"),
+    ],
+)
+def test_values_are_written_for_their_place(text: str, value: object, found: str) -> None:
+    """Numbers, names, texts and whole statements each have their form."""
+    assert render_sql(text, lambda _: value) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("select $x${{ v }}$x$", "a$x$; drop table t; --"),
+        ("select idx_{{ v }}", "a b"),
+        ("select E{{ v }}", "\\' ; drop"),
+        ("select '{{ v }}'", "a\0b"),
+        ("select {{ v }}", float("nan")),
+    ],
+)
+def test_a_value_that_fits_nowhere_is_refused(text: str, value: object) -> None:
+    """Where a value would end its quotes or join a word, the step fails before anything runs."""
+    with pytest.raises(ValueRefused):
+        render_sql(text, lambda _: value)
+
+
+def test_a_list_of_texts_is_rendered_each() -> None:
+    """Text is text, also where it holds what Jinja prints for nothing."""
+    assert render("{{ x }}|{{ y }}", {"x": None, "y": False}.get) == "|false"
