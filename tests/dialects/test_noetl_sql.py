@@ -1,23 +1,43 @@
-"""Statements and rows for databases, run for real where the packages are installed."""
+"""Statements and rows for databases, run for real."""
 
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.dialects.playbooks import Run
 
-duckdb_only = pytest.mark.skipif(find_spec("duckdb") is None, reason="the extra `duckdb` is not installed")
-postgres_only = pytest.mark.skipif(
-    find_spec("psycopg") is None or "RESILE_TEST_DSN" not in os.environ,
-    reason="the extra `postgres` is not installed, or $RESILE_TEST_DSN names no database",
-)
+
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    """A PostgreSQL of our own, on a socket in a folder; where its programs are not installed, that is a failure."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    assert programs, "PostgreSQL is not installed (on Debian: apt-get install postgresql)"
+    folder = Path(tempfile.mkdtemp(prefix="resile-pg-"))
+    command: list[str] = []
+    if os.getuid() == 0:
+        # The server refuses to run as root.
+        shutil.chown(folder, "postgres")
+        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+    data, log = str(folder / "data"), str(folder / "log")
+    initdb = [*command, str(programs[-1] / "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"]
+    control = [*command, str(programs[-1] / "pg_ctl"), "-D", data, "-w", "-l", log]
+    subprocess.run(initdb, cwd=folder, check=True, capture_output=True)
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
+    subprocess.run([*control, "-o", options, "start"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield f"host={folder} user=postgres dbname=postgres"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(folder)
 
 
-@duckdb_only
 def test_tables_live_as_long_as_the_run(tmp_path: Path) -> None:
     """What one step creates the next one finds; one set of rows is the result, several have their numbers."""
     run = Run(
@@ -49,7 +69,6 @@ def test_tables_live_as_long_as_the_run(tmp_path: Path) -> None:
     assert run.value("bound") == [{"x": 1}]
 
 
-@duckdb_only
 def test_results_go_into_tables(tmp_path: Path) -> None:
     """A sink adds a row, replaces the one with the same key, and takes a list of them; values are bound."""
     run = Run(
@@ -74,7 +93,6 @@ def test_results_go_into_tables(tmp_path: Path) -> None:
     assert run.value("read") == [{"id": 1, "name": "x", "more": '{"a": [1]}'}, {"id": 2, "name": "y", "more": None}]
 
 
-@duckdb_only
 def test_a_statement_that_is_wrong_fails_its_step(tmp_path: Path) -> None:
     """What the database says is the failure, and a case can try again."""
     run = Run(
@@ -91,8 +109,8 @@ def test_a_statement_that_is_wrong_fails_its_step(tmp_path: Path) -> None:
     assert run.document["jobs"][0]["attempts"] == 2
 
 
-@postgres_only
-def test_postgres_in_the_same_way(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_postgres_in_the_same_way(tmp_path: Path, dsn: str) -> None:
     """A credential is the name of a variable that says where the database is; statements run one after the other."""
     run = Run(
         tmp_path,
@@ -114,12 +132,11 @@ def test_postgres_in_the_same_way(tmp_path: Path) -> None:
               auth: pg_local
               command: SELECT body->>'a' AS a FROM {{ workload.t }}; DROP TABLE {{ workload.t }}
         """,
-        PG_LOCAL_DSN=os.environ["RESILE_TEST_DSN"],
+        PG_LOCAL_DSN=dsn,
     )
     assert run.value("read") == [{"a": "it's"}]
 
 
-@postgres_only
 def test_a_database_that_nothing_names(tmp_path: Path) -> None:
     """A credential without its variable is said by name."""
     run = Run(tmp_path, "workflow: [{step: start, tool: {kind: postgres, auth: pg_x, command: select 1}}]", code=1)
