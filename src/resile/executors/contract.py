@@ -9,12 +9,14 @@ that dies between hearing and recording it loses nothing. Local attempts outlive
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from resile.executors.function_calls import Call
 from resile.model.failure import LogRange
+
+if TYPE_CHECKING:
+    from resile.executors.function_calls import Call
 
 
 class Launch(Struct, frozen=True, gc=False):

@@ -18,7 +18,7 @@ import apsw
 from resile.core.actions import Note
 from resile.model.codec import content_hash
 from resile.store import lease as leases
-from resile.store import letters, rows, schema
+from resile.store import rows, schema
 from resile.store.connection import Writing, connect, explain, write_refused
 from resile.store.contract import AttemptRow, Entry, JobRow, Lease, LetterCount, LetterRow, Request, RunRow, Snapshot
 from resile.store.errors import StoreError
@@ -147,6 +147,8 @@ class SqliteStore:
 
     def letters(self, run: int, job: int | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         """The dead letters of a run (or of one fan-out's job) with an index above this, by job and index, streamed."""
+        from resile.store import letters
+
         if job is None:
             found = self._all(f"{letters.SELECT} AND idx > ? ORDER BY job, idx", run, after_index)
         else:
@@ -155,15 +157,21 @@ class SqliteStore:
 
     def letter(self, run: int, job: int, index: int) -> LetterRow | None:
         """The dead letter of one item."""
+        from resile.store import letters
+
         found = self._first(f"{letters.SELECT} AND job = ? AND idx = ?", run, job, index)
         return None if found is None else letters.to_letter(found)
 
     def letter_counts(self, run: int) -> list[LetterCount]:
         """How many dead letters each fan-out of a run has, by job."""
+        from resile.store import letters
+
         return [LetterCount(*row) for row in self._all(letters.COUNT, run)]
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[int, int]] | None = None) -> int:
         """Remove all dead letters of the lease's run, or these; how many there were."""
+        from resile.store import letters
+
         with self._writing():
             holder = rows.lease_of(self._db, lease.run)
             if holder is None or holder.token != lease.token:

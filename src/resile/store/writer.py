@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import apsw
 
 from resile.store import lease as leases
-from resile.store import letters
 from resile.store.connection import Writing, explain
 from resile.store.contract import Batch
 from resile.store.errors import StoreError
@@ -140,6 +139,8 @@ def write(db: apsw.Connection, batch: Batch) -> None:
     if batch.attempts:
         REPLACE_ATTEMPTS.into(db, attempt_values(run, batch.attempts.values()))
     if batch.letters or batch.letters_gone:
+        from resile.store import letters
+
         letters.write(db, run, batch.letters, batch.letters_gone)
     if batch.row is not None:
         db.execute(_UPDATE_RUN, (*run_values(batch.row), run))
