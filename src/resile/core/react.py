@@ -21,9 +21,6 @@ from resile.core.actions import (
     SetTimer,
     StopEngine,
 )
-from resile.core.agenda import follow_up
-from resile.core.breaker import CIRCUIT, half_open
-from resile.core.child import begin_child, expire_child
 from resile.core.converge import converge, end_job
 from resile.core.dispatch import dispatch, enqueue, release
 from resile.core.epoch import begin_epoch, open_root
@@ -46,7 +43,6 @@ from resile.core.events import (
     RunStarted,
     TimerFired,
 )
-from resile.core.fanout import begin_items, expire_map, fan_action, item_timer, items_read, pump, redrive, stop_items
 from resile.core.flow import fail, finish, keep_route, settle, stopping, take_arcs
 from resile.core.goto import drop_stale
 from resile.core.ladder import climb, repair_or_go, route_answered, rule_answered
@@ -72,8 +68,12 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
             state.forget(scope)
         state.finished = []
     HANDLERS[type(event)](state, event, out)
-    while state.agenda:
-        follow_up(state, out, event.at, state.jobs[state.agenda.pop(0)])
+    if state.agenda:
+        # Here and below: what only repairs, fan-outs and child workflows need is loaded when the first of them comes.
+        from resile.core.agenda import follow_up
+
+        while state.agenda:
+            follow_up(state, out, event.at, state.jobs[state.agenda.pop(0)])
     dispatch(state, out)
     converge(state, out, event.at)
     if state.phase == "ending":
@@ -127,6 +127,9 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
 
 def _host_again(state: State, job: Job, out: list[Action], because: int) -> None:
     """What a fan-out or a child workflow waits for is asked for again."""
+    from resile.core.breaker import CIRCUIT
+    from resile.core.fanout import fan_action
+
     if job.due:
         out.append(SetTimer(job.id, job.attempt, job.due, because))
     fan = state.fans.get(job.id)
@@ -230,6 +233,9 @@ def _hosts(state: State, out: list[Action], at: float, job: Job, values: dict[st
     action = state.step_of(job).action
     if not isinstance(action, FanOut | Child):
         return False
+    from resile.core.child import begin_child
+    from resile.core.fanout import begin_items
+
     if drop_stale(state, out, at, job):
         return True
     if stopping(state, job):
@@ -335,6 +341,10 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
 
 def _host_timer(state: State, event: TimerFired, out: list[Action], job: Job) -> None:
     """Something of a fan-out or a child workflow is due."""
+    from resile.core.breaker import CIRCUIT, half_open
+    from resile.core.child import expire_child
+    from resile.core.fanout import expire_map, item_timer, pump
+
     fan = state.fans.get(job.id)
     if event.item >= 0:
         item_timer(state, out, event.at, job, event.item, event.attempt)
@@ -352,6 +362,8 @@ def _host_timer(state: State, event: TimerFired, out: list[Action], job: Job) ->
 
 def _items_read(state: State, event: ItemsRead, out: list[Action]) -> None:
     """Another chunk of a fan-out's items."""
+    from resile.core.fanout import items_read
+
     job, fan = state.jobs.get(event.job), state.fans.get(event.job)
     if job is None or fan is None or not job.hosting or not fan.reading or fan.label != event.label:
         return
@@ -361,6 +373,8 @@ def _items_read(state: State, event: ItemsRead, out: list[Action]) -> None:
 
 def _redriven(state: State, event: Redriven, out: list[Action]) -> None:
     """Dead letters of a run that has ended are tried again."""
+    from resile.core.fanout import redrive
+
     job = state.jobs.get(event.job)
     if job is not None and state.phase == "ended" and event.job in state.fans and not job.hosting:
         redrive(state, out, event.at, job, event.total, event.label, event.parallel, event.by)
@@ -417,6 +431,8 @@ def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -
     if state.phase == "ended":
         return
     if state.phase == "redriving":
+        from resile.core.fanout import stop_items
+
         for job in [found for found in state.jobs.values() if found.hosting and found.id in state.fans]:
             stop_items(state, out, event.at, job, "canceled")
         return

@@ -17,7 +17,6 @@ from msgspec import Struct
 from resile.core.answers import ladder_of
 from resile.core.events import Capacity, Options
 from resile.core.fans import Fan
-from resile.core.isolation import isolated
 from resile.core.plan import Plan, plan_of
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
@@ -267,6 +266,8 @@ class State(Struct, dict=True):
             if isinstance(action, Child):
                 plan = plan_of(action.workflow)
             else:
+                from resile.core.isolation import isolated
+
                 assert isinstance(action, FanOut)
                 plan = Plan(isolated(action), None)
             inner[owner.step] = plan

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resile.core.converge import execution
-from resile.core.fanout import item_id
 from resile.core.notes import STATUS_NAMES
 from resile.core.state import Job, Scope, State
 from resile.dialects.interpolate import MISSING, ValueRefused, or_default, path_of
@@ -21,7 +20,6 @@ from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.status import Status
 from resile.model.workflow import Child, Function
 from resile.runtime.folders import epoch_folder, worktree, worktree_branch
-from resile.runtime.maps import map_metrics
 from resile.store.contract import AttemptRow, Store
 
 if TYPE_CHECKING:
@@ -107,6 +105,8 @@ class Values:
             return MISSING
         if head == "item":
             return walk(scope.item.value, rest)
+        from resile.core.fanout import item_id
+
         owner = self._state.jobs[scope.owner]
         known: dict[str, Any] = {
             "item_index": scope.item.index,
@@ -128,6 +128,8 @@ class Values:
             return MISSING
         if path[1] == "results":
             return walk(self.results(other), path[2:])
+        from resile.runtime.maps import map_metrics
+
         return walk({**map_metrics(fan), "total": fan.total}, path[1:])
 
     def results(self, job: Job) -> list[Any]:

@@ -10,7 +10,6 @@ from resile.core.actions import Note
 from resile.core.notes import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
-from resile.runtime.maps import all_metrics
 from resile.runtime.past import counts
 from resile.store.contract import JobRow, RunRow
 
@@ -74,8 +73,17 @@ def run_document(
             "message": first.message,
         },
         "outputs": dict(scope.values) if scope is not None else {},
-        "maps": all_metrics(state),
+        "maps": _maps(state),
     }
+
+
+def _maps(state: State) -> dict[str, Any]:
+    """The numbers of a run's fan-outs, by step."""
+    if not state.fans:
+        return {}
+    from resile.runtime.maps import all_metrics
+
+    return all_metrics(state)
 
 
 def _job(state: State, job: Job, now: float) -> dict[str, Any]:
