@@ -143,7 +143,7 @@ class NativeReading(Reading):
     `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
     `handlers`; those in `lists_used` are named by a policy. `policy` is what maps have that say nothing else. `family`
     are the files of the workflows that this one calls, `templates` the language of its texts; `level`
-    counts the workflows in which this one stands.
+    counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
@@ -161,6 +161,7 @@ class NativeReading(Reading):
         self.family: Family | None = None
         self.templates: Templates = "dollar"
         self.level = 0
+        self.needs: dict[str, Need] = {}
 
     @contextmanager
     def inside(self, scope: Scope) -> Iterator[None]:
@@ -386,7 +387,7 @@ def _agent_time(reading: NativeReading, action: Action) -> float | None:
     return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
 
 
-def _needs(reading: Reading, given: Any) -> tuple[tuple[Need, Scalar | Mapping], ...]:
+def _needs(reading: NativeReading, given: Any) -> tuple[tuple[Need, Scalar | Mapping], ...]:
     """Groups of names; `a|b` is one group."""
     result: list[tuple[Need, Scalar | Mapping]] = []
     seen: set[tuple[str, ...]] = set()
@@ -394,14 +395,18 @@ def _needs(reading: Reading, given: Any) -> tuple[tuple[Need, Scalar | Mapping],
         if isinstance(value, Need):
             result.append((value, node))
             continue
-        names = tuple(part.strip() for part in value.split("|")) if "|" in value else (value.strip(),)
-        if "" in names or (len(names) > 1 and len(set(names)) < len(names)):
-            reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
-        elif names in seen:
+        need = reading.needs.get(value)
+        if need is None:
+            names = tuple(part.strip() for part in value.split("|")) if "|" in value else (value.strip(),)
+            if "" in names or (len(names) > 1 and len(set(names)) < len(names)):
+                reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
+                continue
+            need = reading.needs[value] = Need(names)
+        if need.any_of in seen:
             reading.report.warning("duplicate", f"`{shorten(value)}` is needed twice", node, hint="once is enough")
         else:
-            seen.add(names)
-            result.append((Need(names), node))
+            seen.add(need.any_of)
+            result.append((need, node))
     return tuple(result)
 
 
