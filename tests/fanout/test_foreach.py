@@ -133,3 +133,33 @@ def test_nested_fan_outs(flows: Flows) -> None:
         "  all: {shell: ./step all, needs: [join], fanout: reduce}\n"
     )
     assert ran.order == ["leaf-101", "leaf-102", "join-10-2", "leaf-201", "leaf-202", "join-20-2", "all"]
+
+
+def test_an_item_sees_itself_while_its_list_is_made_again(flows: Flows) -> None:
+    """A jump back runs the producer once more, which waits until further items have run: they know what they are."""
+    ran = flows.run(
+        """
+steps:
+  list:
+    shell: |
+      test -e seen && until test $(wc -l < seen) -ge 3; do sleep 0.02; done
+      ./step list; echo [1, 2, 3, 4]
+    foreach: true
+    max_parallel: 1
+  work:
+    shell: echo ${item} >> seen; until grep -q judge trace; do sleep 0.02; done
+    when: outputs.list > 0
+    needs: [list]
+  judge:
+    shell: until test -e seen; do sleep 0.02; done; ./step judge 1
+    needs: [list]
+    fanout: reduce
+    on_failure: {goto: list}
+""",
+        0,
+        "--max-parallel",
+        "3",
+    )
+    assert ran.order == ["list", "judge", "list", "judge"]
+    assert [job for job in ran.document["jobs"] if job["step"] == "work" and job["status"] == "skipped"] == []
+    assert ran.document["maps"]["work"]["successful"] == 4

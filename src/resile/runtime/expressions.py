@@ -183,7 +183,11 @@ class Expressions:
     def _outputs(self, job: Job, code: str, *, decode: bool) -> dict[str, Any]:
         """Outputs of steps that have ended; of many steps only those that the code names."""
         found: dict[str, Any] = {}
-        done = {name: other for name, other in self._seen(job).items() if other.attempt and other.status in TERMINAL}
+        done = {
+            name: other
+            for name, other in self._seen(job).items()
+            if (other.attempt and other.status in TERMINAL) or self._values.source_item(name, job) is not MISSING
+        }
         for name, other in done.items():
             if len(done) <= OUTPUT_STEPS_MAX or name in code:
                 value = (

@@ -138,6 +138,10 @@ class Known:
             # Its own value, once it has one.
             value = self._values.output(job) if job.attempt else None
             return MISSING if value is None else value
+        item = self._values.source_item(known, job)
+        if item is not MISSING:
+            # Also while the step whose list it is runs once more.
+            return item
         if not other.attempt or other.status not in TERMINAL:
             return MISSING
         return self._value(known, other, job)

@@ -199,7 +199,7 @@ class Values:
 
     def _step(self, path: Sequence[Key], job: Job) -> Any:
         """A property of another step, found in the job's own scope or in those around it."""
-        if len(path) >= 2 and path[1] == "output" and (item := self._source_item(str(path[0]), job)) is not MISSING:
+        if len(path) >= 2 and path[1] == "output" and (item := self.source_item(str(path[0]), job)) is not MISSING:
             return walk(item, path[2:])
         other = self._state.job_named(str(path[0]), job.scope) if len(path) >= 2 else None
         if other is None:
@@ -219,7 +219,7 @@ class Values:
                 return walk(self._captured(other), path[2:])
         return self._map(path, job)
 
-    def _source_item(self, name: str, job: Job) -> Any:
+    def source_item(self, name: str, job: Job) -> Any:
         """Inside a fan-out over a step's list, that step's output is the item."""
         for frame in self.frames(job):
             if frame.kind == "item" and frame.item is not None:
