@@ -1,8 +1,19 @@
-"""What all suites share: processes that tests start must not inherit signals that the caller ignores."""
+"""What all suites share: signals that processes must not inherit, and examples that are the same in every run.
+
+Hypothesis draws the same examples each time, so that a suite is green or red for everybody alike; a search for new
+ones is `HYPOTHESIS_PROFILE=search make test`, and what it finds becomes an `@example`.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+
+from hypothesis import settings
+
+settings.register_profile("same", derandomize=True)
+settings.register_profile("search", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # `nohup` and a shell's `&` hand on ignored signals, and a test that sends one would wait in vain.
 for _number in (signal.SIGHUP, signal.SIGQUIT):

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from resile.dialects.visor_keys import TABLES, TYPES, TYPES_REFUSED
@@ -113,6 +113,7 @@ def test_the_sample_is_sound() -> None:
         max_size=6,
     )
 )
+@example([(1204, 2, b"")])
 def test_mutated_bytes(changes: list[tuple[int, int, bytes]]) -> None:
     """Bytes cut out of a file and others put in."""
     data = SAMPLE

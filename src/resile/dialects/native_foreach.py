@@ -110,7 +110,8 @@ def _paths(
 def _path(reading: NativeReading, name: str, draft: Drafted, ways: set[Path]) -> Path:
     """For whose items one step runs, by those it needs."""
     if draft.fanout and not any(ways):
-        where = draft.node.entries["fanout"][0]
+        # A front end that works it out for a step has no key to point to.
+        where = draft.node.entries["fanout"][0] if "fanout" in draft.node.entries else draft.key
         hint = "one of its needs has `foreach: true`, or runs for the items of one that has"
         reading.report.error("conflict", "`fanout` has no meaning here: there are no items", where, hint=hint)
     if draft.fanout == "reduce":
