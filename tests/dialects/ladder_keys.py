@@ -26,7 +26,7 @@ from tests.dialects.compiling import (
 
 LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("on_failure", "retry"): [
-        (rule_with("on_failure: {retry: 2}"), Rule(then="retry", text="retry 2", limit=2, routing=True, origin=Origin(5, 30)))
+        (rule_with("on_failure: {retry: 2}"), Rule(then="retry", text="retry 2", limit=2, routing=True, retries_anyway=True, origin=Origin(5, 30)))
     ],
     ("on_failure", "run"): [
         (
@@ -36,7 +36,7 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         ),
         (
             routed("on_failure", "retry: 2, run: f").rules,
-            (Rule(then="retry", text="retry 2 after run f", limit=2, cost=1, routing=True, origin=Origin(5, 42),
+            (Rule(then="retry", text="retry 2 after run f", limit=2, cost=1, routing=True, retries_anyway=True, origin=Origin(5, 42),
                   repair=Repair(calls=("f",), on_failure="fail")),),
         ),
     ],
@@ -145,7 +145,7 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (workflow_with("routing: {defaults: {on_fail: {retry: 2}}}").steps[0].rules[0].limit, 2)
     ],
     ("routing.defaults.on_failure", "retry"): [
-        (default_with("retry: 2"), (Rule(then="retry", text="retry 2", limit=2, routing=True, origin=Origin(2, 35)),))
+        (default_with("retry: 2"), (Rule(then="retry", text="retry 2", limit=2, routing=True, retries_anyway=True, origin=Origin(2, 35)),))
     ],
     ("routing.defaults.on_failure", "run"): [(default_with("run: f")[0].repair, Repair(calls=("f",), on_failure="fail"))],
     ("routing.defaults.on_failure", "run_js"): [(default_with("run_js: q")[0].repair, Repair(calls_js="q", on_failure="fail"))],

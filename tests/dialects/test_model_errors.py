@@ -47,7 +47,7 @@ def findings(keys: str, above: str = "") -> list[str]:
         ("shell: x, rules: [{then: goto}]", ["f:4:25: error: a rule goes somewhere if it says `then: goto`, and only then [conflict]"
                                              "\n  hint: `goto`, `goto_js` or `transitions` says where"]),
         ("shell: x, rules: [{then: park, halts: true}]", ["f:4:38: error: `halts` has no meaning in this rule [conflict]"]),
-        ("shell: x, rules: [{then: retry, retries_anyway: true}]", ["f:4:39: error: `retries_anyway` has no meaning in this rule [conflict]"]),
+        ("shell: x, rules: [{then: fail, retries_anyway: true}]", ["f:4:38: error: `retries_anyway` has no meaning in this rule [conflict]"]),
         ("shell: x, rules: [{then: retry, run: [q]}]", ["f:4:45: error: there is no step `q` [unknown-step]\n  hint: steps: `s`"]),
         ("shell: x, retry: {max: 1, backoff: {initial: 1s, jitter_of: delay}}",
          ["f:4:56: error: `jitter_of` has no meaning without `jitter` [conflict]"]),

@@ -158,7 +158,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a step", "max_attempts"): [(then_of("on_failure: h, max_attempts: 3"), ["retry", "tolerate"])],
     ("a step", "max_retries"): [(step_with("shell: x, on_failure: h, max_retries: 3").rules[0].limit, 2)],
     ("a step", "retry"): [
-        (rule_with("retry: 2"), Rule(then="retry", text="retry 2", limit=2, routing=True, origin=Origin(5, 17))),
+        (rule_with("retry: 2"), Rule(then="retry", text="retry 2", limit=2, routing=True, retries_anyway=True, origin=Origin(5, 17))),
         (step_with("shell: x, retry: 0").rules, ()),
     ],
     ("a step", "rerun_on_loss"): [

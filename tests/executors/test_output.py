@@ -60,23 +60,6 @@ def test_a_pipe_that_was_made_non_blocking_is_whole_again(tmp_path: Path) -> Non
     assert driver.out(ended) == b"True\n"
 
 
-def test_a_running_attempt_can_be_followed(tmp_path: Path) -> None:
-    """A follower has each line as it is written, and the end, and nothing of the slot's next attempt."""
-    os.mkfifo(tmp_path / "gate")
-    with driving(tmp_path, slots=1) as driver:
-        driver.executor.start([sh(1, "echo one; cat gate; echo two"), sh(2, "echo other; exec sleep 600")])
-        started = driver.started(1)
-        pieces = segments.follow(driver.folder, started.log, "o", 1, 1, lambda: None)
-        assert wait_for(lambda: next(pieces)) == b"one\n"
-        (tmp_path / "gate").write_text("")
-        driver.started(2)
-        other = f"{tmp_path}/{started.log.segment}.o"
-        wait_for(lambda: Path(other).read_bytes().endswith(b"other\n"))
-        assert b"".join(pieces) == b"two\n"
-        driver.executor.kill(2, 1)
-        driver.until_count(Ended, 2)
-
-
 def test_export_writes_the_seeds_names_where_there_is_output(tmp_path: Path) -> None:
     """Only streams with output become files, with the attempt's bytes, for their owner alone."""
     with driving(tmp_path, slots=1) as driver:

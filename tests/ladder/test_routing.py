@@ -116,6 +116,14 @@ def test_options_of_a_run(flows: Flows, words: tuple[str, ...], order: str) -> N
     assert " ".join(ran.order) == order
 
 
+def test_a_cap_on_retries_leaves_the_re_attempt_after_a_remedy(flows: Flows) -> None:
+    """`--retry-max` is about `retry`: a step with `run` alone is still tried once more when its remedy has run."""
+    ran = flows.run(flow("a.1: on_failure: {run: fix}\nfix"), 0, "--retry-max", "0")
+    assert ran.order == ["a", "fix", "a"]
+    ran = flows.run(flow("a.1: on_failure: {run: fix, retry: 2}\nfix"), 1, "--retry-max", "0")
+    assert ran.order == ["a"]
+
+
 def test_rules_and_handlers_stay_without_routing(flows: Flows) -> None:
     """`--no-failure-routing` leaves handlers and failure handlers alone."""
     handlers = "failure_handlers: {h: {rules: [{exit_codes: 1, max_retries: 1}]}}\n"

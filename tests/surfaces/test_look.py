@@ -95,6 +95,25 @@ def test_logs_followed_while_a_step_runs(program: Program) -> None:
         assert run.end() == 0
 
 
+def test_a_followed_step_has_nothing_of_the_next_one_in_its_slot(program: Program) -> None:
+    """Each line as it is written, and the end, although another step then writes to the same file."""
+    gate, up, other = program.gate("gate"), program.gate("up"), program.gate("other")
+    program.write(
+        "resile: 1\nname: slow\nsteps:\n- {id: talk, shell: echo one; echo up > up; read line < gate; echo two}\n"
+        "- {id: next, shell: echo other; echo up > up; read line < other}\n"
+    )
+    with program.start("run", "flow.yaml", "--max-parallel", "1") as run:
+        up.wait()
+        with program.start("logs", "1", "talk", "-f") as logs:
+            logs.until("out", "one\n")
+            gate.open()
+            up.wait()
+            other.open()
+            assert logs.end() == 0
+            assert logs.text["out"] == "==> talk, attempt 1, stdout <==\none\ntwo\n"
+        assert run.end() == 0
+
+
 def test_events_as_json_lines(program: Program) -> None:
     """`events ls --json` prints one object on each line with exactly the documented keys, in order."""
     program.call("run", program.write(TALK), "--max-parallel", "1", code=0)

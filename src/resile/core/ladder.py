@@ -93,7 +93,7 @@ def _off(state: State, rule: Rule) -> bool:
 def _limit(state: State, rule: Rule) -> int:
     """How often a rule may fire: `--retry-max` caps what the file calls retry."""
     asked = state.options.retry_max
-    return min(rule.limit, asked) if asked is not None and rule.then == "retry" and rule.routing else rule.limit
+    return min(rule.limit, asked) if asked is not None and rule.retries_anyway else rule.limit
 
 
 def ask(state: State, out: list[Action], job: Job, about: Literal["rule", "calls", "target"]) -> None:

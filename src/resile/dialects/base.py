@@ -191,17 +191,16 @@ class Key(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """The keys of one kind of mapping; `later` are known words that this version refuses by name."""
+    """The keys of one kind of mapping."""
 
     name: str
     doc: str
     keys: dict[str, Key]
-    later: dict[str, str] = {}
 
 
-def table(name: str, doc: str, *rows: Key, later: dict[str, str] | None = None) -> Table:
+def table(name: str, doc: str, *rows: Key) -> Table:
     """A table of these rows."""
-    return Table(name, doc, {row.name: row for row in rows}, later or {})
+    return Table(name, doc, {row.name: row for row in rows})
 
 
 def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
@@ -228,11 +227,8 @@ def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
 
 
 def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
-    """Report a key that is not accepted: one of a later version by name, any other with the nearest known one."""
-    if key.text in known.later:
-        what = known.later[key.text]
-        reading.report.error("not-yet", f"{what} not run by this version", key, hint=f"take `{key.text}` out")
-    elif not reading.report.full:
+    """Report a key that is not accepted, with the nearest known one."""
+    if not reading.report.full:
         message = f"{known.name} has no key `{shorten(key.text)}`"
         reading.report.error("unknown-key", message, key, hint=did_you_mean(key.text, known.keys, "keys"))
     else:

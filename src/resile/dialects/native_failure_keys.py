@@ -324,7 +324,8 @@ STEP_RULE = table(
     Key("escalate", "mapping", "The further try has more of the machine.", node_itself),
     Key("cost", "whole number", "What it takes from the loop budget; 0 where it is left out.", integer(0, LOOPS_MAX)),
     Key("routing", "true or false", "`true`: `--no-failure-routing` turns it off.", boolean),
-    Key("retries_anyway", "true or false", "`true`: it retries also where `run_js` names no step.", boolean),
+    Key("retries_anyway", "true or false",
+        "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step.", boolean),
     Key("halts", "true or false", "`true`: with `then: fail`, the whole scope ends.", boolean),
 )  # fmt: skip
 ESCALATE = table(

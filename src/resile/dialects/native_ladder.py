@@ -221,7 +221,7 @@ def _retry(answer: Answer, calls: tuple[str, ...]) -> list[Rule]:
         text = f"{text} after {runs}" if limit else runs
     return [
         Rule(then="retry", text=text, limit=limit or 1, wait=retry.get("backoff"), repair=repair,
-             cost=1 if repair else 0, routing=True, retries_anyway=bool(limit and code),
+             cost=1 if repair else 0, routing=True, retries_anyway=bool(limit),
              origin=answer.at("retry", "run", "run_js") if limit else answer.at("run", "run_js"))
     ]  # fmt: skip
 

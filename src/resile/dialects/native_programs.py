@@ -10,7 +10,7 @@ import re
 from math import isfinite
 from typing import Any
 
-from resile.dialects.base import INVALID, Key, Reading, read_mapping, table
+from resile.dialects.base import INVALID, Key, Reader, Reading, read_mapping, table
 from resile.dialects.interpolate import is_one_reference, names
 from resile.dialects.native_values import (
     IDENTIFIER,
@@ -105,24 +105,24 @@ def _headers(reading: Reading, node: Node) -> Any:
     return result
 
 
-def read_data(reading: Reading, node: Node) -> Any:
-    """Data of any shape whose texts may refer to values."""
+def read_data(reading: Reading, node: Node, read_text: Reader = template) -> Any:
+    """Data of any shape whose texts may refer to values, in the way that `read_text` looks at."""
     before = len(reading.report.errors)
     nodes: list[Node] = [node]
     while nodes:
         part = nodes.pop()
         if isinstance(part, Scalar):
-            _check_scalar(reading, part)
+            _check_scalar(reading, part, read_text)
         else:
             nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
     return plain(node) if len(reading.report.errors) == before else INVALID
 
 
-def _check_scalar(reading: Reading, node: Scalar) -> None:
+def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
     """A value that JSON can carry; a text may refer to others."""
     value = node.value
     if isinstance(value, str):
-        template(reading, node)
+        read_text(reading, node)
     elif isinstance(value, float) and not isfinite(value):
         wrong(reading, node, "a finite number")
     elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS:

@@ -50,7 +50,7 @@ def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None
         )
     for word, fits in (
         ("halts", fields["then"] == "fail"),
-        ("retries_anyway", "run_js" in fields),
+        ("retries_anyway", fields["then"] == "retry"),
         ("escalate", fields["then"] == "retry"),
     ):
         if word in node.entries and not fits:

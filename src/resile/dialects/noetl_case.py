@@ -221,7 +221,8 @@ def _read_again(
     limit = int(given.get("max_attempts", ATTEMPTS_DEFAULT)) - 1
     if limit > 0 and mentions_error(when):
         text, asked = f"case {number + 1}: retry", Condition(str(number), "case", origin)
-        rules.append(Rule(then="retry", text=text, when=asked, limit=limit, wait=wait, routing=True, origin=origin))
+        rules.append(Rule(then="retry", text=text, when=asked, limit=limit, wait=wait, routing=True,
+                          retries_anyway=True, origin=origin))  # fmt: skip
     return rules
 
 

@@ -147,7 +147,8 @@ def _rules(fields: dict[str, Any], when: Condition | None, origin: Origin, wait:
     limit = _limit(fields, ATTEMPTS_DEFAULT)
     if limit < 1:
         return []
-    return [Rule(then="retry", text="retry", when=when, limit=limit, wait=wait, routing=True, origin=origin)]
+    return [Rule(then="retry", text="retry", when=when, limit=limit, wait=wait, routing=True,
+                 retries_anyway=True, origin=origin)]  # fmt: skip
 
 
 def again_rules(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.base import INVALID, Diagnostics, Key, Reading, Source, did_you_mean
+from resile.dialects.native_programs import read_data
 from resile.dialects.native_step import NativeReading
 from resile.dialects.native_values import boolean, filled, integer, number, text, wrong
 from resile.dialects.noetl_jinja import condition_text, names_in, problem
-from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, plain, shorten
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.model.limits import EXPRESSION_BYTES_MAX, RETRIES_MAX
 
 COMMENT = "comment"
@@ -97,21 +98,14 @@ def _checked(reading: Reading, node: Node, value: str) -> bool:
 filled_template = filled(template, "the text")
 
 
+def _check_text(reading: Reading, node: Node) -> Any:
+    """A text among data."""
+    return _checked(reading, node, node.text) if isinstance(node, Scalar) else INVALID
+
+
 def data(reading: Reading, node: Node) -> Any:
     """Data of any shape whose texts may hold Jinja."""
-    before = len(reading.report.errors)
-    nodes: list[Node] = [node]
-    while nodes:
-        part = nodes.pop()
-        if not isinstance(part, Scalar):
-            nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
-        elif isinstance(part.value, str):
-            _checked(reading, part, part.text)
-        elif isinstance(part.value, float) and part.value - part.value != 0:
-            wrong(reading, part, "a finite number")
-        elif isinstance(part.value, int) and part.value.bit_length() > 63:
-            wrong(reading, part, "a number of at most 63 bits", "quote it: a text can be of any length")
-    return plain(node) if len(reading.report.errors) == before else INVALID
+    return read_data(reading, node, _check_text)
 
 
 def arguments(reading: Reading, node: Node) -> Any:
@@ -168,12 +162,3 @@ def node_itself(_: Reading, node: Node) -> Any:
 def items(node: Node) -> list[Node]:
     """The items of a list, or the one thing that there is."""
     return node.items if isinstance(node, Sequence) else [node]
-
-
-def mapping_of(reading: Reading, node: Node | None, what: str) -> Mapping | None:
-    """A mapping, or None after a report."""
-    if isinstance(node, Mapping):
-        return node
-    if node is not None:
-        reading.report.error("type", f"{what} must be a mapping, not {describe(node)}", node)
-    return None

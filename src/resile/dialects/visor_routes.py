@@ -161,7 +161,7 @@ def rules_of(
         match = Match(kinds=_NOT_LOGICAL) if logical_only_once else Match()
         rules.append(
             Rule(then="retry", text=words, match=match, limit=limit or 1, wait=_wait(retry), repair=repair, cost=1,
-                 routing=True, retries_anyway=bool(limit and code), origin=origin)
+                 routing=True, retries_anyway=bool(limit), origin=origin)
         )  # fmt: skip
     code_to = fields.get("goto_js", "")
     if target or transitions or code_to:

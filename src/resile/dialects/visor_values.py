@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from resile.dialects.base import INVALID, Diagnostics, Key, Reading, Source, Table, read_mapping
 from resile.dialects.liquid import is_template, problem
+from resile.dialects.native_programs import read_data
 from resile.dialects.native_step import NativeReading
 from resile.dialects.native_values import expression, filled, number, text, texts, wrong
-from resile.dialects.tree import Mapping, Node, Scalar, Sequence, plain, shorten
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.rules import Origin
 from resile.model.workflow import Condition, Input
@@ -142,19 +143,7 @@ def dependencies(reading: Reading, node: Node) -> Any:
 
 def data(reading: Reading, node: Node) -> Any:
     """Data of any shape whose texts may hold Liquid."""
-    before = len(reading.report.errors)
-    nodes: list[Node] = [node]
-    while nodes:
-        part = nodes.pop()
-        if not isinstance(part, Scalar):
-            nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
-        elif isinstance(part.value, str):
-            template(reading, part)
-        elif isinstance(part.value, float) and part.value - part.value != 0:
-            wrong(reading, part, "a finite number")
-        elif isinstance(part.value, int) and part.value.bit_length() > 63:
-            wrong(reading, part, "a number of at most 63 bits", "quote it: a text can be of any length")
-    return plain(node) if len(reading.report.errors) == before else INVALID
+    return read_data(reading, node, template)
 
 
 def arguments(reading: Reading, node: Node) -> Any:

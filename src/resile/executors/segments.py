@@ -1,13 +1,12 @@
 """Reading what attempts wrote: byte ranges of segment files, by the row that the store keeps of each attempt.
 
 read      a whole range, or its first bytes          tail      its last bytes
-follow    a running attempt's output as it comes     export    the seed's file names
+read_from of a running attempt, what is there       export    the seed's file names
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from typing import Literal
 
 from resile.executors import history
@@ -56,29 +55,6 @@ def _read(folder: str, log: LogRange, stream: Stream, offset: int, length: int) 
             return file.read(length)
     except FileNotFoundError:
         return b""
-
-
-def follow(
-    folder: str, log: LogRange, stream: Stream, job: int, attempt: int, recorded: Callable[[], LogRange | None]
-) -> Iterator[bytes]:
-    """What a running attempt writes, as it comes, until it has ended; an empty piece where there is nothing new.
-
-    While an attempt runs everything behind its offset is its own. Its end stands in the spool before the slot's
-    next attempt can add to the segment, and in the store (`recorded`) before it leaves the spool: so the end is
-    asked for after each read, and what lies behind it is not taken.
-    """
-    offset, _ = place(log, stream)
-    while True:
-        data = _read(folder, log, stream, offset, CHUNK_BYTES)
-        final = spooled_end(folder, log, job, attempt) or recorded()
-        if final is not None:
-            end = sum(place(final, stream))
-            while offset < end and (data := _read(folder, log, stream, offset, min(CHUNK_BYTES, end - offset))):
-                offset += len(data)
-                yield data
-            return
-        offset += len(data)
-        yield data
 
 
 def spooled_end(folder: str, log: LogRange, job: int, attempt: int) -> LogRange | None:

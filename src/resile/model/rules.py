@@ -89,7 +89,8 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     `routing` marks what the file calls retry, run or goto, which a caller may turn off.
 
-    `retries_anyway` lets a rule whose code names no step to run retry all the same.
+    `retries_anyway` marks what the file calls retry: a caller may cap its limit, and it retries also where its code
+    names no step to run.
 
     `halts` is for a `fail` that ends the whole scope.
     """

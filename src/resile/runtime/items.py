@@ -53,7 +53,7 @@ def items_path(folder: str, label: str) -> str:
 
 def items_program(source: Source, path: str, folder: str, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes]:
     """The command that lists a file or a command's output into `path`, and what it is told."""
-    from resile.runtime.programs import _command, _packed
+    from resile.runtime.programs import packed, step_command
 
     rendered = msgspec.structs.replace(
         source,
@@ -62,7 +62,7 @@ def items_program(source: Source, path: str, folder: str, lookup: Lookup) -> tup
         json_path=render_text(source.json_path, lookup),
     )
     told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": os.path.abspath(path)}
-    return _command("items_step.py"), _packed(told)
+    return step_command("items_step.py"), packed(told)
 
 
 def list_values(path: str, values: Any, source: Source) -> int:

@@ -18,7 +18,7 @@ from resile.dialects.noetl_jinja import native, plain_text
 from resile.dialects.noetl_sql import render_sql
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python, Query
-from resile.runtime.programs import _command, _packed, http_settings
+from resile.runtime.programs import http_settings, packed, step_command
 
 if TYPE_CHECKING:
     from resile.runtime.jinja import Texts
@@ -33,10 +33,10 @@ def tool_program(
 ) -> tuple[tuple[bytes, ...], bytes]:
     """The command of a tool, and what it is told; `keep` puts what is too long for that into a file."""
     if isinstance(action, Http):
-        return _command("http_step.py"), _packed(_http(action, texts))
+        return step_command("http_step.py"), packed(_http(action, texts))
     if isinstance(action, Query):
-        return _command("sql_step.py"), _told(_query(action, folder, shared, texts), keep)
-    return _command("playbook_step.py"), _told(_python(action, name, folder, texts), keep)
+        return step_command("sql_step.py"), _told(_query(action, folder, shared, texts), keep)
+    return step_command("playbook_step.py"), _told(_python(action, name, folder, texts), keep)
 
 
 def _told(settings: dict[str, Any], keep: Keep) -> bytes:
@@ -44,7 +44,7 @@ def _told(settings: dict[str, Any], keep: Keep) -> bytes:
     import json
 
     data = json.dumps(settings).encode()
-    return data if len(data) <= PROGRAM_BYTES_MAX else _packed({"told_in": os.fsdecode(keep(data))})
+    return data if len(data) <= PROGRAM_BYTES_MAX else packed({"told_in": os.fsdecode(keep(data))})
 
 
 def _python(action: Python, name: str, folder: str, texts: Texts) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _LEFT_IN_URLS = "%/:?#[]@!$&'()*+,;=~"
 
 def http_program(action: Http, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes]:
     """The command of a request, and what it is told."""
-    return _command("http_step.py"), _packed(http_settings(action, lookup))
+    return step_command("http_step.py"), packed(http_settings(action, lookup))
 
 
 def http_settings(action: Http, lookup: Lookup, instead: str = "") -> dict[str, Any]:
@@ -59,7 +59,7 @@ def python_program(action: Python, name: str, folder: str, lookup: Lookup) -> tu
         "file": os.path.join(folder, action.file) if action.file else "",
         "inputs": render_data(action.inputs, lookup),
     }
-    return _command("python_step.py"), _packed(told)
+    return step_command("python_step.py"), packed(told)
 
 
 def render_data(data: Any, lookup: Lookup) -> Any:
@@ -142,12 +142,12 @@ def _header(name: str, written: str, lookup: Lookup) -> str:
     return value
 
 
-def _command(program: str) -> tuple[bytes, ...]:
+def step_command(program: str) -> tuple[bytes, ...]:
     """The interpreter with one of the step programs; isolated, so that nothing around it is imported by accident."""
     return os.fsencode(sys.executable), b"-I", os.fsencode(os.path.join(_FOLDER, program))
 
 
-def _packed(told: dict[str, Any]) -> bytes:
+def packed(told: dict[str, Any]) -> bytes:
     """The settings as one environment variable takes them: ASCII, bounded."""
     import json
 

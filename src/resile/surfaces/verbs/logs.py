@@ -97,16 +97,21 @@ def export_logs(number: int, folder: str, *, db: str | None) -> int:
 
 
 def _jobs(store: Store, row: RunRow, step: str | None) -> Iterator[JobRow]:
-    """The jobs of a run, or those of one step (by name or id)."""
+    """The jobs of a run, or those of one step, item or step of an item (by name or id)."""
     found = False
     for job in store.jobs(row.id):
-        if step is None or step in (job.step, str(job.id)):
+        if step is None or step in (job.step, str(job.id), job.scope, name_of(job)):
             found = True
             yield job
     if not found and step is not None:
         raise ResileError(
             "no-such-step", f"run {row.id} has no step {step!r}", hint=f"`resile status {row.id}` lists its steps"
         )
+
+
+def name_of(job: JobRow) -> str:
+    """What a job is called among all of a run: its step, with its scope in front where that is not the run itself."""
+    return job.step if job.scope == "root" else f"{job.scope}/{job.step}"
 
 
 def _check_attempt(store: Store, row: RunRow, step: str | None, attempt: int | None) -> None:
@@ -141,7 +146,7 @@ def _parts(row: RunRow, job: JobRow, tried: AttemptRow, ending: Ending, skip: in
     assert log is not None
     while data := _piece(folder, log, tried, ending, skip):
         skip += len(data)
-        yield LogPart(job.id, job.step, tried.attempt, _NAMES[ending], data)
+        yield LogPart(job.id, name_of(job), tried.attempt, _NAMES[ending], data)
 
 
 def _piece(folder: str, log: LogRange, tried: AttemptRow, ending: Ending, skip: int) -> bytes:
