@@ -29,12 +29,17 @@ class Note(Struct, frozen=True, array_like=True, gc=False):
 
 
 class StartAttempt(Struct, frozen=True, gc=False):
-    """Run this attempt of this job as soon as a slot is free; `gpus` are the device numbers granted to it."""
+    """Run this attempt of this job as soon as a slot is free; `gpus` are the device numbers granted to it.
+
+    It is to wait for the attempts (of a job, its number) that it comes `after`: when all have ended with exit 0 it may
+    start, and as soon as one ends in another way it is withdrawn.
+    """
 
     job: int
     attempt: int
     because: int
     gpus: tuple[int, ...] = ()
+    after: tuple[tuple[int, int], ...] = ()
 
 
 class KillAttempt(Struct, frozen=True, gc=False):

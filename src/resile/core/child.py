@@ -11,9 +11,9 @@ from typing import Any
 
 from resile.core.actions import Action, SetTimer
 from resile.core.converge import execution
-from resile.core.dispatch import rest
 from resile.core.flow import settle, stopping, wake
 from resile.core.goto import drop_stale
+from resile.core.hold import rest
 from resile.core.ladder import climb
 from resile.core.notes import note_job
 from resile.core.repair import succeeded

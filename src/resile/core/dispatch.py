@@ -7,11 +7,12 @@ holds until its attempt has ended.
 
 from __future__ import annotations
 
-from resile.core.actions import Action, StartAttempt
+from resile.core.actions import Action
+from resile.core.early import hope, reserve_early
+from resile.core.hold import fits, granted, reserve, stir
 from resile.core.plan import queue_key
 from resile.core.state import Job, Queue, State
 from resile.model.status import Status
-from resile.model.workflow import Resources
 
 
 def enqueue(state: State, job: Job, because: int) -> None:
@@ -29,68 +30,20 @@ def enqueue(state: State, job: Job, because: int) -> None:
     state.touched.append(job.id)
 
 
-def stir(state: State, job: Job) -> None:
-    """From here on a job gets on by itself."""
-    if not job.moving:
-        job.moving = True
-        state.moving += 1
-
-
-def rest(state: State, job: Job) -> None:
-    """A job waits for something that is not itself: a repair, a judgement, or nothing any more."""
-    if job.moving:
-        job.moving = False
-        state.moving -= 1
-
-
-def granted(state: State, job: Job) -> Resources | None:
-    """What a job takes of the machine: what its step asks for, or what it was last granted beyond that."""
-    resources = state.step_of(job).resources
-    if not (job.memory_bytes or job.runtime_seconds):
-        return resources
-    resources = resources or Resources()
-    memory = job.memory_bytes or resources.memory_bytes
-    if state.capacity is not None and memory > resources.memory_bytes:
-        # What was granted elsewhere, or grew, may be more than there is here; the job must not wait for ever.
-        memory = max(resources.memory_bytes, min(memory, state.capacity.memory_bytes))
-    return Resources(
-        resources.cpus,
-        memory,
-        resources.gpus,
-        job.runtime_seconds or resources.runtime_seconds,
-    )
-
-
 def dispatch(state: State, out: list[Action]) -> None:
     """Reserve attempts while there is room."""
     capacity = state.capacity
     if capacity is None:
         return
     room = capacity.parallel + (0 if state.plan.critical else capacity.ahead)
-    while state.in_flight < room:
+    while state.in_flight - state.early < room:
         job = _next(state)
         if job is None:
+            if state.hopeful.items:
+                reserve_early(state, out)
             return
-        job.status = Status.pending
-        if not job.reserved:
-            job.attempt += 1
-        job.reserved = False
-        state.in_flight += 1
-        state.touched.append(job.id)
-        _take(state, job)
-        out.append(StartAttempt(job.id, job.attempt, job.because, job.gpus))
-
-
-def release(state: State, job: Job) -> None:
-    """An attempt no longer runs: give back what it held."""
-    state.in_flight -= 1
-    resources = granted(state, job)
-    if resources is not None:
-        state.cpus_used -= resources.cpus
-        state.memory_bytes_used -= resources.memory_bytes
-        state.gpus_free.extend(job.gpus)
-        state.gpus_free.sort()
-        job.gpus = ()
+        out.append(reserve(state, job))
+        hope(state, state.scopes[job.scope], state.plan_of(job.scope), job.step)
 
 
 def _next(state: State) -> Job | None:
@@ -106,32 +59,8 @@ def _next(state: State) -> Job | None:
         if not number:
             continue
         job = state.jobs[number]
-        if (best is None or job.ticket < best.ticket) and _fits(state, job):
+        if (best is None or job.ticket < best.ticket) and fits(state, job):
             best, best_queue = job, queue
     if best_queue is not None:
         best_queue.pop()
     return best
-
-
-def _fits(state: State, job: Job) -> bool:
-    """Is there room for what this job takes?"""
-    resources = granted(state, job)
-    capacity = state.capacity
-    if resources is None or capacity is None:
-        return True
-    # A share of a CPU is a float: allow for the rounding of sums.
-    return (
-        state.cpus_used + resources.cpus <= capacity.cpus + 1e-9
-        and state.memory_bytes_used + resources.memory_bytes <= capacity.memory_bytes
-        and resources.gpus <= len(state.gpus_free)
-    )
-
-
-def _take(state: State, job: Job) -> None:
-    """Hold what a job takes until `release`."""
-    resources = granted(state, job)
-    if resources is not None:
-        state.cpus_used += resources.cpus
-        state.memory_bytes_used += resources.memory_bytes
-        job.gpus = tuple(state.gpus_free[: resources.gpus])
-        del state.gpus_free[: resources.gpus]

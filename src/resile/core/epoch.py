@@ -5,7 +5,7 @@ from __future__ import annotations
 from resile.core.actions import Action
 from resile.core.flow import wake
 from resile.core.notes import note_run
-from resile.core.state import ROOT, Job, Scope, State
+from resile.core.state import ROOT, Job, Queue, Scope, State
 from resile.model.status import Status
 
 
@@ -64,9 +64,10 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     state.canceled = False
     state.started_at = at
     state.ended_at = state.first_failure = state.capacity = None
-    state.in_flight = state.memory_bytes_used = 0
+    state.in_flight = state.early = state.memory_bytes_used = 0
     state.cpus_used = 0.0
     state.queues = {}
+    state.hopeful = Queue()
     state.routes = []
     because = note_run(
         state, out, at, "run_resumed", "running", state.seq, epoch=state.epoch, failed_only=failed_only, by=by

@@ -15,13 +15,17 @@ from resile.model.letters import Item
 
 
 class Capacity(Struct, frozen=True, omit_defaults=True):
-    """What the engine that drives a run may use; `ahead` attempts are reserved beyond `parallel`."""
+    """What the engine that drives a run may use; `ahead` attempts are reserved beyond `parallel`.
+
+    Beyond those, `early` ones are reserved before what they need has ended.
+    """
 
     parallel: int
     ahead: int = 0
     cpus: float = 0.0
     memory_bytes: int = 0
     gpus: int = 0
+    early: int = 0
 
 
 class Options(Struct, frozen=True, omit_defaults=True):

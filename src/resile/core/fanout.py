@@ -14,10 +14,10 @@ from typing import Any
 
 from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer, StopEngine
 from resile.core.breaker import may_start, started
-from resile.core.dispatch import rest, stir
 from resile.core.fans import Fan
 from resile.core.flow import settle, stopping, succeed
 from resile.core.goto import drop_stale
+from resile.core.hold import rest, stir
 from resile.core.isolation import isolated
 from resile.core.ladder import climb
 from resile.core.notes import note_job, note_run

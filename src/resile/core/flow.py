@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import Action, AnswerArcs, AnswerCondition
-from resile.core.dispatch import enqueue, rest, stir
+from resile.core.dispatch import enqueue
+from resile.core.early import NEEDS_MAX, hope, set_back
+from resile.core.hold import in_time, release, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
 from resile.core.state import NO_RULE, Cause, Failed, Job, Route, Scope, State
 from resile.model.letters import ItemFailure
@@ -103,17 +105,34 @@ def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope,
     while work:
         source = work.pop()
         good = source.good
+        soon = False
         for number in plan.dependents[source.step]:
             waiting[number] -= 1
             if not good:
                 scope.tainted.add(number)
             elif waiting[number]:
+                soon = soon or waiting[number] <= NEEDS_MAX
                 continue
             job = jobs[scope.first + number]
+            if job.early:
+                _meet(state, job, source)
             if job.status is not Status.blocked or job.asking:
                 continue
             if _follow(state, out, at, scope, job, source):
                 work.append(job)
+        if soon:
+            hope(state, scope, plan, source.step)
+
+
+def _meet(state: State, job: Job, source: Job) -> None:
+    """What an early job waited for is there, or never will be: then it waits for nothing any more."""
+    if source.good:
+        in_time(state, job)
+        job.because = source.noted
+        state.touched.append(job.id)
+    else:
+        release(state, job)
+        set_back(state, job)
 
 
 def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, source: Job) -> bool:

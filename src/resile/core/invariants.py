@@ -15,6 +15,7 @@ def broken(state: State) -> list[str]:
     end = state.jobs[state.plan.end + 1]
     counts = {
         "moving": (state.moving, sum(_moves(job) for job in every)),
+        "early": (state.early, sum(job.early for job in every)),
         "parked": (state.parked, sum(job.status is Status.pending_failed for job in every)),
         "in flight": (
             state.in_flight,
@@ -28,8 +29,9 @@ def broken(state: State) -> list[str]:
     if state.agenda:
         found.append(f"the agenda still holds {state.agenda}")
     capacity = state.capacity
-    if capacity is not None and state.in_flight > capacity.parallel + capacity.ahead:
-        found.append(f"{state.in_flight} attempts in flight, room for {capacity.parallel + capacity.ahead}")
+    if capacity is not None and state.in_flight > capacity.parallel + capacity.ahead + capacity.early:
+        room = f"{capacity.parallel}+{capacity.ahead}+{capacity.early}"
+        found.append(f"{state.in_flight} attempts in flight, room for {room}")
     if (end.status is not Status.blocked or end.asking) and state.scopes[ROOT].open:
         found.append("`end` moved before everything else was terminal")
     if state.phase == "ended" and (end.status not in TERMINAL or not state.verdict):

@@ -16,9 +16,10 @@ from typing import Literal
 from resile.core.actions import Action, AnswerRoute, SetTimer
 from resile.core.answers import ladder_of, matches
 from resile.core.backoff import delay_seconds
-from resile.core.dispatch import enqueue, granted, rest, stir
+from resile.core.dispatch import enqueue
 from resile.core.flow import fail, keep_route, record_route, spend, succeed
 from resile.core.goto import is_ancestor, jump
+from resile.core.hold import granted, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
 from resile.core.scopes import stop_scope
 from resile.core.state import Cause, Error, Failed, Job, State

@@ -14,16 +14,29 @@ class Plan:
     """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow.
 
     `inner` are the shapes of the scopes that its fan-outs and child workflows open, by step. With `critical` steps in
-    it, or in those, a failure may mean that whatever has not started never does.
+    it, or in those, a failure may mean that whatever has not started never does. Whether it is `steady` is worked out
+    when it is first asked (early.py).
     """
 
-    __slots__ = ("arc_targets", "critical", "dependents", "end", "grouped", "index", "inner", "steps", "waiting")
+    __slots__ = (
+        "arc_targets",
+        "critical",
+        "dependents",
+        "end",
+        "grouped",
+        "index",
+        "inner",
+        "steady",
+        "steps",
+        "waiting",
+    )
 
     def __init__(self, steps: tuple[Step, ...], end: Step | None) -> None:
         self.steps = steps if end is None else (*steps, end)
         self.end = len(steps) if end is not None else -1
         self.inner: dict[int, Plan] = {}
         self.critical = has_critical(self.steps)
+        self.steady: bool | None = None
         self.index = {step.name: number for number, step in enumerate(self.steps)}
         self.dependents: list[list[int]] = [[] for _ in self.steps]
         self.waiting = [0] * len(self.steps)

@@ -22,7 +22,8 @@ from resile.core.actions import (
     StopEngine,
 )
 from resile.core.converge import converge, end_job
-from resile.core.dispatch import dispatch, enqueue, release
+from resile.core.dispatch import dispatch, enqueue
+from resile.core.early import set_back
 from resile.core.epoch import begin_epoch, open_root
 from resile.core.events import (
     ArcsAnswered,
@@ -45,6 +46,7 @@ from resile.core.events import (
 )
 from resile.core.flow import fail, finish, keep_route, settle, stopping, take_arcs
 from resile.core.goto import drop_stale
+from resile.core.hold import release
 from resile.core.ladder import climb, repair_or_go, route_answered, rule_answered
 from resile.core.notes import note_job, note_run
 from resile.core.repair import expired, succeeded, success_answered
@@ -110,6 +112,7 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
     because = state.seq
     if not fresh_epoch:
         because = note_run(state, out, event.at, "run_resumed", "running", state.seq, engine=event.engine)
+    owed: list[Job] = []
     for job in state.jobs.values():
         if job.asking == "when":
             out.append(AnswerCondition(job.id, because))
@@ -122,7 +125,10 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
         elif job.status is Status.recovering and job.due:
             out.append(SetTimer(job.id, job.attempt, job.due, because, repair=not job.moving))
         elif job.status is Status.pending or job.status is Status.running:
-            out.append(FindAttempt(job.id, job.attempt, because))
+            owed.append(job)
+    # In the order of their reservation: no early attempt is told of before what it waited for.
+    owed.sort(key=lambda job: job.ticket)
+    out += [FindAttempt(job.id, job.attempt, because) for job in owed]
 
 
 def _host_again(state: State, job: Job, out: list[Action], because: int) -> None:
@@ -276,7 +282,11 @@ def _attempt_withdrawn(state: State, event: AttemptWithdrawn, out: list[Action])
     job = _expected(state, event.job, event.attempt)
     if job is None:
         return
+    was_early = job.early
     release(state, job)
+    if was_early and not event.started and not stopping(state, job):
+        set_back(state, job)
+        return
     if event.started:
         note_job(state, out, event.at, "attempt_lost", job, {"interrupted": True})
     else:

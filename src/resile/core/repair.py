@@ -13,9 +13,9 @@ from typing import Any
 
 from resile.core.actions import Action, KillAttempt, SetTimer
 from resile.core.answers import ladder_of
-from resile.core.dispatch import rest
 from resile.core.flow import fail, keep_route, record_route, reopen, spend, stopping, succeed, wake
 from resile.core.goto import drop_stale, jump
+from resile.core.hold import rest
 from resile.core.ladder import ask, carry_out, origin_text, repair_failed, valid_target
 from resile.core.notes import note_job
 from resile.core.scopes import open_scope, start_scope

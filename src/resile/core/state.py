@@ -53,7 +53,8 @@ class Job(Struct, gc=False, omit_defaults=True):
     """A step in a scope.
 
     `moving` jobs will get on by themselves; one whose repair runs, or that is parked, will not. `fired` counts
-    each rule's firings, `rule` is the one being carried out. `because` is the seq that made the job ready. While it is
+    each rule's firings, `rule` is the one being carried out. `because` is the seq that made the job ready. An `early`
+    one is reserved but still waits for its needs. While it is
     `hosting`, the items of a fan-out or the steps of a child workflow run for it, and nothing of its own does.
     """
 
@@ -69,6 +70,7 @@ class Job(Struct, gc=False, omit_defaults=True):
     noted: int = 0
     asking: Literal["", "when", "arcs", "rule", "calls", "target"] = ""
     moving: bool = False
+    early: bool = False
     hosting: bool = False
     informed: bool = False
     announced: bool = False
@@ -98,6 +100,11 @@ class Job(Struct, gc=False, omit_defaults=True):
     def tried(self) -> int:
         """How many attempts have really started; one that is only reserved has not."""
         return self.attempt - (self.reserved or self.status is Status.pending)
+
+    @property
+    def shown(self) -> Status:
+        """The status that others see: what is reserved before its needs are met still waits for them."""
+        return Status.blocked if self.early else self.status
 
     @property
     def good(self) -> bool:
@@ -193,7 +200,8 @@ class State(Struct, dict=True):
 
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the driver cleared it.
     `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events. `finished`
-    scopes are forgotten with the next event: until then their last rows can be read.
+    scopes are forgotten with the next event: until then their last rows can be read. `hopeful` jobs
+    may be reserved early.
     """
 
     seq: int = 0
@@ -212,6 +220,7 @@ class State(Struct, dict=True):
     moving: int = 0
     parked: int = 0
     in_flight: int = 0
+    early: int = 0
     cpus_used: float = 0.0
     memory_bytes_used: int = 0
     gpus_free: list[int] = []
@@ -219,6 +228,7 @@ class State(Struct, dict=True):
     last_job: int = 0
     last_scope: int = ROOT
     queues: dict[str, Queue] = {}
+    hopeful: Queue = msgspec.field(default_factory=Queue)
     scopes: dict[int, Scope] = {}
     jobs: dict[int, Job] = {}
     fans: dict[int, Fan] = {}

@@ -21,6 +21,7 @@ from errno import EMFILE, ENFILE, ENOSPC
 from resile.executors import doors, processes
 from resile.executors.oom import Watch
 from resile.executors.slots import Slot, Spawner
+from resile.executors.waiting import Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Attempts:
         self.publish = publish
         self.lines: list[bytes] = []
         self.queue: dict[bytes, list[bytes]] = {}
+        self.waiting = Waiting()
+        # Has an end let others start that nobody had to ask for?
+        self.followed = False
         self.free: list[Slot] = []
         self.running: dict[bytes, Slot] = {}
         self.leaders: dict[int, Slot] = {}
@@ -87,6 +91,26 @@ class Attempts:
             (slot.out if descriptor == slot.out.reader else slot.err).pump()
         elif descriptor in self.sinks:
             self.empty(descriptor)
+
+    def take(self, key: bytes, fields: list[bytes]) -> None:
+        """Queue an attempt, or let it wait for those that it comes after."""
+        if fields[8]:
+            alive = self.queue.keys() | self.running.keys()
+            ready = self.waiting.add(key, fields, fields[8].split(b","), alive)
+            if not ready:
+                if ready is False:
+                    self.withdrawn(key)
+                return
+        self.queue[key] = fields
+
+    def over(self, key: bytes, well: bool) -> None:
+        """An attempt has ended or never will start: those that come after it may, or never will."""
+        freed, doomed = self.waiting.over(key, well)
+        if freed:
+            self.followed = True
+            self.queue.update(freed)
+        for follower in doomed:
+            self.withdrawn(follower)
 
     def fill(self) -> None:
         """Start what is queued, as far as there are slots."""
@@ -157,6 +181,7 @@ class Attempts:
         """An attempt that could not be started at all has ended."""
         now = time.time()
         self.lines.append(b"E %s %.6f %.6f 0 0 0 - 0 0 0 0 - %d %s 0\n" % (key, now, now, errno, stage))
+        self.over(key, well=False)
 
     def reap(self) -> None:
         """Take the exits of our children: leaders of attempts, and orphans that fell to us.
@@ -225,6 +250,7 @@ class Attempts:
             )
         )
         del self.running[slot.key]
+        self.over(slot.key, well=not (status or slot.cut or errno))
         if slot.watched:
             self.unlisten(slot)
         if not self.make_ready(slot, leftovers) or self.opened > self.slots:
@@ -345,20 +371,28 @@ class Attempts:
 
     def kill(self, key: bytes) -> None:
         """End this attempt; one that is queued never starts, one that is over stays over."""
-        if key in self.queue:
+        if key in self.queue or key in self.waiting.missing:
             self.withdraw(key)
         elif key in self.running and not self.running[key].cut:
             self.cut(self.running[key], b"killed", time.monotonic())
 
     def withdraw(self, key: bytes) -> None:
-        """A queued attempt never starts."""
-        del self.queue[key]
+        """An attempt that is queued, or waits for others, never starts."""
+        if key in self.queue:
+            del self.queue[key]
+        else:
+            self.waiting.forget(key)
+        self.withdrawn(key)
+
+    def withdrawn(self, key: bytes) -> None:
+        """Say that an attempt never starts, and so none that comes after it."""
         self.lines.append(b"W %s %.6f\n" % (key, time.time()))
+        self.over(key, well=False)
 
     def withdraw_all(self) -> None:
-        """Nothing that is queued starts."""
-        for key in list(self.queue):
-            self.withdraw(key)
+        """Nothing that is queued or waits starts."""
+        while self.queue or self.waiting.missing:
+            self.withdraw(next(iter(self.queue or self.waiting.missing)))
 
     def terminate(self) -> None:
         """Kill everything at once."""

@@ -25,6 +25,9 @@ class Launch(Struct, frozen=True, gc=False):
     `env` is added to the environment that the executor was opened with. `argv` is executed as it stands;
     where `argv[0]` can't be executed and `fallback` is given, `fallback` is executed instead. Where there is a `call`,
     a Python function is called instead of any command, by a thread of the engine's process or by a worker process.
+
+    What comes `after` other attempts starts when all of them have ended by themselves with exit 0; when one of them
+    ends in another way, or nothing is known of it any more, this one is withdrawn.
     """
 
     job: int
@@ -37,6 +40,7 @@ class Launch(Struct, frozen=True, gc=False):
     fallback: tuple[bytes, ...] = ()
     call: Call | None = None
     threads: bool = False
+    after: tuple[tuple[int, int], ...] = ()
 
 
 class Started(Struct, frozen=True, gc=False):

@@ -7,11 +7,13 @@
 A frame is four bytes of length and NUL-separated fields; argv and environment can't hold a NUL:
 
     C token folder slots directory nsecrets secret-in-hex... NAME=value...   what all attempts share
-    S job attempt timeout grace cwd nargv nfallback argv... fallback... NAME=value...
+    S job attempt timeout grace cwd nargv nfallback after argv... fallback... NAME=value...
     K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
     A bytes            so much of what you told me since I connected is on disk
     T                  kill everything and end
+
+`after` names attempts as `job attempt,job attempt`: this one waits for all of them (waiting.py).
 
 Lines are those of the spool (spool.py). An engine that connects later, through the socket in the folder, first
 hears the whole spool and then `R`. When an engine goes away what is queued is withdrawn and what runs goes on;
@@ -150,7 +152,7 @@ class Launcher:
             case b"S":
                 # Numbers are looked at here, where a wrong one costs the connection and not the launcher.
                 float(fields[3]), float(fields[4]), int(fields[6]), int(fields[7])
-                self.attempts.queue[b"%d %d" % (int(fields[1]), int(fields[2]))] = fields
+                self.attempts.take(b"%d %d" % (int(fields[1]), int(fields[2])), fields)
             case b"A":
                 if self.spool:
                     running = [slot.line for slot in self.attempts.running.values()]
@@ -188,7 +190,8 @@ class Launcher:
         """Put the new lines on the spool, then tell the engine.
 
         What nobody waits for is kept for a moment, so that one message says more: beginnings and starts, because
-        most attempts end before it is over, and everything while there is enough queued to go on with.
+        most attempts end before it is over, and everything while there is enough queued to go on with, or what
+        ended was followed by what had waited for it.
         """
         attempts = self.attempts
         lines = b"".join(attempts.lines)
@@ -201,7 +204,9 @@ class Launcher:
                 attempts.wake_at = min(attempts.wake_at, time.monotonic() + LOOK_AGAIN_SECONDS)
         if self.connection < 0:
             return
-        if (only_starts or len(attempts.queue) >= attempts.slots) and lines and not self.outbox:
+        enough = attempts.followed or len(attempts.queue) >= attempts.slots
+        attempts.followed = False
+        if (only_starts or enough) and lines and not self.outbox:
             self.starts += lines
             self.tell_at = min(self.tell_at, time.monotonic() + START_TOLD_SECONDS)
             return

@@ -411,6 +411,7 @@ def encode(launch: Launch) -> bytes | None:
         launch.cwd,
         b"%d" % len(launch.argv),
         b"%d" % len(launch.fallback),
+        b",".join([b"%d %d" % key for key in launch.after]),
         *launch.argv,
         *launch.fallback,
     ]

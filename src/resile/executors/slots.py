@@ -261,9 +261,9 @@ class Spawner:
 
     def execute(self, slot: Slot, fields: list[bytes]) -> tuple[int, int, bytes]:
         """Execute argv, or the fallback where argv's program can't be."""
-        first = 8 + int(fields[6])
+        first = 9 + int(fields[6])
         second = first + int(fields[7])
-        argv, fallback, pairs = fields[8:first], fields[first:second], fields[second:]
+        argv, fallback, pairs = fields[9:first], fields[first:second], fields[second:]
         environment = self.environment
         if pairs:
             environment = environment.copy()

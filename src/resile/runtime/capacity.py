@@ -23,6 +23,7 @@ def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, 
     return Capacity(
         parallel=parallel if parallel is not None else max(1, int(_cpus())),
         ahead=AHEAD,
+        early=AHEAD,
         cpus=own_cpus,
         memory_bytes=memory_bytes if memory_bytes is not None else _memory_bytes(),
         gpus=gpus if gpus is not None else _gpus(),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from msgspec.structs import replace
 
 from resile.core.actions import ReadItems, StartAttempt
-from resile.core.dispatch import granted
 from resile.core.events import ItemsRead
+from resile.core.hold import granted
 from resile.core.state import Error, Job, State
 from resile.dialects.interpolate import ValueRefused, text_of
 from resile.dialects.shell import plain_argv
@@ -137,6 +137,7 @@ class Performer:
             time_limit(self._state, job) or 0.0,
             self._grace(job, step),
             fallback,
+            after=order.after,
         )
 
     def _call(self, order: StartAttempt, job: Job, step: Step, action: Function) -> Launch:

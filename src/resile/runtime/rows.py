@@ -13,7 +13,7 @@ def job_row(state: State, job: Job) -> JobRow:
         job.id,
         state.step_of(job).name,
         state.scopes[job.scope].name if job.scope in state.scopes else "root",
-        job.status,
+        job.shown,
         job.tried,
         job.exit_code,
         job.recovered,

@@ -97,7 +97,7 @@ def _job(state: State, job: Job, now: float) -> dict[str, Any]:
         "id": job.id,
         "step": state.step_of(job).name,
         "scope": state.scopes[job.scope].name if job.scope in state.scopes else "root",
-        "status": STATUS_NAMES[job.status],
+        "status": STATUS_NAMES[job.shown],
         "recovered": job.recovered,
         "tolerated": job.tolerated,
         "attempts": job.tried,

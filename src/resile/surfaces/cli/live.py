@@ -150,7 +150,7 @@ class Live:
                 continue
             word, color = _word(job)
             tries = Text(f"attempt {job.attempt}" if job.attempt > 1 else "", "dim")
-            mark = f"{_SYMBOLS.get(job.status, '·')} "
+            mark = f"{_SYMBOLS.get(job.shown, '·')} "
             if job.scope == ROOT:
                 name = Text(mark + visible(step.name), color, no_wrap=True)
                 rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(job), "dim"))
@@ -239,7 +239,7 @@ def _map_lines(maps: dict[int, str]) -> list[Any]:
 
 def _word(job: Job) -> tuple[str, str]:
     """A job's state in a word and its color."""
-    status = job.status
+    status = job.shown
     if status in _WAITING:
         return "waiting", "dim"
     if status is Status.recovering and job.due:

@@ -1,0 +1,97 @@
+"""What an attempt holds from its reservation to its end: its place among those in flight, CPUs, memory and GPUs."""
+
+from __future__ import annotations
+
+from resile.core.actions import StartAttempt
+from resile.core.state import Job, State
+from resile.model.status import Status
+from resile.model.workflow import Resources
+
+
+def stir(state: State, job: Job) -> None:
+    """From here on a job gets on by itself."""
+    if not job.moving:
+        job.moving = True
+        state.moving += 1
+
+
+def rest(state: State, job: Job) -> None:
+    """A job waits for something that is not itself: a repair, a judgement, or nothing any more."""
+    if job.moving:
+        job.moving = False
+        state.moving -= 1
+
+
+def granted(state: State, job: Job) -> Resources | None:
+    """What a job takes of the machine: what its step asks for, or what it was last granted beyond that."""
+    resources = state.step_of(job).resources
+    if not (job.memory_bytes or job.runtime_seconds):
+        return resources
+    resources = resources or Resources()
+    memory = job.memory_bytes or resources.memory_bytes
+    if state.capacity is not None and memory > resources.memory_bytes:
+        # What was granted elsewhere, or grew, may be more than there is here; the job must not wait for ever.
+        memory = max(resources.memory_bytes, min(memory, state.capacity.memory_bytes))
+    return Resources(
+        resources.cpus,
+        memory,
+        resources.gpus,
+        job.runtime_seconds or resources.runtime_seconds,
+    )
+
+
+def reserve(state: State, job: Job) -> StartAttempt:
+    """Take what a job's next attempt needs, and order its start."""
+    job.status = Status.pending
+    stir(state, job)
+    if not job.reserved:
+        job.attempt += 1
+    job.reserved = False
+    state.in_flight += 1
+    state.touched.append(job.id)
+    take(state, job)
+    return StartAttempt(job.id, job.attempt, job.because, job.gpus)
+
+
+def release(state: State, job: Job) -> None:
+    """An attempt no longer runs: give back what it held."""
+    state.in_flight -= 1
+    in_time(state, job)
+    resources = granted(state, job)
+    if resources is not None:
+        state.cpus_used -= resources.cpus
+        state.memory_bytes_used -= resources.memory_bytes
+        state.gpus_free.extend(job.gpus)
+        state.gpus_free.sort()
+        job.gpus = ()
+
+
+def in_time(state: State, job: Job) -> None:
+    """A job is no longer early: its needs hold, or its attempt is over."""
+    if job.early:
+        job.early = False
+        state.early -= 1
+
+
+def fits(state: State, job: Job) -> bool:
+    """Is there room for what this job takes?"""
+    resources = granted(state, job)
+    capacity = state.capacity
+    if resources is None or capacity is None:
+        return True
+    # A share of a CPU is a float: allow for the rounding of sums.
+    return (
+        state.cpus_used + resources.cpus <= capacity.cpus + 1e-9
+        and state.memory_bytes_used + resources.memory_bytes <= capacity.memory_bytes
+        and resources.gpus <= len(state.gpus_free)
+    )
+
+
+def take(state: State, job: Job) -> None:
+    """Hold what a job takes until `release`."""
+    resources = granted(state, job)
+    if resources is not None:
+        state.cpus_used += resources.cpus
+        state.memory_bytes_used += resources.memory_bytes
+        job.gpus = tuple(state.gpus_free[: resources.gpus])
+        del state.gpus_free[: resources.gpus]
