@@ -124,22 +124,30 @@ class Sandbox:
         return None
 
     def _ask(self, request: bytes, seconds: float) -> bytes:
-        """One answer. A helper that is found dead may have died of something else, so a new one is asked once more."""
-        for last in (False, True):
+        """One answer, if need be from another helper.
+
+        The kernel ends code that takes too much CPU time, so a helper is silent only where the machine is too busy to
+        let it run; to take that for a fault of the code would send a run the wrong way. And one that is found dead may
+        have died of something else.
+        """
+        silences = losses = 0
+        while True:
             try:
                 self.start()
                 assert self._helper is not None
                 return self._helper.ask(request, seconds)
             except HelperSilent as silent:
                 self._replace()
-                raise Refused("timeout", f"the sandbox {silent}") from None
+                silences += 1
+                if silences == limits.SILENCES_MAX:
+                    raise Refused("timeout", f"the sandbox {silent}, {silences} times") from None
             except HelperLost as lost:
                 self._replace()
-                if last:
+                losses += 1
+                if losses == limits.LOSSES_MAX:
                     raise Refused("lost", f"the sandbox {lost}") from None
             except OSError as error:
                 raise Refused("lost", f"the sandbox can't be started: {error}") from None
-        raise AssertionError("the second answer is final")
 
     def _replace(self) -> None:
         """Another helper for the next question, started while nobody waits for it; a failure shows with that one."""
