@@ -32,7 +32,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 demo: $(STAMP) ## run a workflow that fails and gets back up, then look at it
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile run examples/recover.yaml
-	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile status 1
+	RESILE_DB=$(DEMO)/resile.db $(BIN)/resile explain 1
 
 test: $(STAMP) ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"

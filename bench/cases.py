@@ -217,32 +217,39 @@ def scale(bench: Bench) -> list[Figure]:
 
 
 _PYTHON_FLOW = """
-import sys, time
+import os, signal, sys, time
 from resile import Workflow, run, step
+
+seen = []
+
+def look(*_):
+    with open("/proc/self/statm") as file:
+        seen.append((sys.getallocatedblocks(), int(file.read().split()[1]) * 4096))
 
 @step
 def nothing():
     pass
 
 @step
-def memory():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+def ask(engine):
+    os.kill(engine, signal.SIGUSR1)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, look)
     count = int(sys.argv[2])
     with Workflow("wide", workers=sys.argv[1], max_parallel=2) as flow:
         for number in range(count):
             nothing()
-            if number == count // 2:
-                early = memory()
-        late = memory()
+            if number == count // 10:
+                ask(os.getpid())
+        ask(os.getpid())
     ready = flow.compiled()
     begin = time.perf_counter()
     done = run(ready)
     seconds = time.perf_counter() - begin
     assert done.status == "completed"
-    print(seconds, (done.result(late) - done.result(early)) / (count - count // 2))
+    early, late = seen
+    print(seconds, *((b - a) / (count - count // 10) for a, b in zip(early, late)))
 """
 _PYTHON_LOOP = """
 import os, sqlite3, sys
@@ -261,7 +268,8 @@ for first in range(0, int(sys.argv[1]), 100):
 
 def python(bench: Bench) -> list[Figure]:
     """Functions that do nothing, each recorded, beside a loop that writes a row for each in commits of 100."""
-    count = bench.wide
+    # The bounds are for so many: of fewer, starting the workers would be most of the time.
+    count = max(bench.wide, 5_000)
     (bench.folder / "functions.py").write_text(_PYTHON_FLOW)
     (bench.folder / "rows.py").write_text(_PYTHON_LOOP)
     tools = {
@@ -284,12 +292,15 @@ def python(bench: Bench) -> list[Figure]:
     figures += [
         compare("python", f"{name}, whole program", samples, "wall_seconds", "bare loop", 0.0, name) for name in seconds
     ]
-    reset(bench.folder)
-    measure([*tools["threads"][:3], str(bench.scale[-1])], bench.folder, environment(bench.folder))
-    growth = float((bench.folder / "stdout").read_text().split()[1])
-    what = f"memory of a finished step of {bench.scale[-1]:,}"
-    # A finished job holds two times and a few numbers that one before its turn does not.
-    return [*figures, Figure("python", what, growth, "bytes", bound=256.0)]
+    for name in seconds:
+        reset(bench.folder)
+        measure([*tools[name][:3], str(bench.scale[-1])], bench.folder, environment(bench.folder))
+        blocks, growth = map(float, (bench.folder / "stdout").read_text().split()[1:])
+        what = f"{name}, kept of a finished step of {bench.scale[-1]:,}"
+        # From the first tenth of the run to its end; the process grows in pages, so a few steps say nothing of it.
+        figures.append(Figure("python", what, blocks, "objects", bound=0.5))
+        figures.append(Figure("python", what, growth, "bytes", bound=32.0 if bench.scale[-1] >= 100_000 else 0.0))
+    return figures
 
 
 CASES: dict[str, Case] = {

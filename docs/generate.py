@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from differences import DIFFERENCES
+from differences import DIFFERENCES, PYTHON
 
 from resile.core.actions import Order
 from resile.core.events import Event
@@ -24,6 +24,7 @@ from resile.model import limits
 from resile.model.failure import FailureKind
 from resile.model.rules import Then
 from resile.model.status import TERMINAL, Status
+from resile.surfaces.python.build import STEP_OPTIONS, WORKFLOW_OPTIONS
 
 HERE = Path(__file__).parent
 MARK = "<!-- made by docs/generate.py; change the program and run `make docs` -->"
@@ -134,7 +135,26 @@ def compatibility() -> str:
         lines += [f"| {cell(key)} | {cell(there)} | {cell(here)} |" for key, there, here in differences]
         lines += ["", "Every key:", "", "| key | in | value | becomes | meaning, or why not |", "|---|---|---|---|---|"]
         lines += _key_rows(name)
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + _python()) + "\n"
+
+
+def _python() -> list[str]:
+    """What becomes of workflows written in Python, every option of which must be told."""
+    for part, known in (("of `@step` and `.options`", STEP_OPTIONS), ("of `Workflow`", WORKFLOW_OPTIONS)):
+        assert [name for name, _ in PYTHON[part]] == list(known), part
+    lines = ["", "## Python", ""]
+    lines += [
+        "A file of Python runs as it is ([python.md](python.md)), and `resile migrate flow.py` writes a native file",
+        "whose steps call the same functions with the same arguments. The functions stay where they are: Python code",
+        "has no other form. A module must be found from where the new file is run. Values that JSON can't hold are",
+        "pickles there too, of classes that the functions' own files define.",
+        "",
+        "| in Python | | in the native file |",
+        "|---|---|---|",
+    ]
+    return lines + [
+        f"| `{cell(name)}` | {part} | {cell(becomes)} |" for part, rows in PYTHON.items() for name, becomes in rows
+    ]
 
 
 def _key_rows(name: str) -> list[str]:

@@ -96,6 +96,12 @@ def test_imports_point_downwards() -> None:
     assert not upwards, "\n" + "\n".join(upwards)
 
 
+def test_insight_knows_the_store_by_its_contract() -> None:
+    """What explains runs reads any store: it imports the contract and no database."""
+    found = {module for file in (SRC / "insight").rglob("*.py") for _, module in imports(file)}
+    assert {module for module in found if module.startswith("resile.store")} <= {"resile.store.contract"}
+
+
 def test_errors_stand_on_nothing() -> None:
     """`errors` imports nothing of the package, because everything imports it."""
     assert [module for _, module in imports(SRC / "errors.py") if module.startswith("resile")] == []

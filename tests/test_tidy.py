@@ -47,6 +47,7 @@ CORE_IMPORTS = {
     "msgspec",
     "operator",
     "re",
+    "struct",
     "resile",
     "typing",
     "zlib",

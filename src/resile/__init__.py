@@ -12,18 +12,19 @@ _WHERE = {
     "Result": "resile.surfaces.python.build",
     "Run": "resile.surfaces.python.api",
     "Workflow": "resile.surfaces.python.build",
+    "current": "resile.surfaces.python.build",
     "load": "resile.surfaces.python.api",
     "resume": "resile.surfaces.python.api",
     "run": "resile.surfaces.python.api",
     "step": "resile.surfaces.python.build",
 }
-__all__ = ["ResileError", "Result", "Run", "Workflow", "__version__", "load", "resume", "run", "step"]
+__all__ = ["ResileError", "Result", "Run", "Workflow", "__version__", "current", "load", "resume", "run", "step"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from resile.errors import ResileError
     from resile.surfaces.python.api import Run, load, resume, run
-    from resile.surfaces.python.build import Result, Workflow, step
+    from resile.surfaces.python.build import Result, Workflow, current, step
 
 
 def __getattr__(name: str) -> object:

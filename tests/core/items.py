@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Any
 
-from resile.core.actions import DropLetter, KeepLetter, ReadItems, SetTimer, StartAttempt
+from resile.core.actions import DropLetter, KeepLetter, KeepScope, ReadGroups, ReadItems, SetTimer, StartAttempt
 from resile.core.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
+    GroupsRead,
     ItemsRead,
+    Redriven,
     TimerFired,
 )
 from resile.core.fans import Fan
 from resile.model.failure import Outcome
 from resile.model.fanout import ErrorPolicy, FanOut, Source
-from resile.model.letters import DeadLetter, Item
+from resile.model.letters import DeadLetter, Item, KeptScope, LetterGroup
 from resile.model.rules import Rule
 from resile.model.workflow import Need, Shell, Step, Workflow
 from tests.core.world import OK, World
@@ -54,7 +57,9 @@ class Items(World):
         self.total, self.item, self.stuck = total, item, stuck
         self.timers: list[tuple[float, int, SetTimer]] = []
         self.set = 0
-        self.letters: dict[int, DeadLetter] = {}
+        self.letters: dict[str, DeadLetter] = {}
+        self.kept: dict[int, KeptScope] = {}
+        self.groups: list[LetterGroup] = []
         self.runs: list[str] = []
         self.source: list[Item] = []
 
@@ -63,10 +68,12 @@ class Items(World):
         orders = super().feed(event)
         for action in orders:
             if isinstance(action, KeepLetter):
-                self.letters[action.letter.item.index] = action.letter
+                self.letters[f"{action.letter.name}[{action.letter.item.index}]"] = action.letter
             elif isinstance(action, DropLetter):
-                self.letters.pop(action.index, None)
-        self.orders = [order for order in self.orders if not isinstance(order, KeepLetter | DropLetter)]
+                self.letters.pop(f"{action.name}[{action.index}]", None)
+            elif isinstance(action, KeepScope):
+                self.kept[action.kept.scope] = action.kept
+        self.orders = [order for order in self.orders if not isinstance(order, KeepLetter | DropLetter | KeepScope)]
         return orders
 
     def perform(self) -> None:
@@ -88,6 +95,11 @@ class Items(World):
                 chunk = tuple(given[order.place : order.place + min(order.count, 3)])
                 end = order.place + len(chunk)
                 self.feed(ItemsRead(self.clock, order.job, order.label, chunk, end, end >= len(given)))
+            case ReadGroups():
+                self.orders.pop(0)
+                some = tuple(self.groups[order.place : order.place + order.count])
+                after = order.place + len(some)
+                self.feed(GroupsRead(self.clock, order.label, some, after, after >= len(self.groups)))
             case StartAttempt():
                 self._attempt(order)
             case _:
@@ -122,6 +134,21 @@ class Items(World):
             self.perform()
         assert self.ended is not None
         return self
+
+    def redrive(self, *selected: str, parallel: int = 1) -> Items:
+        """Try these dead letters again, all or these, to the end."""
+        chosen = [self.letters[key] for key in sorted(selected or self.letters)]
+        self.source, self.groups, self.ended = [letter.item for letter in chosen], [], None
+        for name, job in dict.fromkeys((letter.name, letter.job) for letter in chosen):
+            own = [number for number, letter in enumerate(chosen) if (letter.name, letter.job) == (name, job)]
+            around: list[dict[str, Any]] = []
+            scope = chosen[own[0]].scope
+            while scope not in self.state.scopes or scope in self.state.finished:
+                around.insert(0, self.kept[scope].body)
+                scope = self.kept[scope].outer
+            self.groups.append(LetterGroup(name, job, len(own), own[0], tuple(around)))
+        self.feed(Redriven(self.clock, chosen[0].map, len(chosen), "again", parallel))
+        return self.until_end()
 
     @property
     def fan(self) -> Fan:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from resile.core.events import AttemptEnded, CancelRequested, Redriven
+from resile.core.events import AttemptEnded, CancelRequested
 from resile.core.state import ROOT, decode, encode
 from resile.model.failure import Outcome
 from resile.model.fanout import Breaker
@@ -50,8 +50,8 @@ def test_a_failed_item_is_kept_with_its_failing_step_and_the_run_completes() -> 
     world = Items(flow(fan(step("a"), step("b", "a")), step("after", "map")), total=3, item=bad).until_end()
     assert world.ended == "completed"
     assert world.runs == ["map", "map[0]/a", "map[0]/b", "map[1]/a", "map[2]/a", "map[2]/b", "after", "end"]
-    letter = world.letters[1]
-    assert (letter.item_id, letter.reason, letter.item.value) == ("map[1]", "failed", "v1")
+    letter = world.letters["map[1]"]
+    assert (letter.name, letter.reason, letter.item.value) == ("map", "failed", "v1")
     assert [(entry.step, entry.exit_code, entry.kind) for entry in letter.item.history] == [("a", 3, "exit")]
     assert world.types("item_dead_lettered", "errors_reported") == ["item_dead_lettered", "errors_reported"]
 
@@ -62,7 +62,7 @@ def test_stop_ends_the_map_and_keeps_what_never_started() -> None:
     world = Items(flow(fan(on_item_failure="stop"), step("after", "map")), total=8, item=bad).until_end()
     assert world.ended == "failed"
     assert world.runs == ["map", "map[0]/work", "map[1]/work", "end"]
-    assert {index: letter.reason for index, letter in world.letters.items()} == {
+    assert {letter.item.index: letter.reason for letter in world.letters.values()} == {
         1: "failed", **dict.fromkeys(range(2, 8), "not_started"),
     }  # fmt: skip
     assert (world.fan.successful, world.fan.failed, world.fan.held) == (1, 1, 6)
@@ -117,7 +117,7 @@ def test_an_item_that_is_retried_in_vain_is_kept_with_its_whole_history() -> Non
     """retry, exhausted: never lost."""
     policy = {"on_item_failure": "retry", "attempts_max": 3}
     world = Items(flow(fan(**policy)), total=1, item=lambda name, *_: failed(7) if name == "work" else OK).until_end()
-    assert [entry.number for entry in world.letters[0].item.history] == [1, 2, 3]
+    assert [entry.number for entry in world.letters["map[0]"].item.history] == [1, 2, 3]
     assert world.ended == "completed"
 
 
@@ -210,7 +210,7 @@ def test_an_item_that_takes_too_long_is_killed_and_has_failed() -> None:
         stuck=lambda name, index: name == "work" and index == 1,
     ).until_end()
     assert world.ended == "completed"
-    history = world.letters[1].item.history
+    history = world.letters["map[1]"].item.history
     assert [(entry.kind, entry.step, entry.message) for entry in history] == [
         ("timeout", "work", "the item timed out after 60s")
     ]
@@ -222,7 +222,7 @@ def test_a_map_that_takes_too_long_fails_and_keeps_its_items() -> None:
         flow(fan(timeout_seconds=10.0, max_parallel=1)), total=4, stuck=lambda name, _index: name == "work"
     ).until_end()
     assert world.ended == "failed"
-    assert sorted(world.letters) == [0, 1, 2, 3]
+    assert sorted(world.letters) == ["map[0]", "map[1]", "map[2]", "map[3]"]
 
 
 def test_a_canceled_run_keeps_every_item_that_is_not_done() -> None:
@@ -235,7 +235,7 @@ def test_a_canceled_run_keeps_every_item_that_is_not_done() -> None:
     world.until_end()
     assert world.ended == "canceled"
     assert world.runs[-1] == "end"
-    assert {index: letter.reason for index, letter in world.letters.items()} == {
+    assert {letter.item.index: letter.reason for letter in world.letters.values()} == {
         1: "canceled", 2: "not_started", 3: "not_started",
     }  # fmt: skip
 
@@ -265,7 +265,7 @@ def test_a_loop_budget_spent_in_an_item_fails_that_item_only() -> None:
     bad = lambda name, index, _number: failed() if (name, index) == ("b", 0) else OK  # noqa: E731
     world = Items(flow(fan(step("a"), step("b", "a", rules=(goto,))), loops_max=2), total=2, item=bad).until_end()
     assert world.runs == ["map", *["map[0]/a", "map[0]/b"] * 3, "map[1]/a", "map[1]/b", "end"]
-    assert "max_loops=2" in world.letters[0].item.history[0].message
+    assert "max_loops=2" in world.letters["map[0]"].item.history[0].message
     assert world.ended == "completed"
 
 
@@ -300,17 +300,13 @@ def test_dead_letters_run_again_and_leave_when_they_pass() -> None:
     """A redrive changes counts and letters, never the verdict; what fails again stays with a longer history."""
     world = Items(flow(fan(), step("after", "map")), total=3, item=lambda name, *_: failed() if name == "work" else OK)
     world.until_end()
-    assert sorted(world.letters) == [0, 1, 2]
+    assert sorted(world.letters) == ["map[0]", "map[1]", "map[2]"]
     before = len(world.runs)
-    world.ended = None
     world.item = lambda _name, index, _number: failed() if index == 2 else OK
-    world.source = [world.letters[index].item for index in (0, 2)]
-    job = next(iter(world.state.fans))
-    world.feed(Redriven(world.clock, job, 2, "again", 1))
-    world.until_end()
+    world.redrive("map[0]", "map[2]")
     assert world.runs[before:] == ["map[0]/work", "map[2]/work"]
-    assert sorted(world.letters) == [1, 2]
-    assert len(world.letters[2].item.history) == 2
+    assert sorted(world.letters) == ["map[1]", "map[2]"]
+    assert len(world.letters["map[2]"].item.history) == 2
     assert (world.fan.successful, world.fan.failed, world.ended) == (1, 2, "completed")
 
 
@@ -362,3 +358,42 @@ def test_for_any_policy_and_any_outcomes_no_item_vanishes(
     assert len(reported) == len(set(reported))
     again = decode(encode(world.state), world.state.workflow)
     assert structs.asdict(again) == structs.asdict(world.state)
+
+
+@pytest.mark.parametrize("policy", [{"on_item_failure": "stop"}, {"failures_max": 1}])
+def test_what_has_not_begun_does_not_start_when_the_map_stops(policy: dict[str, object]) -> None:
+    """Also where the map may open more items than the run has room for, and where another step takes that room."""
+    bad = lambda name, index, _number: failed() if (name, index) == ("work", 0) else OK  # noqa: E731
+    world = Items(flow(fan(max_parallel=4, **policy)), total=6, item=bad).until_end()
+    assert world.runs == ["map", "map[0]/work", "end"]
+    assert [letter.reason for letter in world.letters.values()] == ["failed", *["not_started"] * 5]
+    crowded = Items(flow(fan(max_parallel=2, **policy), step("long")), total=6, item=bad, parallel=2)
+    crowded.stuck = lambda name, _index: name == "long"
+    crowded.start()
+    while crowded.orders:
+        crowded.perform()
+    assert [run for run in crowded.runs if "work" in run] == ["map[0]/work"]
+    assert [letter.reason for letter in crowded.letters.values()] == ["failed", *["not_started"] * 5]
+
+
+def test_nothing_is_open_behind_a_circuit() -> None:
+    """With room for one at a time the item after a failure waits for the test, though the map may run four."""
+    breaker = Breaker(failure_threshold=1, success_threshold=1, timeout_seconds=30.0, half_open_requests=1)
+    bad = lambda name, index, _number: failed() if (name, index) == ("work", 0) else OK  # noqa: E731
+    world = Items(flow(fan(max_parallel=4, breaker=breaker)), total=3, item=bad).until_end()
+    begun = [(note.at, note.scope) for note in world.notes if note.type == "step_started" and note.step == "work"]
+    assert begun[1][0] - begun[0][0] >= 30.0
+
+
+def test_a_canceled_item_that_never_began_is_held() -> None:
+    """Items are opened ahead of their turn; the cancel finds them without an attempt, and they are no failures."""
+    world = Items(flow(fan(max_parallel=4)), total=4, stuck=lambda name, index: (name, index) == ("work", 0))
+    world.start()
+    while world.orders:
+        world.perform()
+    world.feed(CancelRequested(world.clock, "me"))
+    world.until_end()
+    assert {letter.item.index: (letter.reason, len(letter.item.history)) for letter in world.letters.values()} == {
+        0: ("canceled", 1), 1: ("not_started", 0), 2: ("not_started", 0), 3: ("not_started", 0),
+    }  # fmt: skip
+    assert (world.fan.failed, world.fan.held) == (1, 3)

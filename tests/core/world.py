@@ -10,6 +10,7 @@ from resile.core.actions import (
     AnswerArcs,
     AnswerCondition,
     AnswerRoute,
+    AnswerValue,
     FindAttempt,
     KillAttempt,
     Note,
@@ -29,6 +30,7 @@ from resile.core.events import (
     RouteAnswered,
     RunStarted,
     TimerFired,
+    ValueAnswered,
 )
 from resile.core.invariants import broken
 from resile.core.react import react
@@ -111,6 +113,11 @@ class World:
                 assert self.route is not None
                 answer = self.route(self.name(order.job), order.about)
                 self.feed(structs.replace(answer, at=self.clock, job=order.job))
+            case AnswerValue():
+                answer = self.outcome(f"value of {self.name(order.job)}", order.attempt)
+                error = self.state.jobs[order.job].error
+                outcome = answer if error is None else Outcome(1, error.failure)
+                self.feed(ValueAnswered(self.clock, order.job, order.attempt, outcome))
             case SetTimer(repair=True):
                 pass
             case SetTimer():

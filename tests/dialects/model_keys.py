@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.base import compile_text
 from resile.model.cluster import Cluster, Scheduler
 from resile.model.fanout import FanOut
 from resile.model.inside import (
@@ -25,8 +24,11 @@ from resile.model.rules import Backoff, Escalation, Match, Repair, Rule, Success
 from resile.model.workflow import (
     Agent,
     Arc,
+    Capture,
     Child,
     Condition,
+    Function,
+    Given,
     Http,
     Input,
     Need,
@@ -86,10 +88,9 @@ def finishing(keys: str) -> SuccessActions:
 
 def raised() -> Match:
     """What a rule for exceptions answers, in a file that has functions."""
-    text = "resile: 1\nfailure_handlers: {h: {rules: [{types: OSError}]}}\nsteps: [{shell: x, failure_handler: h}]\n"
-    workflow = compile_text(text, file="flow.py", folder="/f", dialect="native").workflow
-    assert workflow is not None
-    return workflow.steps[0].rules[0].match
+    handler = "failure_handlers: {h: {rules: [{types: OSError}]}}"
+    call = "steps: [{function: {file: f.py, name: f}, failure_handler: h}]"
+    return compiled(f"resile: 1\n{handler}\n{call}\n").steps[0].rules[0].match
 
 
 def of_case(keys: str) -> tuple[Case, ...]:
@@ -155,12 +156,18 @@ MODEL_CASES: Cases = {
         (workflow_with("cluster: {schedulers: {b: {walltime_seconds: 60, nodes: 2}}}").cluster, Cluster({"b": Scheduler(60, 2)}))
     ],
     ("a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
+    ("a step", "shares"): [(getattr(action_with("workflow: {steps: {q: {noop: true}}}, shares: true"), "shares", None), True), (_CHILD.shares, False)],
     ("a step", "script"): [(action_with("script: return 1"), Script("return 1"))],
     ("a step", "log"): [(action_with("log: hi"), Log("hi"))],
     ("a step", "memory"): [(action_with("memory: {operation: list}"), Memory("list"))],
     ("a step", "ask"): [(action_with("ask: go on?"), Ask("go on?"))],
     ("a step", "collect"): [
         (action_with("collect: {a: '1', b: {code: return a}}"), Collect((Computed("a", "1"), Computed("b", code="return a"))))
+    ],
+    ("a step", "function"): [
+        (action_with("function: {file: f.py, name: f, args: [[value, {a: 1}]], kwargs: {k: [list, [[value, 2]]]}, workers: threads}"),
+         Function("f", "", "f.py", (Given("value", {"a": 1}),), {"k": Given("list", [["value", 2]])}, "threads")),
+        (step_with("function: {module: m, name: f}").capture, (Capture("s", "value"),)),
     ],
     ("a step", "query"): [
         (action_with("query: {engine: duckdb, statements: select 1, key: [k]}"), Query("duckdb", "select 1", key=("k",)))
@@ -205,6 +212,9 @@ MODEL_CASES: Cases = {
     ("a rule of a step", "signals"): [(matching("signals: KILL"), Match(signals=(9,)))],
     ("a rule of a step", "kinds"): [(matching("kinds: [oom, canceled]"), Match(kinds=("oom", "canceled")))],
     ("a rule of a step", "pattern"): [(matching("pattern: q+"), Match(pattern="q+"))],
+    ("a rule of a step", "types"): [
+        (step_with("function: {module: m, name: f}, rules: [{then: park, types: [E]}]").rules[0].match, Match(types=("E",)))
+    ],
     ("a rule of a step", "when"): [((written("then: park, when: {code: q}").when or Condition("")).source, "q")],
     ("a rule of a step", "limit_of"): [(written("then: retry, limit_of: job").limit_of, "job")],
     ("a rule of a step", "limit"): [(written("then: retry, limit: 7").limit, 7), (written("then: retry").limit, 1)],

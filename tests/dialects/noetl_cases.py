@@ -24,6 +24,27 @@ AROUND: dict[str, str] = {
     "spec of a loop": "{workflow: [{step: start, tool: {"
     + PY
     + "}, loop: {in: '{{ [1] }}', iterator: i, spec: {%s}}}]}",
+    "policy of a loop": "{workflow: [{step: start, tool: {"
+    + PY
+    + "}, loop: {in: '{{ [1] }}', iterator: i, spec: {policy: {%s}}}}]}",
+    "the task of an iterator": "{workflow: [{step: start, tool: {kind: iterator, in: '{{ [1] }}', element: i, task: {%s}}}]}",
+    "per_iteration": "{workflow: [" + START + ", retry: [{when: x, then: {next_call: {url: u}, per_iteration: {%s}}}]}]}",
+    "spec of a step": "{workflow: [" + START + ", spec: {%s}}]}",
+    "policy of a step": "{workflow: [" + START + ", spec: {policy: {%s}}}]}",
+    "admit": "{workflow: [" + START + ", spec: {policy: {admit: {%s}}}}]}",
+    "a rule of `admit`": "{workflow: [" + START + ", spec: {policy: {admit: {rules: [{%s}]}}}}]}",
+    "else of `admit`": "{workflow: [" + START + ", spec: {policy: {admit: {rules: [{else: {%s}}]}}}}]}",
+    "then of `admit`": "{workflow: [" + START + ", spec: {policy: {admit: {rules: [{when: x, then: {%s}}]}}}}]}",
+    "spec of a tool": "{workflow: [{step: start, tool: {" + SH + ", spec: {%s}}}]}",
+    "policy of a tool": "{workflow: [{step: start, tool: {" + SH + ", spec: {policy: {%s}}}}]}",
+    "a rule of a tool": "{workflow: [{step: start, tool: {" + SH + ", spec: {policy: {rules: [{%s}]}}}}]}",
+    "else of a tool": "{workflow: [{step: start, tool: {" + SH + ", spec: {policy: {rules: [{else: {%s}}]}}}}]}",
+    "then of a tool": "{workflow: [{step: start, tool: [{a: {"
+    + SH
+    + ", spec: {policy: {rules: [{when: x, then: {%s}}]}}}}, {b: {"
+    + SH
+    + "}}]}]}",
+    "auth of an http tool": "{workflow: [{step: start, tool: {kind: http, url: 'http://h', auth: {%s}}}]}",
     "a case": "{workflow: [" + START + ", case: [{%s}]}]}",
     "then": "{workflow: [" + START + ", case: [{when: 'true', then: {%s}}]}, {step: a, tool: {" + SH + "}}]}",
     "next": "{workflow: [" + START + ", next: {%s}}, {step: a, tool: {" + SH + "}}]}",
@@ -125,6 +146,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "timeout": ("tool: {" + SH + "}, timeout: 5", "tool: {" + SH + "}"),
         "critical": ("tool: {" + SH + "}, critical: true", "tool: {" + SH + "}"),
         "pass": ("tool: {" + SH + "}, pass: true", "tool: {" + SH + "}"),
+        "spec": ("tool: {" + SH + "}, spec: {policy: {admit: {rules: [{when: x, then: {allow: true}}]}}}", "tool: {" + SH + "}"),
     },
     "loop": {
         "in": ("in: '{{ [1] }}', iterator: i", "in: '{{ [2] }}', iterator: i"),
@@ -134,9 +156,74 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "mode": ("in: '{{ [1] }}', iterator: i, mode: async", "in: '{{ [1] }}', iterator: i"),
         "concurrency": ("in: '{{ [1] }}', iterator: i, mode: async, concurrency: 3", "in: '{{ [1] }}', iterator: i, mode: async"),
         "limit": ("in: '{{ [1] }}', iterator: i, limit: 3", "in: '{{ [1] }}', iterator: i"),
+        "where": ("in: '{{ [1] }}', iterator: i, where: i > 0", "in: '{{ [1] }}', iterator: i"),
+        "order_by": ("in: '{{ [1] }}', iterator: i, order_by: i", "in: '{{ [1] }}', iterator: i"),
+        "chunk": ("in: '{{ [1] }}', iterator: i, chunk: 2", "in: '{{ [1] }}', iterator: i"),
         "spec": ("in: '{{ [1] }}', iterator: i, spec: {mode: parallel}", "in: '{{ [1] }}', iterator: i"),
     },
-    "spec of a loop": {"mode": ("mode: parallel", "mode: sequential"), "max_in_flight": ("mode: parallel, max_in_flight: 2", "mode: parallel")},
+    "spec of a loop": {
+        "mode": ("mode: parallel", "mode: sequential"),
+        "max_in_flight": ("mode: parallel, max_in_flight: 2", "mode: parallel"),
+        "policy": ("policy: {exec: moon}", "mode: parallel"),
+    },
+    "policy of a loop": {"exec": ("exec: moon", "exec: local")},
+    "the task of an iterator": {
+        "tool": ("tool: {" + SH + "}", "tool: {" + PY + "}"),
+        "type": ("type: noop", "tool: {" + PY + "}"),
+        "args": ("tool: {" + PY + "}, args: {a: 1}", "tool: {" + PY + "}"),
+        "with": ("tool: {" + PY + "}, with: {a: 1}", "tool: {" + PY + "}"),
+        "input": ("tool: {" + PY + "}, input: {a: 1}", "tool: {" + PY + "}"),
+        "sink": ("tool: {" + PY + "}, sink: {tool: http, url: 'http://h'}", "tool: {" + PY + "}"),
+        "save": ("tool: {" + PY + "}, save: {tool: http, url: 'http://h'}", "tool: {" + PY + "}"),
+        "assert": ("tool: {" + PY + "}, assert: {returns: [x]}", "tool: {" + PY + "}"),
+        "retry": ("tool: {" + PY + "}, retry: 4", "tool: {" + PY + "}"),
+        "timeout": ("tool: {" + PY + "}, timeout: 5s", "tool: {" + PY + "}"),
+    },
+    "per_iteration": {"sink": ("sink: {tool: http, url: 'http://h'}", "sink: {tool: event_log}")},
+    "spec of a step": {"policy": ("policy: {admit: {rules: [{when: x, then: {allow: true}}]}}", "policy: {}")},
+    "policy of a step": {"admit": ("admit: {rules: [{when: x, then: {allow: true}}]}", "")},
+    "admit": {
+        "rules": ("rules: [{when: x, then: {allow: true}}]", "rules: [{when: x, then: {allow: false}}]"),
+        "mode": ("rules: [{when: x, then: {allow: true}}], mode: inclusive", "rules: [{when: x, then: {allow: true}}]"),
+    },
+    "a rule of `admit`": {
+        "when": ("when: x, then: {allow: true}", "when: y, then: {allow: true}"),
+        "then": ("when: x, then: {allow: true}", "when: x, then: {allow: false}"),
+        "else": ("else: {then: {allow: true}}", "when: x, then: {allow: true}"),
+    },
+    "else of `admit`": {"then": ("then: {allow: true}", "then: {allow: false}")},
+    "then of `admit`": {"allow": ("allow: true", "allow: false")},
+    "spec of a tool": {"policy": ("policy: {rules: [{when: x, then: {do: fail}}]}", "")},
+    "policy of a tool": {
+        "rules": ("rules: [{when: x, then: {do: fail}}]", "rules: []"),
+        "mode": ("rules: [], mode: inclusive", "rules: []"),
+        "on_unmatched": ("rules: [], on_unmatched: continue", "rules: []"),
+    },
+    "a rule of a tool": {
+        "when": ("when: x, then: {do: fail}", "when: y, then: {do: fail}"),
+        "then": ("when: x, then: {do: fail}", "when: x, then: {do: break}"),
+        "else": ("else: {then: {do: fail}}", "when: x, then: {do: fail}"),
+    },
+    "else of a tool": {"then": ("then: {do: fail}", "then: {do: break}")},
+    "then of a tool": {
+        "do": ("do: fail", "do: continue"),
+        "to": ("do: jump, to: a", "do: jump, to: b"),
+        "attempts": ("do: retry, attempts: 5", "do: retry"),
+        "backoff": ("do: retry, backoff: none", "do: retry"),
+        "delay": ("do: retry, delay: 4", "do: retry"),
+        "set_ctx": ("do: continue, set_ctx: {a: 1}", "do: continue"),
+        "set_iter": ("do: continue, set_iter: {a: 1}", "do: continue"),
+    },
+    "auth of an http tool": {
+        "type": ("type: api_key, name: n", "name: n"),
+        "name": ("name: n", "name: m"),
+        "credential": ("credential: n", "name: m"),
+        "token": ("token: n", "token: m"),
+        "username": ("type: basic, username: u, password: p", "type: basic, username: v, password: p"),
+        "password": ("type: basic, username: u, password: p", "type: basic, username: u, password: q"),
+        "key": ("type: api_key, key: k", "type: api_key, key: l"),
+        "header": ("type: api_key, key: k, header: H", "type: api_key, key: k"),
+    },
     "a case": {"when": ("when: a, then: {fail: x}", "when: b, then: {fail: x}"), "then": ("when: a, then: {fail: x}", "when: a, then: {fail: y}")},
     "then": {
         "next": ("next: a", "set: {v: 1}"),
@@ -205,6 +292,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "params": ("tool: http, url: 'http://h', params: {a: 1}", "tool: http, url: 'http://h'"),
         "payload": ("tool: http, url: 'http://h', payload: {a: 1}", "tool: http, url: 'http://h'"),
         "code": ('tool: python, code: "def main(data): pass"', 'tool: python, code: "def main(result): pass"'),
+        "when": (ROW + ", when: x", ROW),
     },
     "retry": {
         "max_attempts": ("max_attempts: 5", "max_attempts: 4"),
@@ -220,6 +308,11 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "params": ("{workflow: [" + START + ", case: [{when: x, then: {retry: {params: {a: 1}}}}]}]}", "{workflow: [" + START + ", case: [{when: x, then: {retry: {}}}]}]}"),
         "next_call": ("{workflow: [" + START + ", retry: [{when: x, then: {next_call: {url: u}}}]}]}", "{workflow: [" + START + ", retry: [{when: x, then: {}}]}]}"),
         "collect": ("{workflow: [" + START + ", retry: [{when: x, then: {collect: {into: v}}}]}]}", "{workflow: [" + START + ", retry: [{when: x, then: {}}]}]}"),
+        "sink": ("{workflow: [" + START + ", retry: [{when: x, then: {sink: {tool: http, url: 'http://h'}}}]}]}", "{workflow: [" + START + ", retry: [{when: x, then: {}}]}]}"),
+        "per_iteration": (
+            "{workflow: [" + START + ", retry: [{when: x, then: {per_iteration: {sink: {tool: http, url: 'http://h'}}}}]}]}",
+            "{workflow: [" + START + ", retry: [{when: x, then: {}}]}]}",
+        ),
     },
     "a policy of `retry`": {"when": ("when: x, then: {}", "when: y, then: {}"), "then": ("when: x, then: {max_attempts: 4}", "when: x, then: {}")},
     "next_call": {
@@ -242,6 +335,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "code_base64": ("code_base64: cmVzdWx0ID0gMQ==", CODE),
         "script": ("script: {uri: f.py}", CODE),
         "result_status": (CODE + ", result_status: ignore", CODE),
+        **{word: (f"{CODE}, {word}: {{a: 1}}", CODE) for word in ("data", "params", "payload")},
     }),
     "a shell tool": _tool("cmds: ['true']", {
         "kind": ("{workflow: [" + START + "}]}", "{workflow: [{step: start, tool: {kind: noop}}]}"),
@@ -260,6 +354,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "endpoint": ("endpoint: 'http://h'", "url: 'http://i'"),
         "headers": ("url: 'http://h', headers: {A: b}", "url: 'http://h'"),
         "params": ("url: 'http://h', params: {a: 1}", "url: 'http://h'"),
+        "auth": ("url: 'http://h', auth: name", "url: 'http://h'"),
         "payload": ("url: 'http://h', payload: {a: 1}", "url: 'http://h'"),
         "data": ("url: 'http://h', data: text", "url: 'http://h'"),
         "body": ("url: 'http://h', body: [1]", "url: 'http://h'"),
@@ -281,13 +376,14 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
     "a playbook tool": _tool("path: kid.yaml", {
         "kind": ("{workflow: [{step: start, tool: {kind: playbook, path: kid.yaml}}]}", "{workflow: [" + START + "}]}"),
         "path": ("path: kid.yaml", "path: kids/other"),
-        "payload": ("path: kid.yaml, payload: {a: 1}", "path: kid.yaml"),
+        **{word: (f"path: kid.yaml, {word}: {{a: 1}}", "path: kid.yaml") for word in ("data", "params", "payload")},
         "return_step": ("path: kid.yaml, return_step: start", "path: kid.yaml"),
     }),
     "a workbook tool": _tool("name: w", {
         "kind": ("{workbook: [{name: w, tool: {" + PY + "}}], workflow: [{step: start, tool: {kind: workbook, name: w}}]}", "{workflow: [" + START + "}]}"),
         "name": ("name: w", "name: v"),
         "task": ("task: w", "name: v"),
+        **{word: (f"name: w, {word}: {{a: 1}}", "name: w") for word in ("data", "params", "payload")},
     }),
     "an iterator tool": _tool("in: '{{ [1] }}', element: i, task: {" + PY + "}", {
         "kind": ("{workflow: [{step: start, tool: {kind: iterator, in: '{{ [1] }}', element: i, task: {" + PY + "}}}]}", "{workflow: [" + START + "}]}"),
@@ -298,6 +394,9 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
         "mode": ("in: '{{ [1] }}', element: i, mode: async, task: {" + PY + "}", "in: '{{ [1] }}', element: i, task: {" + PY + "}"),
         "concurrency": ("in: '{{ [1] }}', element: i, mode: async, concurrency: 2, task: {" + PY + "}", "in: '{{ [1] }}', element: i, mode: async, task: {" + PY + "}"),
         "limit": ("in: '{{ [1] }}', element: i, limit: 2, task: {" + PY + "}", "in: '{{ [1] }}', element: i, task: {" + PY + "}"),
+        "where": ("in: '{{ [1] }}', element: i, where: i, task: {" + PY + "}", "in: '{{ [1] }}', element: i, task: {" + PY + "}"),
+        "order_by": ("in: '{{ [1] }}', element: i, order_by: i, task: {" + PY + "}", "in: '{{ [1] }}', element: i, task: {" + PY + "}"),
+        "chunk": ("in: '{{ [1] }}', element: i, chunk: 2, task: {" + PY + "}", "in: '{{ [1] }}', element: i, task: {" + PY + "}"),
         "task": ("in: '{{ [1] }}', element: i, task: {" + SH + "}", "in: '{{ [1] }}', element: i, task: {" + PY + "}"),
     }),
     "a noop tool": _tool("kind: noop", {"kind": ("{workflow: [{step: start, tool: {kind: noop}}]}", "{workflow: [" + START + "}]}")}),

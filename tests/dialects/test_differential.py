@@ -104,6 +104,30 @@ workflow:
   - step: end
     tool: {kind: shell, cmds: ["./note end"]}
 """
+NOETL_PIPES = """
+apiVersion: noetl.io/v10
+kind: Playbook
+metadata: {name: pipes}
+workload: {numbers: [3, 1, 2]}
+workflow:
+  - step: start
+    tool:
+      - first: {kind: shell, cmds: ["./note first 1"], spec: {policy: {rules: [
+          {when: "{{ outcome.status == 'error' }}", then: {do: retry, attempts: 3, backoff: none}},
+          {else: {then: {set_iter: {n: "{{ iter.n | default(1) }}"}, set_ctx: {seen: 7}}}}]}}}
+      - turn: {kind: noop, spec: {policy: {rules: [
+          {when: "{{ iter.n < 3 }}", then: {do: jump, to: first, set_iter: {n: "{{ iter.n + 1 }}"}}},
+          {else: {then: {do: break}}}]}}}
+      - never: {kind: shell, cmds: ["./note never"]}
+    next: {spec: {mode: inclusive}, arcs: [{step: shut, when: "{{ ctx.seen == 7 }}"}, {step: each}]}
+  - step: shut
+    spec: {policy: {admit: {rules: [{when: "{{ ctx.seen == 7 }}", then: {allow: false}}]}}}
+    tool: {kind: shell, cmds: ["./note shut"]}
+  - step: each
+    loop: {in: "{{ workload.numbers }}", iterator: n, where: n > 1, order_by: n}
+    tool: [{kind: shell, cmds: ["./note each-{{ n }}"]}, {kind: shell, cmds: ["./note again-{{ iter.n }}"]}]
+    sink: {tool: python, code: "def main(data): open('trace', 'a').write(data + chr(10))"}
+"""
 NATIVE = """
 resile: 1
 steps:
@@ -119,6 +143,7 @@ FILES = {
     "visor.yaml": (VISOR, 1),
     "torc.yaml": (TORC, 1),
     "noetl.yaml": (NOETL, 1),
+    "noetl-pipes.yaml": (NOETL_PIPES, 0),
     "native.yaml": (NATIVE, 0),
 }
 

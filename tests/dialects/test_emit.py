@@ -47,7 +47,6 @@ from resile.model.workflow import (
     Capture,
     Child,
     Condition,
-    Function,
     Http,
     Input,
     Need,
@@ -262,9 +261,7 @@ def test_paths_are_found_from_another_folder(tmp_path: Path) -> None:
 
 
 def test_what_has_no_native_form_is_refused() -> None:
-    """A function of a Python file, and edges that a handler can't have."""
-    with pytest.raises(ResileError, match="the function `f` has no native form"):
-        emit(flow(step("s", Function("f"))))
+    """Edges that a handler can't have."""
     repair = Repair((step("p"), step("q", needs=(Need(("p",)),))))
     with pytest.raises(ResileError, match=r"no native file says what this one does: .*needs"):
         emit(flow(step("s", rules=(Rule(then="recovered", text="t", repair=repair),))))

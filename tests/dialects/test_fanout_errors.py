@@ -169,7 +169,7 @@ def test_policies(keys: str, expected: list[str]) -> None:
         ("handlers: {a: [{shel: x}]}",
          ["f:2:12: error: nothing names the handler `a` [conflict]\n  hint: an `error_policy` names it with `on_item_failure: custom:a`",
           "f:2:16: error: the step `on_failure-1` does nothing [action]\n  hint: give it one of: `shell`, `agent`, "
-          "`claude`, `validate`, `http`, `python`, `write_file`, `workflow`, `map`, `script`, `log`, `memory`, `ask`, `collect`, `query`, `noop`",
+          "`claude`, `validate`, `http`, `python`, `function`, `write_file`, `workflow`, `map`, `script`, `log`, `memory`, `ask`, `collect`, `query`, `noop`",
           "f:2:17: error: a step has no key `shel` [unknown-key]\n  hint: did you mean `shell`?"]),
     ],
 )  # fmt: skip
@@ -335,7 +335,7 @@ def test_child_workflows(tmp_path: Path) -> None:
     )
     assert file_findings(path) == [
         "bad.yaml:2:9: error: the step `step-1` does nothing [action]\n  hint: give it one of: `shell`, `agent`, `claude`, "
-        "`validate`, `http`, `python`, `write_file`, `workflow`, `map`, `script`, `log`, `memory`, `ask`, `collect`, `query`, `noop`",
+        "`validate`, `http`, `python`, `function`, `write_file`, `workflow`, `map`, `script`, `log`, `memory`, `ask`, `collect`, `query`, `noop`",
         "bad.yaml:2:10: error: a step has no key `shel` [unknown-key]\n  hint: did you mean `shell`?",
         "flow.yaml:3:13: error: `good` needs the input `a` [input-missing]\n  hint: inputs: {a: …}",
         "flow.yaml:3:43: error: `good` has no input `b` [unknown-input]\n  hint: inputs: `a`, `n`",

@@ -64,7 +64,9 @@ def test_rendering(template: str, expected: str) -> None:
         ("{{ x | chat_history }}", "the filter `chat_history` needs a chat"),
         ("{% include 'x' %}", "the tag `include` is not run here"),
         ("{% cycle 'a', 'b' %}", "the tag `cycle` is not run here"),
-        ("{{ x ? 1 : 2 }}", "unexpected '?'"),
+        ("{{ x y }}", "expected end of expression, found word (line 1 of the text)"),
+        ("{{ a | split: '\\n' }}\n\n{{ x y }}", "found word (line 3 of the text)"),
+        ("{% for a, b in map %}{% endfor %}", "expected in, found ','"),
     ],
 )
 def test_what_can_never_be_rendered(template: str, reason: str) -> None:

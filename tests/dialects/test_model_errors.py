@@ -34,6 +34,31 @@ def findings(keys: str, above: str = "") -> list[str]:
         ("query: {engine: oracle}", ["f:4:23: error: `query`: invalid enum value 'oracle' [type]"]),
         ("query: {engine: duckdb, sql: x}", ["f:4:31: error: there is no key `sql` here [unknown-key]\n  hint: keys: `engine`, "
                                              "`statements`, `file`, `auth`, `database`, `params`, `table`, `rows`, `columns`, `key`"]),
+        ("function: {name: f}", ["f:4:17: error: `function` needs `file` or `module`, one of them [value]"]),
+        ("function: {name: f, file: f.py, module: m}", ["f:4:17: error: `function` needs `file` or `module`, one of them [value]"]),
+        ("function: {name: f, module: m, arg: []}",
+         ["f:4:38: error: there is no key `arg` here [unknown-key]\n  hint: did you mean `args`?"]),
+        ("function: {name: f, module: m, args: [[stap, a]]}", ["f:4:46: error: `function`: invalid enum value 'stap' [type]"]),
+        ("function: {name: f, module: m, args: [[list, [[stap, a]]]]}",
+         ["f:4:17: error: an argument of `f`: `stap` is no kind of argument: did you mean `step`? [value]"]),
+        ("function: {name: f, module: m, args: [[list, [3]]]}",
+         ["f:4:17: error: an argument of `f`: each is a pair of a kind and a value [value]"]),
+        ("function: {name: f, module: m, args: [[mapping, [3]]]}",
+         ["f:4:17: error: an argument of `f`: `mapping` takes a mapping of arguments [value]"]),
+        ("function: {name: f, module: m, args: [[step, 3]]}", ["f:4:17: error: an argument of `f`: `step` takes a name [value]"]),
+        ("function: {name: f, module: m, args: [[list, [[step, a]]]]}",
+         ["f:4:7: error: an argument is what `a` gave, which the step does not need [unknown-step]\n  hint: needs: [a]"]),
+        ("function: {name: f, module: m, kwargs: {k: [input, a]}}", ["f:4:7: error: there is no input `a` [unknown-name]"]),
+        ("function: {name: f, module: m, args: [[item]]}", ["f:4:7: error: an argument is the item, and there is none here [unknown-name]"]),
+        ("function: {name: f, module: m, args: [[execution]]}",
+         ["f:4:7: error: an argument is how the run went, which only `end` knows [unknown-name]"]),
+        ("function: {name: f, module: m}, capture: x",
+         ["f:4:39: error: `capture` has no meaning for `function`, whose result is its value [action]"]),
+        ("function: {name: f, module: m, workers: threads}, env: {A: b}",
+         ["f:4:57: error: `env` has a meaning only in worker processes: threads share one environment [action]"
+          "\n  hint: `processes` as workers, or an argument"]),
+        ("shell: x, on_failure: {commands: [{function: {name: f, module: m}}]}",
+         ["f:4:42: error: a command of a handler takes no `function`: functions are steps of the workflow, which `run` can name [reserved]"]),
         ("noop: true, stdin: x", ["f:4:19: error: `stdin` has no meaning without `shell` [action]"]),
         ("noop: true, checks: []", ["f:4:19: error: `noop` has no output that could become something [action]"]),
         ("noop: true, result: x", ["f:4:19: error: `result` has no meaning without `workflow` [action]"]),
@@ -78,11 +103,25 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
     assert findings("shell: x", line) == expected
 
 
+def test_functions_and_what_stands_above_them() -> None:
+    """A workflow that calls functions has no secrets, and no environment of its own where threads call them."""
+    assert findings("function: {name: f, module: m}", "secrets: [TOKEN]") == [
+        "f:2:1: error: a workflow that calls functions takes no `secrets`: what they print and return is kept as it is"
+        " [conflict]\n  hint: functions read the environment themselves"
+    ]
+    assert findings("function: {name: f, module: m}", "env: {A: b}") == []
+    assert findings("function: {name: f, module: m, workers: threads}", "env: {A: b}") == [
+        "f:2:1: error: `env` has a meaning only in worker processes: threads share one environment [action]"
+        "\n  hint: `processes` as workers, or an argument"
+    ]
+
+
 def test_other_templates_have_no_references() -> None:
-    """Where texts are in another language, `${…}` is left alone and a url begins with its server or one output."""
+    """Where texts are in another language, `${…}` is left alone; in Liquid a url begins with its server or one output."""
     assert findings("shell: 'echo ${steps.nobody.output}'", "templates: jinja") == []
-    assert findings("http: '{{ url }}/path'", "templates: jinja") == []
-    (found,) = findings("http: 'http://{{ host }}/'", "templates: jinja")
+    assert findings("http: 'http://{{ host }}{{ path }}'", "templates: jinja") == []
+    assert findings("http: '{{ url }}/path'", "templates: liquid") == []
+    (found,) = findings("http: 'http://{{ host }}/'", "templates: liquid")
     assert found.startswith("f:4:13: error: `http://{{ host }}/`: a value can't decide on the scheme or the server")
 
 

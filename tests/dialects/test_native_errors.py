@@ -128,7 +128,7 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
         ("shell: x, timeout: ", ["f:4:26: error: expected a duration, not nothing [type]" + DURATION]),
         ("shell: x, timeot: 1", ["f:4:17: error: a step has no key `timeot` [unknown-key]\n  hint: did you mean `timeout`?"]),
         ("", ["f:4:3: error: the step `s` does nothing [action]\n  hint: give it one of: `shell`, `agent`, "
-             "`claude`, `validate`, `http`, `python`, `write_file`, `workflow`, `map`, `script`, `log`, `memory`, `ask`, `collect`, `query`, `noop`"]),
+             "`claude`, `validate`, `http`, `python`, `function`, `write_file`, `workflow`, `map`, `script`, `log`, `memory`, `ask`, `collect`, `query`, `noop`"]),
         ("shell: x, noop: true", ["f:4:17: error: a step does one thing: `shell` or `noop` [action]"]),
         ("noop: false", ["f:4:13: error: expected true, not `false` [type]"]),
         ("noop: true, shell_program: bash", ["f:4:19: error: `shell_program` has no meaning without `shell` [action]"]),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from resile.dialects.noetl_keys import KINDS_REFUSED
+from resile.dialects.noetl_tool_keys import KINDS_REFUSED
 from tests.dialects.playbooks import compiled, errors
 
 SH = "{kind: shell, cmds: ['true']}"
@@ -50,10 +50,7 @@ def test_a_tool_whose_package_is_missing_is_refused_with_a_hint(
             "workflow: [{step: start, tool: {kind: shell}, cmds: [a]}]",
             ["`cmds` belongs into `tool` of `start`", "a shell tool needs `cmds` or `command`"],
         ),
-        (
-            "workflow: [{step: start, tool: [{kind: noop}, {kind: noop}]}]",
-            ["a pipeline of several tools in one step is not run"],
-        ),
+        ("workflow: [{step: start, tool: [1]}]", ["expected a tool with `kind`, or one under its label, not `1`"]),
         (
             "workflow: [{step: start, tool: {kind: python, code: '{{ env.CODE }}'}}]",
             ["`{{ env.CODE }}` is no code: a value never decides on what runs"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from typing import Any
 
@@ -10,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resile.dialects.base import Compiled, compile_text
-from resile.dialects.noetl_keys import KINDS, KINDS_REFUSED, TABLES
+from resile.dialects.noetl_keys import TABLES
+from resile.dialects.noetl_tool_keys import KINDS, KINDS_REFUSED
 from resile.model.codec import decode, encode
+from tests.dialects.test_torc_fuzz import mutant
 
 SAMPLE = b"""apiVersion: noetl.io/v2
 kind: Playbook
@@ -62,6 +66,15 @@ workflow:
     sink: {tool: python, code: "def main(data): return data"}
   - {step: four, tool: {kind: workbook, name: w, args: {a: 1}}, critical: true, next: start, pass: false}
   - {step: five, type: iterator, collection: "{{ two }}", element: e, task: *tool, next: [four, end]}
+  - step: pipe
+    spec: {policy: {admit: {rules: [{when: "{{ ctx.k > 1 }}", then: {allow: true}}, {else: {then: {allow: false}}}]}}}
+    loop: {in: [1, "{{ workload.n }}"], iterator: i, where: i > 0, order_by: i desc, chunk: 2, limit: 3}
+    tool:
+      - a: {kind: http, url: "{{ workload.url }}", auth: {type: basic, username: u, password: "{{ a }}"},
+            spec: {policy: {rules: [{when: "{{ outcome.http.status }}", then: {do: retry, attempts: 3, delay: 1}}]}}}
+      - {name: b, kind: noop, spec: {policy: {on_unmatched: continue, rules: [
+          {when: "{{ iter.n }}", then: {do: jump, to: a, set_iter: {n: 1}}}, {else: {then: {do: break}}}]}}}
+    next: {arcs: [{step: six, when: "{{ event.name == 'step.failed' }}", set: {x: 1}}, {step: end}]}
   - {step: six, tool: [{name: x, kind: noop}], retry: {retry_when: "{{ attempt < 3 }}", stop_when: "{{ success }}"}}
   - {step: End, tool: {kind: python, script: {uri: "f.py", source: {type: file}}}}
 """
@@ -81,6 +94,7 @@ TREES = st.recursive(
     max_leaves=25,
 )
 SECONDS_MAX = 1.0
+MUTANTS = int(os.environ.get("RESILE_FUZZ", "1000"))
 
 
 def problems(data: bytes) -> list[str]:
@@ -102,6 +116,14 @@ def test_the_sample_has_everything() -> None:
     result = compile_text(SAMPLE, file="flow.yaml")
     assert result.workflow is not None, result.diagnostics
     assert [step.name for step in result.workflow.steps][:3] == ["start", "two", "three"]
+
+
+def test_mutated_files() -> None:
+    """Thousands of broken playbooks: a workflow or errors with words, each within its time."""
+    seed = os.environ.get("RESILE_FUZZ_SEED", "0")
+    chance = random.Random(f"noetl {seed}")
+    wrong = {number: found for number in range(MUTANTS) if (found := problems(mutant(SAMPLE, chance)))}
+    assert wrong == {}
 
 
 @settings(max_examples=700, deadline=None)

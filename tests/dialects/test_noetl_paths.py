@@ -3,70 +3,24 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import pytest
 
+from tests.dialects.pages import Pages, serving
 from tests.dialects.playbooks import Run, written
 from tests.surfaces.program import Program
 
 BAD = "{kind: shell, cmds: ['echo no >&2', 'exit 3']}"
 
 
-class Pages(BaseHTTPRequestHandler):
-    """Serves five numbers in pages of two; `flaky` ones break once."""
-
-    asked: ClassVar[list[str]] = []
-    broken: ClassVar[set[str]] = set()
-
-    def do_GET(self) -> None:
-        """One page."""
-        self.asked.append(self.path)
-        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-        page = int(query.get("page", 1))
-        if query.get("flaky") == str(page) and self.path not in self.broken:
-            self.broken.add(self.path)
-            self.answer(503, {})
-            return
-        numbers = list(range(page * 2 - 1, min(page * 2, 5) + 1))
-        self.answer(200, {"items": numbers, "paging": {"page": page, "more": page < 3}})
-
-    def do_POST(self) -> None:
-        """Keep what is sent."""
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.asked.append(f"{self.path} {self.headers['Content-Type']} {body}")
-        self.answer(201, {"took": True})
-
-    def answer(self, status: int, data: Any) -> None:
-        """A status with JSON."""
-        text = msgspec.json.encode(data)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_words: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def server() -> Iterator[str]:
     """The address of a server on this machine."""
-    Pages.asked.clear()
-    Pages.broken.clear()
-    made = HTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_port}"
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving() as address:
+        yield address
 
 
 PAGED = """

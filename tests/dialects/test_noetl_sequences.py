@@ -49,8 +49,12 @@ def test_failure(tmp_path: Path) -> None:
     skipped = ["step_skipped after SKIPPED"]
     assert run.lines() == [*PROLOGUE, *ok("start"), *failed("boom"), *skipped, *ok("end"), *FAILED]
     told = run.told("step_failed", "boom")
+    said = "exit code 1: ZeroDivisionError: division by zero"
     assert (told["routed_to_end"], told["original_failed_step"]) == (True, "boom")
-    assert run.told("action_failed", "boom")["will_retry"] is False
+    assert (told["failure_reason"], told["attempts"]) == (said, 1)
+    action = run.told("action_failed", "boom")
+    assert (action["will_retry"], action["error"]) == (False, said)
+    assert run.told("step_skipped", "after")["reason"] == "upstream_failed"
     assert run.told("step_started", "end") == {
         "from": ["boom"],
         "routed_to_end": True,
@@ -59,7 +63,9 @@ def test_failure(tmp_path: Path) -> None:
     }
     meta = run.told("workflow_failed")
     assert (meta["evaluated_by_end_step"], meta["total_steps"], meta["failed_steps"]) == (True, 3, ["boom"])
-    assert meta["end_step_failed"] is False
+    assert (meta["end_step_failed"], meta["skipped_steps_count"], meta["cancelled_steps_count"]) == (False, 1, 0)
+    assert meta["error"] == "Workflow failed at steps: boom"
+    assert run.told("playbook_failed")["error"] == "Playbook failed: boom"
     assert run.message() == "exit code 1: ZeroDivisionError: division by zero"
 
 

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.dialects.interpolate import MISSING, ValueRefused
-from resile.dialects.noetl_jinja import Unknown, as_result, holds, not_run, problem, render, render_url, value_of
+from resile.dialects.noetl_jinja import (
+    Unknown,
+    as_result,
+    holds,
+    not_run,
+    problem,
+    render,
+    render_url,
+    rendered,
+    value_of,
+)
 from resile.dialects.noetl_sql import render_sql
 
 KNOWN: dict[str, Any] = {
@@ -21,6 +31,34 @@ KNOWN: dict[str, Any] = {
     "text": as_result("out"),
     "skipped": not_run("skipped"),
 }
+
+
+TEXTS: dict[str, Any] = {"zip": "007", "digits": "12", "no": "false", "d": {"a": [1]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ digits }}", "12"),
+        ("{{ d['a'][0] }}", 1),
+        ("{{ digits | default('x') }}", "12"),
+        ("{{ d | tojson }}", {"a": [1]}),
+        ("{{ digits }}{{ digits }}", 1212),
+        ("{{ zip | trim }}", "007"),
+        ("-{{ digits }}.5", -12.5),
+        ("{{ 'true' if digits else 'false' }}", True),
+        ("{{ no | upper }}", False),
+        ("{{ 'None' }}", None),
+        ("{ {{ digits }}", "{ 12"),
+        ("12", "12"),
+        ("false", "false"),
+    ],
+)
+def test_text_among_data_is_read_as_what_it_says(text: str, value: Any) -> None:
+    """A name keeps its type and text of the file stays text; what else a template writes is data where it looks so."""
+    found = rendered([{"x": text}], lambda name: TEXTS.get(name, MISSING))
+    assert found == [{"x": value}]
+    assert type(found[0]["x"]) is type(value)
 
 
 def find(name: str) -> Any:

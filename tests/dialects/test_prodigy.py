@@ -253,3 +253,14 @@ def test_handlers_may_hold_handlers() -> None:
     assert [rule.then for rule in inner.rules] == ["recovered", "tolerate"]
     assert inner.on_success is not None
     assert [step.action for step in inner.on_success.steps] == [Shell("d")]
+
+
+def test_what_of_a_variable_is_not_taken_is_told() -> None:
+    """A filter that nobody knows, and a default that no reference can hold."""
+    text = "- {shell: x, capture: v, capture_format: json}\n- shell: echo ${v|length:100} ${v.a:-[]} ${v.b:-none} ${w|length:3}\n"
+    found = compile_text(text, file="flow.yml")
+    assert found.workflow is not None
+    assert [finding.message for finding in found.diagnostics if finding.severity == "warning"] == [
+        "`${v|length:100}` is left as it stands: the one filter that is known is `|default:`",
+        "the default of `${v.a:-[]}` is not taken: it holds quotes, brackets or a line break",
+    ]

@@ -311,3 +311,63 @@ def test_retries_wait_and_choose(folder: Folder) -> None:
 """
     assert folder.run(text) == ["a", "a", "a", "b", "b", "b", "c", "d"]
     assert list(folder.status.values()) == ["completed", "tolerated", "recovered"]
+
+
+def test_items_that_commit_have_a_worktree_each(folder: Folder) -> None:
+    """Also where nothing says that they must: side by side they would take each other's place in the index."""
+    folder.repository()
+    text = """
+mode: mapreduce
+map:
+  input: ["one", "two", "three", "four"]
+  agent_template:
+    - shell: echo ${item} > ${item}.txt && git add ${item}.txt
+    - shell: git commit -qm "add ${item}" || exit 7
+reduce:
+  - shell: ls *.txt | tr '\\n' ' '
+    capture: found
+  - shell: ./step "${found}"
+"""
+    assert folder.run(text, "--max-parallel", "4") == ["four.txt one.txt three.txt two.txt"]
+    log = subprocess.run(["git", "log", "--format=%s"], cwd=folder.path, capture_output=True, text=True, check=True)
+    added = sorted(line for line in log.stdout.split("\n") if line.startswith("add"))
+    assert added == ["add four", "add one", "add three", "add two"]
+
+
+def test_the_folder_of_prodigy_is_there(folder: Folder) -> None:
+    """Files are kept in `.prodigy`, which Prodigy makes: in the caller's folder and in the worktree of each item."""
+    folder.repository()
+    text = """
+mode: mapreduce
+setup:
+  - shell: echo '["a"]' > .prodigy/items.json
+map:
+  input: .prodigy/items.json
+  agent_template:
+    - shell: echo ${item} > .prodigy/note && ./step "in ${item}"
+    - shell: git commit -q --allow-empty -m ${item}
+"""
+    (folder.path / ".gitignore").write_text("trace\n")
+    subprocess.run(["git", "add", "step", ".gitignore"], cwd=folder.path, check=True)
+    subprocess.run(["git", "commit", "-qm", "step"], cwd=folder.path, check=True)
+    folder.run(text)
+    assert folder.status == {".prodigy": "completed", "setup-1": "completed", "map": "completed"}
+    assert folder.document["maps"]["map"]["successful"] == 1
+    assert folder.run("- shell: ./step plain\n") == ["plain"]
+    assert folder.status == {"step-1": "completed"}
+
+
+def test_a_text_of_several_lines_in_json_is_taken(folder: Folder) -> None:
+    """A shell puts it there as it is; what is no JSON otherwise is still refused."""
+    text = """
+- shell: printf 'one\\ntwo\\n'
+  capture: report
+- shell: |
+    echo '{"report": "${report}", "n": %s}'
+  capture: whole
+  capture_format: json
+- shell: ./step "${whole.n} ${whole.report}"
+"""
+    assert folder.run(text % "1") == ["1 one", "two"]
+    for value in ("NaN", "1,", "x"):
+        assert folder.run(text % value, code=1) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -12,7 +13,8 @@ from resile.dialects.base import compile_text
 from tests.dialects.test_fuzz import problems
 
 FILES = Path(__file__).parent / "files" / "torc"
-MUTANTS = 2_000
+LANGUAGES = ("yaml", "json", "json5", "kdl")
+MUTANTS = int(os.environ.get("RESILE_FUZZ", "8000")) // len(LANGUAGES)
 SECONDS_MAX = 1.0
 PIECES = (
     b"{", b"}", b"[", b"]", b"\"", b"'", b"#", b"/-", b"/*", b"//", b"\\", b"\n", b"\t", b": ", b",", b";", b"=", b"(",
@@ -42,11 +44,11 @@ def mutant(data: bytes, chance: random.Random) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("ending", ["yaml", "json", "json5", "kdl"])
+@pytest.mark.parametrize("ending", LANGUAGES)
 def test_mutated_files(ending: str) -> None:
     """Thousands of broken files in each language: a workflow or errors with words, each within its time."""
     data = (FILES / f"survey.{ending}").read_bytes()
-    chance = random.Random(f"torc {ending}")
+    chance = random.Random(f"torc {ending} {os.environ.get('RESILE_FUZZ_SEED', '0')}")
     wrong: list[tuple[int, list[str]]] = []
     slowest = 0.0
     for number in range(MUTANTS):

@@ -84,6 +84,18 @@ CASES: list[tuple[str, str, str, int]] = [
     ("B69", "init: type: memory, operation: set, key: n, value: 0\ninc < init: type: memory, operation: increment, key: n\nchk < inc: exec: 'echo chk-{{ \"n\" | memory_get }} >> trace', on_success: {goto_js: 'return memory.get(\"n\") < 3 ? \"inc\" : null'}", "chk-1 chk-2 chk-3", 0),
     ("B70", f"s: {COUNTS}\ngate < s: if: outputs.s\nx.1 < s: on_fail: {{goto: s}}\nc < gate", "s x s x gate c", 0),
     ("B71", f"a: {SECOND_FAILS}\nb.1 < a: on_fail: {{goto: a}}\nc < b", "a b a", 1),
+    ("A13", "a: type: noop, fail_if: 'true', on_fail: {run: [inc, chk]}\ninc: type: memory, operation: increment, key: n\nchk: exec: 'echo n-{{ \"n\" | memory_get }} >> trace'", "n-1", 1),
+    ("A35 A36", "p: on_success: {run: [t, u]}\nt: if: 'false'\nu: if: always()", "p u", 0),
+    ("A36 remedy", "p.1: on_fail: {run: [t]}\nt: if: 'false'", "p p", 0),
+    ("A38", f"list: {LIST}, on_finish: {{run: [t]}}\np < list: {EACH}\nt: if: 'false'", "list p-a p-b p-c", 0),
+    ("A57", "a: failure_conditions: {stop: {condition: 'checkName === \"a\"', halt_execution: true}}\nb < a\nc < a", "a", 1),
+    ("A62", "a: exec: echo hello, fail_if: 'contains(output, \"X\") || !startsWith(output, \"HE\") || !endsWith(output, \"lo\") || length(output) !== 5 || !success() || failure()'\nb < a", "b", 0),
+    ("A64", "a: exec: echo hi\nb < a: if: 'contains([1, 2], 2) && branch === \"unknown\" && filesCount === 0 && outputs[\"a\"] === \"hi\" && event.event_name === \"manual\" && metadata.checkName === \"b\"'", "b", 0),
+    ("A72", "a: assume: [true]\nb: assume: [false]\nc: assume: ['true']\nd: assume: true", "a c d", 0),
+    ("A81", f"list: {LIST}\np < list: exec: 'echo p >> trace; exit 1'\nq < p\ns < p: type: log, message: hi", "list p p p", 1),
+    ("A84 A86", f"list: {LIST}\np < list: {EACH}, fail_if: 'outputs.list === \"b\"'\nq < p: exec: 'echo q-{{{{ outputs.list }}}} >> trace'\nr < q: exec: 'echo r >> trace'", "list p-a q-a r p-b p-c q-c r", 1),
+    ("A85", f"list: {LIST}\np < list: {EACH}\nb < list: exec: 'echo b >> trace', fail_if: 'outputs.list === \"b\"'\nc < p, b: exec: 'echo c-{{{{ outputs.list }}}} >> trace'", "list p-a b c-a p-b b p-c b c-c", 1),
+    ("A98", "list: type: command, exec: 'echo [1, 2]', forEach: true\np < list: exec: 'echo {{ outputs.list }}', schema: {type: number, maximum: 1}\nq < p: exec: 'echo q-{{ outputs.list }} >> trace'", "q-1", 1),
     ("B72", "a.1: on_fail: {run: [fix]}\nfix: tags: [slow]\nother: tags: [slow]", "a fix a", 0),
 ]  # fmt: skip
 

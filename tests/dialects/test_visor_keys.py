@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from resile.dialects import visor_keys
@@ -84,6 +85,11 @@ def options(keys: str) -> tuple[str, ...]:
     return action.command[2:]
 
 
+def asking(servers: dict[str, Any]) -> tuple[str, ...]:
+    """The command of an agent that is told of these servers."""
+    return ("claude", "-p", "--mcp-config", msgspec.json.encode({"mcpServers": servers}).decode())
+
+
 def memory(keys: str) -> Any:
     """What a memory step with these keys does."""
     return step_with(f"type: memory, {keys}").action
@@ -151,6 +157,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (file_with("tag_filter: {include: [a, b], exclude: [c]}").inputs, {"tags": Input(default="a,b"), "exclude_tags": Input(default="c")}),
     ],
     ("the file", "ai_provider"): [(compiled("version: '1'\nai_provider: google\nsteps: {s: {prompt: hi}}")[1], ["warning: `claude -p` is asked, not google"])],
+    ("the file", "ai_mcp_servers"): [(agent("prompt: hi, ai: {mcpServers: {t: {url: u}}}", "ai_mcp_servers: {f: {command: x}, t: {command: y}}"), Agent("hi", asking({"f": {"command": "x"}, "t": {"url": "u"}})))],
     ("the file", "ai_model"): [(agent("prompt: hi", "ai_model: opus"), Agent("hi", ("claude", "-p", "--model", "opus")))],
     ("a step", "type"): [(step_with("type: noop").action, Noop()), (step_with("prompt: hi").action, Agent("hi"))],
     ("a step", "depends_on"): [(command('depends_on: [a, "a|f"]').needs, (Need(("a",)), Need(("a", "f")))), (command("depends_on: a").needs, (Need(("a",)),))],
@@ -210,6 +217,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("an ai step", "ai_provider"): [(agent("prompt: hi, ai_provider: openai, ai_model: m"), Agent("hi"))],
     ("an ai step", "ai_model"): [(agent("prompt: hi, ai_model: opus"), Agent("hi", ("claude", "-p", "--model", "opus")))],
     ("an ai step", "ai_system_prompt"): [(agent("prompt: hi, ai_system_prompt: be kind"), Agent("be kind\n\nhi"))],
+    ("an ai step", "ai_mcp_servers"): [(agent("prompt: hi, ai_mcp_servers: {t: {command: x}}"), Agent("hi", asking({"t": {"command": "x"}})))],
     ("a claude-code step", "claude_code"): [(step_with("type: claude-code, prompt: hi, claude_code: {maxTurns: 3}").action, Agent("hi", ("claude", "-p", "--max-turns", "3")))],
     ("a human-input step", "prompt"): [(step_with("type: human-input, prompt: who?").action, Ask("who?")), ([found.then for found in step_with("type: human-input, prompt: who?").rules], ["park"])],
     ("a human-input step", "placeholder"): [(step_with("type: human-input, prompt: who?, placeholder: me").action, Ask("who? {% raw %}(me){% endraw %}"))],
@@ -288,6 +296,15 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("ai", "completion_prompt"): [(agent("prompt: hi, ai: {completion_prompt: bye}"), Agent("hi\n\nbye"))],
     ("prompt", "content"): [(agent("prompt: {content: hi}"), Agent("hi"))],
     ("prompt", "file"): [(errors_of("version: '1'\nsteps: {s: {prompt: {file: nobody}}}"), ["the prompt `nobody` can't be read: No such file or directory"])],
+    ("ai", "mcpServers"): [(options("mcpServers: {t: {command: x}}"), asking({"t": {"command": "x"}})[2:]), (options("mcpServers: {t: {command: x}}, disableTools: true")[0], "--disallowedTools")],
+    ("a server of tools", "command"): [(errors_of("version: '1'\nsteps: {s: {prompt: hi, ai: {mcpServers: {t: {tools: [y]}}}}}"), ["the server `t` is neither a program nor a url: Visor's own tools are not run here", "a server of tools has no key `tools`"])],
+    ("a server of tools", "args"): [(options("mcpServers: {t: {command: x, args: [-a, '']}}"), asking({"t": {"command": "x", "args": ["-a", ""]}})[2:])],
+    ("a server of tools", "env"): [(options("mcpServers: {t: {command: x, env: {K: '${K}'}}}"), asking({"t": {"command": "x", "env": {"K": "${K}"}}})[2:])],
+    ("a server of tools", "url"): [(options("mcpServers: {t: {url: 'http://h/'}}"), asking({"t": {"url": "http://h/"}})[2:])],
+    ("a server of tools", "headers"): [(options("mcpServers: {t: {url: u, headers: {A: b}}}"), asking({"t": {"url": "u", "headers": {"A": "b"}}})[2:])],
+    ("a server of tools", "type"): [(options("mcpServers: {t: {url: u, type: sse}}"), asking({"t": {"url": "u", "type": "sse"}})[2:])],
+    ("a server of tools", "transport"): [(options("mcpServers: {t: {url: u, transport: http}}"), asking({"t": {"url": "u", "type": "http"}})[2:])],
+    ("claude_code", "mcpServers"): [(step_with("type: claude-code, prompt: hi, claude_code: {mcpServers: {t: {command: x}}}").action, Agent("hi", asking({"t": {"command": "x"}})))],
     ("claude_code", "allowedTools"): [(step_with("type: claude-code, prompt: hi, claude_code: {allowedTools: [Read]}").action, Agent("hi", ("claude", "-p", "--allowedTools", "Read")))],
     ("claude_code", "maxTurns"): [(step_with("type: claude-code, prompt: hi, claude_code: {maxTurns: 3}").action, Agent("hi", ("claude", "-p", "--max-turns", "3")))],
     ("claude_code", "systemPrompt"): [(step_with("type: claude-code, prompt: hi, claude_code: {systemPrompt: be kind}").action, Agent("be kind\n\nhi"))],

@@ -28,6 +28,25 @@ steps:
 """
 
 
+OUTER, INNER = 25, 8
+NESTED = """resile: 1
+name: nested
+max_parallel: 3
+steps:
+  - name: outer
+    map:
+      input: items.jsonl
+      steps:
+        - {shell: 'echo out-${item.n}', capture: whose}
+        - name: inner
+          map:
+            input: [0, 1, 2, 3, 4, 5, 6, 7]
+            steps:
+              - shell: test -e fixed || test ${item} -ge 3 || exit 3
+              - shell: echo ${whose}-${item} >> $EFFECTS
+"""
+
+
 def _killed(runs: Runs, chance: random.Random, first: list[str], again: list[str], kills: int) -> tuple[int, int]:
     """Drive a command to its end through so many kills: how often it was killed, and its exit code."""
     done = 0
@@ -84,3 +103,29 @@ def _one_round(runs: Runs, chance: random.Random) -> tuple[int, int]:
     numbers = runs.call("status", "1")[1]["maps"]["work"]
     assert (numbers["successful"], numbers["failed"], numbers["held"]) == (ITEMS, 0, 0)
     return kills, redrive_kills
+
+
+@pytest.mark.slow
+def test_letters_of_a_map_inside_of_another_survive_kill_9_too(tmp_path: Path) -> None:
+    """Each belongs to another fan-out, whose surroundings are restored for it: every effect exactly once."""
+    chance = random.Random(5)
+    kills = 0
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        runs = Runs(folder)
+        (folder / "flow.yaml").write_text(NESTED)
+        (folder / "items.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(OUTER)))
+        assert _killed(runs, chance, ["run", "flow.yaml"], ["resume", "1"], 3)[1] == 0
+        letters = runs.call("dlq", "list", "1")[1]["dead_letters"]
+        expected = [f"outer[{outer}]/inner[{inner}]" for outer in range(OUTER) for inner in range(3)]
+        assert [letter["item_id"] for letter in letters] == expected
+        (folder / "fixed").touch()
+        killed, code = _killed(runs, chance, ["dlq", "retry", "1"], ["dlq", "retry", "1"], KILLS)
+        assert code == 0
+        assert runs.call("dlq", "list", "1")[1] == {"dead_letters": []}
+        assert runs.counted() == {f"out-{outer}-{inner}": 1 for outer in range(OUTER) for inner in range(INNER)}
+        kills += killed
+        if kills >= KILLS:
+            break
+    assert kills >= KILLS

@@ -97,3 +97,39 @@ def test_an_item_that_times_out_is_a_timeout(flows: Flows) -> None:
     assert ran.document["maps"]["process"]["error_types"] == {"timeout": 1}
     letter = flows.program.json("dlq", "show", "1", "process[1]")
     assert letter["failure_history"][0]["error_message"] == "the item timed out after 0.2s"
+
+
+def results(flows: Flows, inner: str, policy: str = "{}") -> str:
+    """What a step after a map of the items 1 to 3 sees as their results."""
+    return str(
+        flows.run(
+            f"name: x\nsteps:\n- id: each\n  map:\n    input: [1, 2, 3]\n    error_policy: {policy}\n"
+            f"    steps:\n{inner}"
+            "- {shell: 'echo ${steps.each.results}', capture: all}\n"
+        ).document["outputs"]["all"]
+    )
+
+
+def test_results_are_those_of_items_that_succeeded(flows: Flows) -> None:
+    """An item whose first step fails has none, though its second, which does not need it, printed something."""
+    inner = "      a: {shell: 'test ${item} -ne 2'}\n      b: {shell: 'echo b${item}'}\n"
+    assert results(flows, inner) == '["b1","b3"]'
+
+
+def test_results_come_from_the_last_step_that_ran(flows: Flows) -> None:
+    """A last step that is skipped, or a remedy that nobody called for, does not hide what the item printed."""
+    inner = (
+        "    - {id: a, shell: 'echo a${item}', on_failure: {run: [mend]}}\n"
+        "    - {id: b, shell: 'echo b${item}', when: '${item} > 1'}\n    - {id: mend, shell: echo mended}\n"
+    )
+    assert results(flows, inner) == '["a1","b2","b3"]'
+
+
+def test_results_of_an_item_that_was_tried_again(flows: Flows) -> None:
+    """The last execution counts: of one that passed in the end its own output, of one that never did none."""
+    inner = (
+        "    - {id: a, shell: 'echo x >> n-${item}; echo a${item}-$(wc -l < n-${item})'}\n"
+        "    - {id: b, shell: 'n=$(wc -l < n-${item}); echo b${item}-$n; test $n -ge ${item}'}\n"
+    )
+    policy = "{on_item_failure: retry, retry_config: {max_attempts: 2, backoff: 1ms}}"
+    assert results(flows, inner, policy) == '["b1-1","b2-2"]'

@@ -61,7 +61,8 @@ def test_a_conflict_fails_the_item_at_its_merge_and_keeps_its_worktree(flows: Fl
     assert flows.run(FLOW.format(items="[same1, same2]"), 0, "--max-parallel", "3").document["exit_code"] == 0
     assert (repository / "shared").read_text() == "same1\n"
     [letter] = flows.program.json("dlq", "list", "1")["dead_letters"]
-    assert (letter["item_id"], letter["failure_history"][0]["step_failed"]) == ("edit[1]", "merge")
+    [failure] = letter["failure_history"]
+    assert (letter["item_id"], failure["step_failed"], failure["error_type"]) == ("edit[1]", "merge", "MergeConflict")
     artifacts = letter["worktree_artifacts"]
     assert Path(artifacts["worktree_path"], "shared").read_text() == "same2\n"
     assert artifacts["uncommitted_changes"] == []
@@ -72,5 +73,46 @@ def test_without_a_repository_the_item_fails_with_a_clear_message(flows: Flows) 
     """Nothing runs in the caller's folder instead."""
     assert flows.run(FLOW.format(items="[c]")).document["exit_code"] == 0
     [letter] = flows.program.json("dlq", "list", "1")["dead_letters"]
+    assert letter["failure_history"][0]["error_type"] == "WorktreeError"
     assert "needs a git repository" in letter["failure_history"][0]["error_message"]
     assert not os.path.exists(flows.folder / "new-c")
+
+
+def test_everything_of_an_item_works_in_its_worktree(flows: Flows, repository: Path) -> None:
+    """Handlers, child workflows, maps inside and files that are written: nothing of it touches the caller's folder."""
+    flows.program.write(
+        "resile: 1\nname: child\nsteps:\n- {id: w, shell: 'pwd >> $SEEN; echo x > by-child'}\n"
+        "- {id: m, map: {input: [1], steps: [{shell: 'pwd >> $SEEN; git add by-child; git commit -qm child'}]}}\n",
+        "child.yaml",
+    )
+    flows.program.env["SEEN"] = str(flows.folder / "seen")
+    ran = flows.run(
+        "name: x\nsteps:\n- id: edit\n  map:\n    input: [a]\n    isolation: worktree\n    steps:\n"
+        "    - {id: sub, workflow: child.yaml}\n"
+        "    - {id: inner, map: {input: [1, 2], steps: [{shell: 'pwd >> $SEEN'}]}}\n"
+        "    - {id: file, write_file: {path: written, content: x}}\n"
+        "    - {id: broken, shell: 'pwd >> $SEEN; test -e by-handler', "
+        "on_failure: {shell: 'pwd >> $SEEN; touch by-handler', max_attempts: 2}}\n"
+    )
+    assert ran.document["maps"]["edit"]["successful"] == 1
+    folder = str(flows.folder / "output" / "worktrees" / "wf1_j1_i0")
+    assert (flows.folder / "seen").read_text().splitlines() == [folder] * 7
+    assert [(repository / name).exists() for name in ("by-child", "written", "by-handler")] == [True, False, False]
+
+
+def test_a_map_that_works_apart_inside_of_another(flows: Flows, repository: Path) -> None:
+    """Inner items start from what the outer item has committed, and are merged into its worktree, which is merged."""
+    commit = "git add -A && git commit -qm c"
+    ran = flows.run(
+        "name: x\nsteps:\n- id: outer\n  map:\n    input: [a, b]\n    isolation: worktree\n    steps:\n"
+        f"    - {{id: first, shell: 'touch out-${{item}} && {commit} && echo ${{item}}', capture: who}}\n"
+        "    - id: inner\n      map:\n        input: [1, 2]\n        isolation: worktree\n        steps:\n"
+        f"        - {{shell: 'test -e out-${{who}} && touch in-${{who}}-${{item}} && {commit}'}}\n"
+        "    - {id: last, shell: 'ls -d out-${item} in-${item}-*'}\n"
+        "- {shell: 'printf %s ${steps.outer.results}', capture: {seen: json}}\n",
+        0, "--max-parallel", "3",
+    )  # fmt: skip
+    assert ran.document["outputs"]["seen"] == [f"in-{one}-1\nin-{one}-2\nout-{one}" for one in "ab"]
+    merged = sorted(path.name for path in repository.iterdir() if path.name.startswith(("out-", "in-")))
+    assert merged == ["in-a-1", "in-a-2", "in-b-1", "in-b-2", "out-a", "out-b"]
+    assert len(git(repository, "worktree", "list")) == 1

@@ -71,6 +71,40 @@ def test_letters_are_shared_by_all_worktrees(flows: Flows) -> None:
     assert flows.program.json("dlq", "retry", "1")["succeeded"] == 1
 
 
+def test_the_number_of_letters_is_that_of_those_there_now(flows: Flows) -> None:
+    """After a purge and a retry the counts of the map stay what they are, and its letters are what is left."""
+    assert flows.run(mapped("{}", FAILING, "[a, b, c]")).document["dead_letters"] == 3
+    signature = flows.program.json("dlq", "show", "1", "0")["error_signature"]
+
+    def told() -> list[tuple[int, int]]:
+        """Failed items and dead letters, as `status` and `metrics` have them."""
+        documents = [flows.program.json(verb, "1")["maps"]["process"] for verb in ("status", "metrics")]
+        return [(numbers["failed"], numbers["dead_letters"]) for numbers in documents]
+
+    assert told() == [(3, 3), (3, 3)]
+    (flows.folder / "fixed").touch()
+    flows.program.json("dlq", "retry", "1", "--filter", "item === 'b'")
+    assert told() == [(2, 2), (2, 2)]
+    assert flows.program.json("dlq", "purge", "1", "--yes", "--signature", signature)["purged"] == 1
+    assert told() == [(2, 1), (2, 1)]
+    assert flows.program.json("dlq", "purge", "1", "--yes")["purged"] == 1
+    assert told() == [(2, 0), (2, 0)]
+    assert flows.program.json("status", "1")["dead_letters"] == 0
+    assert "2 failed, 0 skipped, 0 held; 0 dead letters" in flows.program.call("status", "1", code=0).stdout
+    flows.program.call("rerun", "1", "--failed-only", code=0)
+    assert told() == [(2, 0), (2, 0)]
+
+
+def test_a_step_after_the_map_sees_how_many_letters_there_are(flows: Flows) -> None:
+    """As many as the store has, also in a rerun of what failed after some were removed."""
+    after = "'echo ${steps.process.dead_letters} >> seen; test -e fixed'"
+    flows.run(mapped("{}", FAILING, "[a, b, c]").replace("./step after", after), 1)
+    flows.program.call("dlq", "purge", "1", "--yes", code=0)
+    (flows.folder / "fixed").touch()
+    flows.program.call("rerun", "1", "--failed-only", code=0)
+    assert (flows.folder / "seen").read_text() == "3\n0\n"
+
+
 def test_exhausted_stopped_threshold_and_open_circuit_all_end_in_the_letters(flows: Flows) -> None:
     """Whatever ends a map, successful and skipped items and letters are all there is."""
     policies = (

@@ -33,5 +33,5 @@ def test_a_retried_item_has_its_whole_time_again() -> None:
     world = Items(
         flow(fan(item_timeout_seconds=60.0, **policy)), total=1, stuck=lambda name, _index: name == "work"
     ).until_end()
-    history = world.letters[0].item.history
+    history = world.letters["map[0]"].item.history
     assert [(entry.kind, entry.seconds >= 60.0) for entry in history] == [("timeout", True), ("timeout", True)]

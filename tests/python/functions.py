@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resile import step
+from resile import current, step
 
 SECONDS_MAX = 60.0
 
@@ -172,3 +172,86 @@ def odd(number: int) -> int:
     if number % 2 == 0:
         raise ValueError(f"{number} is even")
     return number
+
+
+@step
+def tell() -> dict[str, Any]:
+    """What this call is for, by the context and by the environment."""
+    now = current()
+    names = ("WORKFLOW_ID", "RUN_ID", "JOB_ID", "JOB_NAME", "ATTEMPT_ID", "RETURN_CODE")
+    return {
+        "current": [now.run, now.epoch, now.step, now.job, now.attempt],
+        "env": [os.environ.get(f"RESILE_{name}") for name in names],
+        "word": os.environ.get("WORD"),
+    }
+
+
+@step
+async def tell_later() -> str:
+    """The step that a coroutine runs for."""
+    async with asyncio.timeout(SECONDS_MAX):
+        return current().step
+
+
+@step(env={"WORD": "own ${inputs.word}"})
+def own_env() -> str | None:
+    """A variable that only this step has."""
+    return os.environ.get("WORD")
+
+
+@step(when="${steps.give.output} > 1")
+def only_when(text: str) -> str:
+    """Runs when another step gave enough."""
+    return text
+
+
+@step(resources={"cpus": 1, "runtime": "200ms"}, on_failure=True, grace="100ms")
+def takes_a_share() -> None:
+    """Has less time than it takes."""
+    wait_for_ever()
+
+
+@step(resources={"memory": "64000g"})
+def takes_too_much() -> None:
+    """Wants more than any machine has."""
+
+
+@step(needs=give)
+def after_gives() -> str:
+    """Waits for every call of another function."""
+    return "last"
+
+
+@step(needs="a|b")
+def after_either() -> str:
+    """Waits for steps by their names, one of which must be good."""
+    return "either"
+
+
+@step(on_success={"shell": "echo done > $RESILE_HANDLED"})
+def followed() -> None:
+    """Something follows when it succeeds."""
+
+
+@step(on_failure={"run": ["fix"], "retry": {"max": 1}})
+def mended(path: str) -> str:
+    """Passes once another step has mended it."""
+    return Path(path).read_text()
+
+
+@step(name="fix")
+def fix(path: str) -> None:
+    """Mends, and leaves what it was told of the failure."""
+    Path(path).write_text(" ".join(os.environ[f"RESILE_{name}"] for name in ("JOB_NAME", "RETURN_CODE", "ATTEMPT_ID")))
+
+
+@step(name="end")
+def finish(execution: dict[str, Any], verdict: str, first: Any) -> dict[str, Any]:
+    """The last word about a run."""
+    return {"workflow_status": verdict, "was": execution["status"], "failed": execution["failed_steps"], "first": first}
+
+
+@step
+def read(path: str) -> str:
+    """What somebody writes into a pipe."""
+    return Path(path).read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,16 @@ def unruly() -> None:
     """Has a rule that is none."""
 
 
+def yields() -> Iterator[int]:
+    """Gives more than once."""
+    yield 1
+
+
+async def yields_later() -> AsyncIterator[int]:
+    """Gives more than once, later."""
+    yield 1
+
+
 def test_the_public_names_are_few_and_loaded_when_asked_for() -> None:
     """There are at most 15 names, each can be loaded, and importing the package loads none of them."""
     assert len(resile.__all__) <= NAMES_MAX
@@ -54,6 +65,13 @@ def test_a_step_must_be_found_by_its_name() -> None:
 
     for thing in (lambda: None, inner, print):
         with pytest.raises(ResileError, match="a worker must find it by its name"):
+            step(thing)
+
+
+def test_a_generator_is_no_step() -> None:
+    """A function that yields is refused: a step gives one value."""
+    for thing in (yields, yields_later):
+        with pytest.raises(ResileError, match="it yields, and a step gives one value"):
             step(thing)
 
 
@@ -119,14 +137,14 @@ def test_options_are_those_of_the_model() -> None:
 
 
 def test_types_are_for_functions_only() -> None:
-    """A rule of a YAML file that names exception types is refused with its place."""
+    """A rule that names exception types is refused where a step with it is no function."""
     text = (
         "resile: 1\nfailure_handlers: {h: {rules: [{types: [OSError]}]}}\n"
         'steps: {a: {shell: "true", failure_handler: h}}\n'
     )
     found = compile_text(text).diagnostics
     assert [(finding.message, finding.line, finding.column) for finding in found] == [
-        ("`types` has a meaning only for functions", 2, 33)
+        ("`types` has a meaning only for functions, and `a` is none", 3, 28)
     ]
 
 

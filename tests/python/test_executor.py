@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from resile.executors.contract import Launch, Report, Returned, Started, Withdrawn
 from resile.executors.function_calls import Call
@@ -99,3 +102,25 @@ def test_a_full_spool_is_followed_by_the_next(tmp_path: Path) -> None:
         enumerate(sizes, 1)
     )
     assert spool.number == 4
+
+
+def test_a_thread_that_was_left_behind_disturbs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that ends long after everybody has stopped waiting for it touches nothing of the executor."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    before = set(threading.enumerate())
+    executor = opened(tmp_path)
+    executor.start([launch(1, "read", "threads", str(pipe))])
+    hear(executor, 1, starts=True)
+    hands = [thread for thread in threading.enumerate() if thread not in before]
+    executor.kill(1, 1)
+    (ended,) = hear(executor, 1)
+    assert (ended.job, getattr(ended, "cut", "")) == (1, "killed")
+    executor.acknowledge()
+    executor.close()
+    os.close(os.open(pipe, os.O_WRONLY))
+    for thread in hands:
+        thread.join(SECONDS_MAX)
+    assert (raised, [thread for thread in hands if thread.is_alive()]) == ([], [])

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from resile.executors.steps.items_scan import elements
 from resile.executors.steps.items_select import write_items, write_lines
 from resile.model.fanout import Source
-from resile.model.letters import Item, ItemFailure
+from resile.model.letters import Item, ItemFailure, LetterGroup
 from resile.model.limits import EXPRESSION_BYTES_MAX, ITEMS_CHUNK_BYTES, ITEMS_MAX, SORT_KEY_CHARACTERS_MAX
 from resile.runtime.items import (
     HEAD_BYTES,
@@ -24,7 +25,9 @@ from resile.runtime.items import (
     check_input,
     items_path,
     list_values,
+    read_groups,
     read_items,
+    remove_letters,
     write_letters,
 )
 from tests.runtime.listing import Listing
@@ -345,9 +348,18 @@ def test_letters_come_back_with_their_history(listing: Listing) -> None:
     """A redrive reads the items that were written for it, with what happened to each before."""
     failed = ItemFailure(1, 1.5, "s", "exit", "no \udcff", 3, "err", "sig", 0.1, 7, 2, 1)
     items = (Item(4, {"a": "\udcff"}, (failed, failed)), Item(2, None))
-    assert write_letters(listing.into, iter(items)) == 2
-    assert read_items(listing.into, 0, 10) == (items, os.path.getsize(listing.into), True)
-    assert listing.left() == ["map.jsonl"]
+    one, none, two = (LetterGroup(name, 7, 0, 0, ({"a": "\udcff"},)) for name in ("x", "y", "z"))
+    groups = ((one, iter(items)), (none, iter(())), (two, iter(items[1:])))
+    assert write_letters(listing.into, groups) == 3
+    first = os.path.getsize(listing.into) - len("[2,null,[]]\n")
+    assert read_items(listing.into, 0, 2) == (items, first, False)
+    found = (replace(one, total=2), replace(two, total=1, offset=first))
+    assert read_groups(listing.into, 0, 10) == (found, os.path.getsize(f"{listing.into}.groups"), True)
+    assert read_groups(listing.into, 0, 1)[0::2] == (found[:1], False)
+    assert read_items(listing.into, first, 1) == (items[1:], os.path.getsize(listing.into), True)
+    assert listing.left() == ["map.jsonl", "map.jsonl.groups"]
+    remove_letters(listing.into)
+    assert (write_letters(listing.into, [(none, iter(()))]), listing.left()) == (0, [])
 
 
 def test_there_are_not_more_items_than_allowed(listing: Listing) -> None:

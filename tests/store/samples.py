@@ -16,6 +16,7 @@ from resile.core.events import (
     ConditionAnswered,
     EpochStarted,
     Event,
+    GroupsRead,
     ItemsRead,
     Judged,
     Options,
@@ -24,10 +25,11 @@ from resile.core.events import (
     RunResumed,
     RunStarted,
     TimerFired,
+    ValueAnswered,
 )
 from resile.model.codec import content_hash
 from resile.model.failure import Failure, LogRange, Outcome, Usage
-from resile.model.letters import DeadLetter, Item, ItemFailure, LetterReason
+from resile.model.letters import DeadLetter, Item, ItemFailure, LetterGroup, LetterReason
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, Lease, RunRow, Store, Writer
 
 DEFINITION = b'{"name":"nightly","steps":[]}'
@@ -51,12 +53,14 @@ EVENTS: tuple[Event, ...] = (
     ConditionAnswered(7.0, 2, False, "broken"),
     ArcsAnswered(8.0, 2, (True, False), ""),
     RouteAnswered(8.5, 2, "calls", ("fix", "lint"), "", True, ("too slow",)),
+    ValueAnswered(8.75, 2, 1, OUTCOME),
     TimerFired(9.0, 2, 3, True),
     Judged(9.5, 2, "skip", "ann", "known", {"n": [1, None]}, 1 << 33, 60.0),
     CancelRequested(10.0, "ann", "enough"),
     EpochStarted(11.0, True, "bob"),
     ItemsRead(12.0, 2, "wf1_j2", (Item(7, {"path": "é"}), Item(9, None, (BROKEN,))), 4096, True),
-    Redriven(13.0, 2, 5, "redrive-1", 4, "ann"),
+    Redriven(13.0, "map", 5, "redrive-1", 4, "ann"),
+    GroupsRead(13.5, "redrive-1", (LetterGroup("a[1]/map", 7, 5, 0, ({"scope": {"id": 3}},)),), 80, True),
 )
 
 
@@ -110,7 +114,7 @@ def letter(
 ) -> DeadLetter:
     """An item of the fan-out `map`, or of another job, that was kept at 60.0."""
     step = "map" if job == 2 else f"map-{job}"
-    return DeadLetter(job, step, f"{step}[{index}]", Item(index, value, history), reason, 60.0)
+    return DeadLetter(step, step, step, job, 1, Item(index, value, history), reason, 60.0)
 
 
 def is_readable(writer: Writer) -> bool:

@@ -202,7 +202,7 @@ def test_a_newer_database_is_refused(path: str, readonly: bool) -> None:
     SqliteStore(path, migrations=(*schema.MIGRATIONS, "CREATE TABLE later (x)")).close()
     with pytest.raises(StoreTooNew) as refused:
         SqliteStore(path, readonly=readonly)
-    assert refused.value.message == f"{path} has schema version 3; this Resile knows versions up to 2"
+    assert refused.value.message == f"{path} has schema version 4; this Resile knows versions up to 3"
     assert "newer Resile" in refused.value.hint
 
 
@@ -219,7 +219,7 @@ def test_an_older_database_is_brought_forward(path: str) -> None:
     for _ in range(2):
         store = SqliteStore(path, migrations=newer)
         assert store._db.execute("SELECT id, note FROM runs").fetchall() == [(run, "none!")]
-        assert store._db.pragma("user_version") == 4
+        assert store._db.pragma("user_version") == 5
         store.close()
 
 
@@ -244,6 +244,22 @@ def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
     writer.submit(some)
     writer.flush()
     assert [row.item_id for row in store.letters(run)] == ["map[3]"]
+    store.close()
+
+
+def test_letters_of_version_2_keep_their_items(path: str) -> None:
+    """They belong to maps of the run itself, called by the names that their ids have."""
+    old = SqliteStore(path, migrations=(schema.VERSION_1, schema.VERSION_2))
+    run, _ = new_run(old)
+    old._db.execute(
+        "INSERT INTO dead_letters VALUES (?, 7, 12, 'a+b', 'list[12]', 'failed', 'sig', 0, 1.0, 2.0, 1, '\"x\"', '[]')",
+        (run,),
+    )
+    old.close()
+    store = SqliteStore(path)
+    [row] = store.letters(run)
+    assert (row.name, row.index, row.item_id, row.step, row.job, row.scope) == ("list", 12, "list[12]", "a+b", 7, 1)
+    assert (row.reason, row.value, row.correlation_id) == ("failed", "x", f"{run}:list[12]")
     store.close()
 
 

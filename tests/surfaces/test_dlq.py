@@ -37,7 +37,7 @@ FAILURES = {
 def letter(index: int, *history: ItemFailure, job: int = 1, value: Any = None, reason: Any = "failed") -> DeadLetter:
     """An item of the first map, or of the second."""
     step = "pages" if job == 1 else "files"
-    return DeadLetter(job, step, f"{step}[{index}]", Item(index, value, history), reason, HOUR + 3)
+    return DeadLetter(step, step, step, job, 1, Item(index, value, history), reason, HOUR + 3)
 
 
 def keep(program: Program, *letters: DeadLetter) -> None:
@@ -74,6 +74,7 @@ def test_the_record_of_a_letter(program: Program) -> None:
     assert document == {
         "item_id": "pages[3]",
         "step": "pages",
+        "map": "pages",
         "index": 3,
         "correlation_id": "1:pages[3]",
         "reason": "failed",
@@ -91,6 +92,7 @@ def test_the_record_of_a_letter(program: Program) -> None:
                 "timestamp": "2026-01-01T00:00:01.000Z",
                 "error_type": {"CommandFailed": {"exit_code": 3}},
                 "error_message": "exit code 3: no such page",
+                "error_context": ["kind: exit", "job 9, attempt 2, epoch 1"],
                 "stack_trace": "no such page\n",
                 "agent_id": "pages[3]",
                 "step_failed": "check",
@@ -102,6 +104,7 @@ def test_the_record_of_a_letter(program: Program) -> None:
                 "timestamp": "2026-01-01T00:01:00.000Z",
                 "error_type": "Timeout",
                 "error_message": "timed out after 5s",
+                "error_context": ["kind: timeout", "job 10, attempt 1, epoch 1"],
                 "stack_trace": "",
                 "agent_id": "pages[3]",
                 "step_failed": "fetch",
@@ -200,7 +203,7 @@ def test_what_letters_have_in_common(program: Program) -> None:
         "total": 8,
         "reprocess_eligible": 7,
         "manual_review_required": 1,
-        "steps": {"pages": 7, "files": 1},
+        "maps": {"pages": 7, "files": 1},
         "reasons": {"failed": 7, "not_started": 1},
         "pattern_groups": [
             {
@@ -308,7 +311,7 @@ def test_a_run_without_dead_letters(program: Program) -> None:
         (("show", "1", "pages[5]"), "no-such-letter", "run 1 has no dead letter 'pages[5]'"),
         (("show", "1", "other[0]"), "no-such-letter", "run 1 has no dead letter 'other[0]'"),
         (("show", "1", "pages"), "no-such-letter", "run 1 has no dead letter 'pages'"),
-        (("show", "1", "0"), "ambiguous-item", "several maps of run 1 have an item 0: pages, files"),
+        (("show", "1", "0"), "ambiguous-item", "several dead letters of run 1 are called 0: pages[0], files[0]"),
     ],
 )
 def test_what_is_not_there(program: Program, words: tuple[str, ...], code: str, message: str) -> None:

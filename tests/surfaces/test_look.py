@@ -154,6 +154,21 @@ def test_every_alias_names_an_event() -> None:
     assert set(ALIASES).isdisjoint(EVENT_TYPES)
 
 
+def test_the_story_of_a_job(program: Program) -> None:
+    """`--story` tells what led to each event of one job and nothing else; a job that is not there is an error."""
+    text = "resile: 1\nname: s\nsteps:\n  a: {shell: exit 3}\n  b: {shell: 'true', needs: [a]}\n  z: {shell: 'true'}\n"
+    program.call("run", program.write(text), "--max-parallel", "1", code=1)
+    lines = program.call("events", "ls", "1", "--story", "2", "--json", code=0).stdout.splitlines()
+    told = [(event["type"], event["step"]) for event in map(msgspec.json.decode, lines)]
+    assert told[0] == ("playbook_started", None)
+    assert told[-2:] == [("step_failed", "a"), ("step_canceled", "b")]
+    assert all(name != "z" for _, name in told)
+    one = program.call("events", "ls", "1", "--story", "2", "--type", "step_canceled", code=0).stdout
+    assert [line.split()[2:4] for line in one.splitlines()] == [["step_canceled", "b"]]
+    assert "has no events of a job 99" in program.call("events", "ls", "1", "--story", "99", code=2).stderr
+    assert "--names" in program.call("events", "ls", "1", "--story", "2", "--names", "noetl", code=2).stderr
+
+
 def test_events_of_a_canceled_run_in_either_spelling(program: Program) -> None:
     """`canceled` can be spelled with two l, as other systems do."""
     program.gate("gate")

@@ -101,6 +101,7 @@ def test_a_failed_run_for_people(program: Program) -> None:
     assert "oh no" in lines[9]
     assert lines[11:] == [
         "Next",
+        "  resile explain 1              # which rules answered, and why",
         "  resile logs 1 broken          # what it printed",
         "  resile rerun 1 --failed-only  # run again what did not complete",
     ]
@@ -432,7 +433,10 @@ def test_the_logs_of_a_step_that_never_started_are_not_offered(program: Program)
     """What has printed nothing because nothing ran is no advice."""
     program.write("resile: 1\nname: none\nsteps: {a: {shell: 'echo $((${inputs.n}))'}}\ninputs: {n: x}\n")
     told = program.call("run", "flow.yaml", code=1).stdout.splitlines()
-    assert told[told.index("Next") + 1 :] == ["  resile rerun 1 --failed-only  # run again what did not complete"]
+    assert told[told.index("Next") + 1 :] == [
+        "  resile explain 1              # which rules answered, and why",
+        "  resile rerun 1 --failed-only  # run again what did not complete",
+    ]
 
 
 def test_rules_read_alike_everywhere(program: Program) -> None:

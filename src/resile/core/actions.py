@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from resile.model.letters import DeadLetter
+from resile.model.letters import DeadLetter, KeptScope
 
 
 class Note(Struct, frozen=True, array_like=True, gc=False):
@@ -81,6 +81,14 @@ class AnswerRoute(Struct, frozen=True, gc=False):
     because: int
 
 
+class AnswerValue(Struct, frozen=True, gc=False):
+    """Make what this job's child workflow gave into its value, and look whether that is as it must be."""
+
+    job: int
+    attempt: int
+    because: int
+
+
 class SetTimer(Struct, frozen=True, gc=False):
     """Send `TimerFired` for this job at `due`: the end of a wait, of a repair's time, or of something of an `item`."""
 
@@ -102,6 +110,15 @@ class ReadItems(Struct, frozen=True, gc=False):
     because: int
 
 
+class ReadGroups(Struct, frozen=True, gc=False):
+    """Read which fan-outs come next in a redrive, up to `count` of them."""
+
+    label: str
+    place: int
+    count: int
+    because: int
+
+
 class KeepLetter(Struct, frozen=True, gc=False):
     """Write this dead letter down, in the same transaction as the event that caused it."""
 
@@ -109,10 +126,16 @@ class KeepLetter(Struct, frozen=True, gc=False):
 
 
 class DropLetter(Struct, frozen=True, gc=False):
-    """The item succeeded: it is no dead letter any more."""
+    """The item succeeded: it is no dead letter any more; `name` is its fan-out's."""
 
-    job: int
+    name: str
     index: int
+
+
+class KeepScope(Struct, frozen=True, gc=False):
+    """A scope with dead letters inside is over: write it down, for their redrive."""
+
+    kept: KeptScope
 
 
 class StopEngine(Struct, frozen=True, gc=False):
@@ -129,9 +152,11 @@ Order = (
     | AnswerCondition
     | AnswerArcs
     | AnswerRoute
+    | AnswerValue
     | SetTimer
     | ReadItems
+    | ReadGroups
     | StopEngine
 )
-Record = Note | KeepLetter | DropLetter
+Record = Note | KeepLetter | DropLetter | KeepScope
 Action = Record | Order

@@ -1,6 +1,7 @@
 """Child workflows: another definition run as one step, in a scope of its own, with its own `end`.
 
     attempt (its inputs) --> begin_child --> its steps --> its `end` --> verdict --> the parent's ladder, or success
+                                                  where the step looks at values: --> AnswerValue --> child_judged
 
 The parent waits and inherits the verdict. All of it is in the parent's log, so a crash finds the child where it was.
 """
@@ -9,19 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action, SetTimer
+from resile.core.actions import Action, AnswerValue, SetTimer
 from resile.core.converge import execution
 from resile.core.flow import settle, stopping, wake
 from resile.core.goto import drop_stale
-from resile.core.hold import rest
+from resile.core.hold import rest, stir
 from resile.core.ladder import climb
 from resile.core.notes import note_job
 from resile.core.repair import succeeded
-from resile.core.scopes import open_scope, start_scope, stop_scope
-from resile.core.state import Error, Job, Scope, State
-from resile.model.failure import Failure
+from resile.core.scopes import close_scope, open_scope, start_scope, stop_scope
+from resile.core.state import Error, Failed, Job, Scope, State
+from resile.model.failure import Failure, Outcome
 from resile.model.letters import ItemFailure
 from resile.model.status import TERMINAL, Status
+from resile.model.workflow import Child
 
 
 def begin_child(state: State, out: list[Action], at: float, job: Job, inputs: dict[str, Any]) -> None:
@@ -31,7 +33,7 @@ def begin_child(state: State, out: list[Action], at: float, job: Job, inputs: di
     rest(state, job)
     step = state.step_of(job)
     if step.timeout_seconds is not None:
-        job.due = (job.started_at or at) + step.timeout_seconds
+        job.due = (state.times(job)[0] or at) + step.timeout_seconds
         out.append(SetTimer(job.id, job.attempt, job.due, job.noted))
     scope = open_scope(state, job, "child", step.name, inputs=inputs, started_at=at)
     start_scope(state, out, scope, job.noted)
@@ -76,23 +78,57 @@ def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None
         failed.append(state.step_of(end).name)
     frame = state.frame_of(job.scope)
     frame.outputs = {**frame.outputs, state.step_of(job).name: scope.values}
-    state.finished.append(scope.id)
+    close_scope(state, out, scope)
     data = {"child": state.workflow_of(scope.id).name, "verdict": verdict, "failed_steps": failed}
     if drop_stale(state, out, at, job):
         return
     if stopping(state, job):
         note_job(state, out, at, "attempt_failed", job, data)
         settle(state, out, at, job, Status.terminated, {})
-    elif verdict == "completed":
+        return
+    failure = None if verdict == "completed" else _failure(scope, failed)
+    if state.step_of(job).transform is None:
+        _concluded(state, out, at, job, failure, data)
+        return
+    if failure is not None:
+        job.error = Error(at, job.attempt, state.step_of(job).name, failure, tuple(failed))
+    stir(state, job)
+    job.asking = "value"
+    out.append(AnswerValue(job.id, job.attempt, job.noted))
+
+
+def child_judged(state: State, out: list[Action], at: float, job: Job, outcome: Outcome) -> None:
+    """What a child gave is the step's value; where that is not as it must be, the step has failed."""
+    step = state.step_of(job)
+    assert isinstance(step.action, Child)
+    rest(state, job)
+    frame = state.frame_of(job.scope)
+    frame.values = {**frame.values, **outcome.values}
+    state.memory = {**state.memory, **outcome.memory}
+    failure = outcome.failure
+    verdict = "completed" if job.error is None else "failed"
+    inside = list(job.error.inside) if job.error is not None else []
+    data: dict[str, Any] = {"child": step.action.workflow.name, "verdict": verdict, "failed_steps": inside}
+    if outcome.remarks:
+        data["remarks"] = list(outcome.remarks)
+    if failure is not None and state.first_failure is None:
+        state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
+    _concluded(state, out, at, job, failure, data)
+
+
+def _concluded(
+    state: State, out: list[Action], at: float, job: Job, failure: Failure | None, data: dict[str, Any]
+) -> None:
+    """The step that ran a child has succeeded, or its rules answer its failure."""
+    if failure is None:
         job.exit_code = 0
         note_job(state, out, at, "attempt_succeeded", job, data)
         succeeded(state, out, at, job)
-    else:
-        job.exit_code = 1
-        failure = _failure(scope, failed)
-        note_job(state, out, at, "attempt_failed", job, data | {"kind": failure.kind, "message": failure.message})
-        job.error = Error(at, job.attempt, state.step_of(job).name, failure)
-        climb(state, out, at, job, failure)
+        return
+    job.exit_code = 1
+    note_job(state, out, at, "attempt_failed", job, data | {"kind": failure.kind, "message": failure.message})
+    job.error = Error(at, job.attempt, state.step_of(job).name, failure)
+    climb(state, out, at, job, failure)
 
 
 def _failure(scope: Scope, failed: list[str]) -> Failure:

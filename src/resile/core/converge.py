@@ -24,8 +24,13 @@ def converge(state: State, out: list[Action], at: float) -> None:
             wake(state, out, end_job(state), state.seq)
     if state.phase == "ending" and end_job(state).status in TERMINAL:
         _conclude(state, out, at)
-    elif state.phase in ("running", "ending", "redriving") and state.parked and not state.moving:
+    elif state.phase in ("running", "ending", "redriving") and state.parked and not _moves(state):
         out.append(StopEngine("parked", state.seq))
+
+
+def _moves(state: State) -> bool:
+    """Does anything go on by itself: a job, or a redrive that reads which letters come next?"""
+    return bool(state.moving) or (state.redrive is not None and state.redrive.reading)
 
 
 def end_job(state: State) -> Job:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from resile.core.actions import Action
 from resile.core.flow import wake
 from resile.core.notes import note_run
-from resile.core.state import ROOT, Job, Queue, Scope, State
+from resile.core.scopes import keep_scope
+from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
 from resile.model.status import Status
 
 
@@ -15,7 +16,7 @@ def open_root(state: State, out: list[Action], because: int) -> None:
     Jobs that are already terminal (kept from an earlier epoch) count as done and satisfy what needs them.
     """
     plan = state.plan
-    scope = Scope(ROOT, "root", 1, list(plan.waiting))
+    scope = Scope(ROOT, "root", 1, list(plan.waiting), times=bytearray(TIMES.size * len(plan.steps)))
     kept = state.scopes.get(ROOT)
     if kept is not None:
         scope.values = kept.values
@@ -25,6 +26,9 @@ def open_root(state: State, out: list[Action], because: int) -> None:
         if step.called_only:
             job.status = Status.disabled
         elif job.status is Status.completed:
+            if kept is not None:
+                place = slice(TIMES.size * number, TIMES.size * (number + 1))
+                scope.times[place] = kept.times[place]
             for dependent in plan.dependents[number]:
                 scope.waiting[dependent] -= 1
         else:
@@ -40,6 +44,8 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     """Reset the jobs for another go; with `failed_only` those that completed stay as they are."""
     kept = Status.completed if failed_only else None
     end = state.plan.end
+    # Letters of an earlier epoch may still be tried again, whatever the next one comes to.
+    out += [keep_scope(state, scope) for scope in state.scopes.values() if scope.kept]
     # A step that an arc had reached stays reached: the arc's source may be kept and will not take it again.
     state.jobs = {
         job.id: job
@@ -48,11 +54,18 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
         for job in state.jobs.values()
         if job.scope == ROOT
     }
-    state.last_job = len(state.jobs)
-    completed = {job.id for job in state.jobs.values() if job.status is kept}
-    state.fans = {number: fan for number, fan in state.fans.items() if number in completed}
+    # Numbers are never given twice: what is kept of an earlier epoch is still called by them.
+    state.jobs_before = state.last_job
+    state.items = 0
+    state.fans = {
+        number: fan
+        for number, fan in state.fans.items()
+        if number in state.jobs and (state.jobs[number].status is kept or fan.failed or fan.held)
+    }
+    for fan in state.fans.values():
+        fan.queue, fan.active, fan.waiting, fan.redrive = [], {}, {}, False
+    state.redrive = None
     state.finished = []
-    state.last_scope = ROOT
     state.moving = state.parked = 0
     if not failed_only:
         state.scopes = {}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from resile.model.failure import Outcome
-from resile.model.letters import Item
+from resile.model.letters import Item, LetterGroup
 
 
 class Capacity(Struct, frozen=True, omit_defaults=True):
@@ -136,6 +136,15 @@ class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=Tru
     problems: tuple[str, ...] = ()
 
 
+class ValueAnswered(Struct, frozen=True, tag="value_answered", omit_defaults=True):
+    """What a child workflow gave was made into the value of the step that ran it, which may have failed by it."""
+
+    at: float
+    job: int
+    attempt: int
+    outcome: Outcome
+
+
 class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
     """A wait is over: the job goes on; or the time of its repair, of one of its items or of its open circuit is up."""
 
@@ -158,14 +167,24 @@ class ItemsRead(Struct, frozen=True, tag="items_read", omit_defaults=True):
 
 
 class Redriven(Struct, frozen=True, tag="redriven", omit_defaults=True):
-    """Dead letters of an ended run are tried again: `total` of them stand in the items file called `label`."""
+    """Dead letters of an ended run are tried again: `total` of one map, in the items file called `label`."""
 
     at: float
-    job: int
+    map: str
     total: int
     label: str
     parallel: int
     by: str = ""
+
+
+class GroupsRead(Struct, frozen=True, tag="groups_read", omit_defaults=True):
+    """The next fan-outs of a redrive; `place` is where reading goes on, `last` says that there are no more."""
+
+    at: float
+    label: str
+    groups: tuple[LetterGroup, ...]
+    place: int
+    last: bool = False
 
 
 class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
@@ -207,10 +226,12 @@ Event = (
     | ConditionAnswered
     | ArcsAnswered
     | RouteAnswered
+    | ValueAnswered
     | TimerFired
     | ItemsRead
     | CancelRequested
     | EpochStarted
     | Judged
     | Redriven
+    | GroupsRead
 )

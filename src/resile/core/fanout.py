@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer, StopEngine
+from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer
 from resile.core.breaker import may_start, started
 from resile.core.fans import Fan
 from resile.core.flow import settle, stopping, succeed
@@ -20,7 +20,7 @@ from resile.core.goto import drop_stale
 from resile.core.hold import rest, stir
 from resile.core.isolation import isolated
 from resile.core.ladder import climb
-from resile.core.notes import note_job, note_run
+from resile.core.notes import note_job
 from resile.core.repair import succeeded
 from resile.core.reports import report_rest
 from resile.core.scopes import open_scope, start_scope, stop_scope
@@ -43,23 +43,29 @@ def begin_items(state: State, out: list[Action], at: float, job: Job, total: int
     """The items are listed: from here on they run for the job."""
     action = fan_action(state, job)
     label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
-    state.fans[job.id] = Fan(total, label, action.max_parallel or 0, goal=total)
+    parallel = action.max_parallel or 0
+    state.fans[job.id] = Fan(total, label, state.epoch, state.last_job, parallel, goal=total)
+    state.items += total if job.attempt == 1 else 0
     job.hosting = True
     job.status = Status.running
     seq = note_job(state, out, at, "items_listed", job, {"total": total})
     limit = state.step_of(job).timeout_seconds
     if limit is not None:
-        job.due = (job.started_at or at) + limit
+        job.due = (state.times(job)[0] or at) + limit
         out.append(SetTimer(job.id, job.attempt, job.due, seq))
     pump(state, out, at, job)
 
 
-def items_read(state: State, out: list[Action], at: float, job: Job, items: tuple[Item, ...], place: int) -> None:
+def items_read(
+    state: State, out: list[Action], at: float, job: Job, items: tuple[Item, ...], place: int, last: bool
+) -> None:
     """Another chunk has come."""
     fan = state.fans[job.id]
     fan.reading = False
     fan.place = place
     fan.taken += len(items)
+    # Behind the letters of one fan-out there may be those of another in the same file.
+    fan.last = last or fan.taken >= fan.goal
     fan.queue.extend(items)
     pump(state, out, at, job)
 
@@ -73,7 +79,7 @@ def pump(state: State, out: list[Action], at: float, job: Job) -> None:
         _open_next(state, out, at, job, fan, action)
     if not fan.reading and not fan.last and len(fan.queue) <= ITEMS_PER_READ // 2:
         fan.reading = True
-        out.append(ReadItems(job.id, fan.label, fan.place, ITEMS_PER_READ, job.noted))
+        out.append(read_on(job, fan, job.noted))
     timed = any(waiting.due > at for waiting in fan.waiting.values())
     if fan.reading or timed or (fan.circuit == "open" and not fan.stopped):
         stir(state, job)
@@ -81,6 +87,11 @@ def pump(state: State, out: list[Action], at: float, job: Job) -> None:
     rest(state, job)
     if fan.last and not fan.queue and not fan.active and not fan.waiting:
         finish(state, out, at, job, fan)
+
+
+def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
+    """Ask for the next items."""
+    return ReadItems(job.id, fan.label, fan.place, min(ITEMS_PER_READ, fan.goal - fan.taken), because)
 
 
 def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, action: FanOut) -> None:
@@ -109,9 +120,6 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
     capacity, policy = state.capacity, action.policy
     assert capacity is not None
     asked = fan.parallel or capacity.parallel
-    if action.item_timeout_seconds is not None:
-        # The time of an item begins when it is opened, so none is opened to wait.
-        return min(asked, capacity.parallel)
     never_stops = (
         policy.on_item_failure != "stop"
         and policy.continue_on_failure
@@ -119,9 +127,12 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
         and policy.failure_threshold >= 1.0
         and policy.breaker is None
     )
+    if action.item_timeout_seconds is not None or not never_stops:
+        # The time of an item begins when it is opened, and what is open will start: so none is opened to wait.
+        return min(asked, capacity.parallel)
     first = action.steps[0]
     is_one_attempt = len(isolated(action)) == 1 and not first.rules and first.on_success is None
-    if is_one_attempt and asked >= capacity.parallel and never_stops:
+    if is_one_attempt and asked >= capacity.parallel:
         return max(asked, capacity.parallel + capacity.ahead)
     return asked
 
@@ -131,10 +142,10 @@ def open_item(
 ) -> None:
     """Start one execution of an item; a new one takes the next turn."""
     action = fan_action(state, job)
-    name = item_id(state, job, item)
     if not turn:
         fan.opened += 1
         turn = fan.opened
+    name = f"{short_name(state, job)}[{item.index}]"
     scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn, started_at=at)
     fan.active[item.index] = scope.id
     started(fan)
@@ -145,8 +156,32 @@ def open_item(
 
 
 def item_id(state: State, job: Job, item: Item) -> str:
-    """The name of an item: the same in every retry."""
-    return f"{fan_action(state, job).scope or state.step_of(job).name}[{item.index}]"
+    """The name of an item among all of a run: the same in every retry."""
+    return f"{fan_name(state, job)}[{item.index}]"
+
+
+def fan_name(state: State, job: Job) -> str:
+    """The name of a fan-out among all of a run, such as `outer[3]/inner`."""
+    scope = state.scopes[job.scope]
+    return f"{scope.name}/{short_name(state, job)}" if scope.owner else short_name(state, job)
+
+
+def map_name(state: State, job: Job) -> str:
+    """The same without the items around it: `outer/inner`."""
+    parts = [short_name(state, job)]
+    scope = state.scopes[job.scope]
+    while scope.owner:
+        owner = state.jobs[scope.owner]
+        outer = state.scopes[owner.scope]
+        own = scope.name.removeprefix(f"{outer.name}/") if outer.owner else scope.name
+        parts.insert(0, short_name(state, owner) if scope.kind == "item" else own)
+        scope = outer
+    return "/".join(parts)
+
+
+def short_name(state: State, job: Job) -> str:
+    """What a fan-out is called in its own scope."""
+    return fan_action(state, job).scope or state.step_of(job).name
 
 
 def item_timer(state: State, out: list[Action], at: float, job: Job, index: int, number: int) -> None:
@@ -225,13 +260,24 @@ def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: I
 
 def keep(state: State, out: list[Action], at: float, job: Job, item: Item, reason: LetterReason) -> None:
     """Write a dead letter."""
-    name = item_id(state, job, item)
-    out.append(KeepLetter(DeadLetter(job.id, state.step_of(job).name, name, item, reason, at)))
+    name, step = fan_name(state, job), state.step_of(job).name
+    out.append(KeepLetter(DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, at)))
+    _mark_kept(state, job)
     last = item.history[-1] if item.history else None
-    data: dict[str, Any] = {"item": name, "reason": reason, "failures": len(item.history)}
+    data: dict[str, Any] = {"item": f"{name}[{item.index}]", "reason": reason, "failures": len(item.history)}
     if last is not None:
         data |= {"message": last.message, "failed_step": last.step, "signature": last.signature}
     note_job(state, out, at, "item_dead_lettered", job, data)
+
+
+def _mark_kept(state: State, job: Job) -> None:
+    """The scopes around a dead letter must be there again when it is tried again."""
+    scope = state.scopes[job.scope]
+    while scope.owner and not scope.kept:
+        owner = state.jobs[scope.owner]
+        scope.kept = True
+        scope.error = owner.error if scope.kind == "repair" else None
+        scope = state.scopes[owner.scope]
 
 
 def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
@@ -240,10 +286,11 @@ def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> No
     job.due = 0.0
     report_rest(state, out, at, job, fan)
     if fan.redrive:
+        from resile.core.redrive import group_over
+
         fan.redrive = False
         note_job(state, out, at, "redrive_finished", job, counts(fan))
-        state.phase = "ended"
-        out.append(StopEngine(state.verdict or "failed", state.seq))
+        group_over(state, out, job)
         return
     if drop_stale(state, out, at, job):
         return
@@ -280,24 +327,3 @@ def counts(fan: Fan) -> dict[str, Any]:
         "failure_rate": round(fan.failed / processed, 6) if processed else 0.0,
         "circuit": fan.circuit,
     }
-
-
-def redrive(
-    state: State, out: list[Action], at: float, job: Job, total: int, label: str, parallel: int, by: str
-) -> None:
-    """Dead letters of a run that has ended run again; its verdict stays."""
-    fan = state.fans[job.id]
-    fan.label, fan.parallel, fan.place, fan.taken = label, parallel, 0, 0
-    fan.last, fan.stopped, fan.redrive, fan.expired = False, "", True, False
-    fan.circuit, fan.streak, fan.passed, fan.probes = "closed", 0, 0, 0
-    fan.goal, fan.done, fan.bad = total, 0, 0
-    state.phase = "redriving"
-    # Whatever ended the run then does not hold the letters back now.
-    state.canceled, state.aborted = False, ""
-    scope: Scope | None = state.scopes[job.scope]
-    while scope is not None:
-        scope.stopped = False
-        scope = state.around(scope)
-    job.hosting = True
-    note_run(state, out, at, "run_resumed", "running", state.seq, redrive=total, by=by)
-    pump(state, out, at, job)

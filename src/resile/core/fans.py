@@ -39,11 +39,14 @@ class Fan(Struct, gc=False, omit_defaults=True):
     those that wait for their turn, `active` those that run (index to scope). `held` ones never started and are kept
     as dead letters. `stopped` says why nothing more starts. `passed` and `probes` belong to the half-open circuit. Of
     the `goal` of this drive, which may be a redrive of a few, `done` are over and `bad` ones failed. `opened` counts
-    the turns given out; jobs that run in order stand in `held_back` by the turn of their item.
+    the turns given out; jobs that run in order stand in `held_back` by the turn of their item. The jobs of its items
+    come `after` that number, in this `epoch`.
     """
 
     total: int
     label: str
+    epoch: int = 1
+    after: int = 0
     parallel: int = 0
     place: int = 0
     taken: int = 0
@@ -80,3 +83,25 @@ class Fan(Struct, gc=False, omit_defaults=True):
     def settled(self) -> int:
         """How many items have come to an end."""
         return self.successful + self.failed + self.skipped
+
+
+class Redrive(Struct, gc=False, omit_defaults=True):
+    """Dead letters at work: those of the fan-outs `open`, and of more that are read from the file `label`.
+
+    Of those that are over `done` items were tried, of which `bad` ones failed.
+
+    Scopes that were `restored` for it are forgotten again when nothing in them is open. A `stopped` one opens no more.
+    """
+
+    map: str
+    total: int
+    label: str
+    parallel: int
+    place: int = 0
+    reading: bool = False
+    last: bool = False
+    stopped: bool = False
+    done: int = 0
+    bad: int = 0
+    open: list[int] = []
+    restored: list[int] = []

@@ -78,7 +78,7 @@ def settle(
     rest(state, job)
     job.status = status
     job.asking = ""
-    job.ended_at = at
+    state.set_ended(job, at)
     job.rule, job.handling, job.calls, job.error = NO_RULE, 0, (), None
     if job.announced:
         because = note_job(state, out, at, "step.exit", job, because=because)
@@ -96,6 +96,9 @@ def settle(
         _inform_dependents(state, out, at, scope, job)
     if job.tokens and not stopping(state, job):
         revisit(state, out, at, job)
+    elif status is Status.completed and not scope.owner and not job.callers and job.id not in state.fans:
+        # Nothing follows from it any more, and a long run has many such jobs.
+        job.ticket = job.because = job.noted = 0
 
 
 def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope, first: Job) -> None:
@@ -175,7 +178,7 @@ def _fate(state: State, scope: Scope, number: int, source: Job) -> Status | None
 def _drop(state: State, out: list[Action], at: float, scope: Scope, job: Job, fate: Status, source: Job) -> None:
     """Cancel or skip a job that never started; its cause is the job where the trouble began."""
     job.status = fate
-    job.ended_at = at
+    state.set_ended(job, at)
     job.informed = True
     job.cause = source.cause or Cause(state.step_of(source).name, source.id, STATUS_NAMES[source.status])
     scope.open -= 1
@@ -297,7 +300,8 @@ def reopen(state: State, job: Job) -> None:
     job.status = Status.blocked
     job.asking = ""
     job.announced = job.repaired = job.recovered = job.tolerated = job.excused = job.stale = job.reserved = False
-    job.cause = job.exit_code = job.ended_at = job.error = None
+    job.cause = job.exit_code = job.error = None
+    state.set_ended(job, 0.0)
     job.rule, job.handling, job.calls, job.target, job.output_job = NO_RULE, 0, (), "", 0
 
 

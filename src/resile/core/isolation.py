@@ -2,6 +2,8 @@
 
     worktree --> the item's steps, in that folder --> merge (in order): what the item committed
 
+Whatever runs for the item has that folder as its directory: handlers, child workflows, the items of maps inside.
+
 A merge that conflicts is taken back and fails the item at that step, like any other failure; its worktree stays, to be
 looked at, until the item runs again.
 """
@@ -13,8 +15,7 @@ from msgspec.structs import replace
 from resile.model.fanout import FanOut
 from resile.model.workflow import Need, Shell, Step
 
-FOLDER = "${worktree}"
-_ENV = {"RESILE_WORKTREE": FOLDER, "RESILE_WORKTREE_BRANCH": "${worktree_branch}"}
+_ENV = {"RESILE_WORKTREE": "${worktree}", "RESILE_WORKTREE_BRANCH": "${worktree_branch}"}
 _BEGIN = """\
 git rev-parse --verify --quiet HEAD >/dev/null || {
   echo "isolation: worktree needs a git repository with a commit" >&2
@@ -41,8 +42,9 @@ def isolated(action: FanOut) -> tuple[Step, ...]:
         return action.steps
     names = {step.name for step in action.steps}
     begin, merge = _free("worktree", names), _free("merge", names)
-    inner = [_moved(step) for step in action.steps]
-    inner = [step if step.needs or step.called_only else replace(step, needs=(Need((begin,)),)) for step in inner]
+    inner = [
+        step if step.needs or step.called_only else replace(step, needs=(Need((begin,)),)) for step in action.steps
+    ]
     last = tuple(Need((step.name,), True) for step in inner if not step.called_only)
     return (
         Step(name=begin, action=Shell(_BEGIN), env=_ENV),
@@ -54,21 +56,3 @@ def isolated(action: FanOut) -> tuple[Step, ...]:
 def _free(name: str, taken: set[str]) -> str:
     """A name that no step of the item has."""
     return name if name not in taken else _free(f"{name}_", taken)
-
-
-def _moved(step: Step) -> Step:
-    """A step, with what repairs it and what follows it, in the item's worktree."""
-    folder = f"{FOLDER}/{step.working_dir}" if step.working_dir else FOLDER
-    rules = tuple(
-        rule
-        if rule.repair is None
-        else replace(rule, repair=replace(rule.repair, steps=tuple(_moved(inner) for inner in rule.repair.steps)))
-        for rule in step.rules
-    )
-    after = step.on_success
-    if after is not None:
-        after = replace(after, steps=tuple(_moved(inner) for inner in after.steps))
-    action = step.action
-    if isinstance(action, FanOut):
-        action = replace(action, steps=tuple(_moved(inner) for inner in action.steps))
-    return replace(step, action=action, working_dir=folder, rules=rules, on_success=after)

@@ -22,7 +22,8 @@ from resile.core.goto import is_ancestor, jump
 from resile.core.hold import granted, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
 from resile.core.scopes import stop_scope
-from resile.core.state import Cause, Error, Failed, Job, State
+from resile.core.state import NO_RULE, Cause, Error, Failed, Job, State
+from resile.core.walks import Passed, PassedOver, Walk, listeners
 from resile.model.failure import Failure
 from resile.model.rules import Rule
 from resile.model.status import Status
@@ -38,23 +39,50 @@ def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure
         # Of fan-outs and child workflows, which fail without an attempt of their own.
         state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
     rules = ladder_of(step)
-    matched = False
+    passed: list[Passed] = []
     for number in range(first, len(rules)):
         rule = rules[number]
-        if not matches(rule.match, failure) or _off(state, rule):
-            continue
-        matched = True
-        if _spent(job, step, number) >= _limit(state, rule) or not _can_change(state, job, rule, failure):
+        why = _passed_over(state, job, number, failure)
+        if why:
+            passed.append(Passed(number, why, _spent(job, step, number), _limit(state, rule)))
             continue
         job.rule = number
+        _tell(state, job, failure, passed, number)
         if rule.when is not None:
             ask(state, out, job, "rule")
         else:
             _apply(state, out, at, job, rule)
         return
+    _tell(state, job, failure, passed, NO_RULE)
+    matched = any(look.why in ("spent", "no more") for look in passed)
     outcome = "MaxRetriesExceeded" if matched else "NoMatchingRule" if step.rules else "NoHandler"
     keep_route(state, at, job, "on_failure", "fail", None, "no rule left")
     fail(state, out, at, job, failure.message, outcome=outcome)
+
+
+def _passed_over(state: State, job: Job, number: int, failure: Failure) -> PassedOver | Literal[""]:
+    """Why a rule does not answer this failure; nothing where it does."""
+    step = state.step_of(job)
+    rule = ladder_of(step)[number]
+    if not matches(rule.match, failure):
+        return "no match"
+    if _off(state, rule):
+        return "off"
+    if _spent(job, step, number) >= _limit(state, rule):
+        return "spent"
+    return "" if _can_change(state, job, rule, failure) else "no more"
+
+
+def _tell(state: State, job: Job, failure: Failure, passed: list[Passed], number: int) -> None:
+    """Tell whoever listens how a failure walked the rules."""
+    walks = listeners(state)
+    if walks is None:
+        return
+    used = limit = 0
+    if number != NO_RULE:
+        step = state.step_of(job)
+        used, limit = _spent(job, step, number), _limit(state, ladder_of(step)[number])
+    walks.append(Walk(state.seq, job.id, failure, tuple(passed), number, used, limit))
 
 
 def _apply(state: State, out: list[Action], at: float, job: Job, rule: Rule) -> None:
@@ -251,8 +279,9 @@ def _told_later(rule: Rule) -> bool:
 
 def origin_text(state: State, job: Job, rule: Rule) -> str:
     """Where a rule of a job stands and what it says, as the summary prints it."""
-    where = f"{state.workflow_of(job.scope).file}:{rule.origin.line}:{rule.origin.column} " if rule.origin.line else ""
-    return where + rule.text
+    origin = rule.origin
+    file = origin.file or state.workflow_of(job.scope).file
+    return f"{file}:{origin.line}:{origin.column} {rule.text}" if origin.line else rule.text
 
 
 def _can_change(state: State, job: Job, rule: Rule, failure: Failure) -> bool:

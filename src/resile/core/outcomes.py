@@ -12,18 +12,20 @@ from msgspec.structs import replace
 from resile.core.actions import Action, DropLetter, SetTimer
 from resile.core.backoff import delay_seconds
 from resile.core.breaker import passed, tripped
-from resile.core.fanout import counts, fan_action, item_id, keep, open_item, pump
+from resile.core.fanout import counts, fan_action, fan_name, hold, item_id, keep, open_item, pump
 from resile.core.fans import Fan, Waiting
 from resile.core.flow import has_turn, stopping, wake
 from resile.core.notes import note_job
 from resile.core.reports import note_failure, report
+from resile.core.scopes import close_scope, stop_scope
 from resile.core.state import Job, Scope, State
 from resile.model.fanout import ErrorPolicy
 from resile.model.letters import Item, ItemFailure, LetterReason
 from resile.model.limits import ITEM_HISTORY_MAX, PROGRESS_NOTES
 from resile.model.status import Status
 
-_FINE = (Status.completed, Status.skipped, Status.disabled)
+FINE = (Status.completed, Status.skipped, Status.disabled)
+_NOT_BEGUN = (Status.blocked, Status.ready, Status.disabled)
 
 
 def item_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
@@ -31,18 +33,23 @@ def item_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
     job = state.jobs[scope.owner]
     fan, policy, item = state.fans[job.id], fan_action(state, job).policy, scope.item
     assert item is not None
-    worked = scope.broken is None and all(
-        state.jobs[number].status in _FINE for number in range(scope.first, scope.first + len(scope.waiting))
-    )
+    worked = scope.broken is None and all(found.status in FINE for found in _jobs(state, scope))
     del fan.active[item.index]
-    state.finished.append(scope.id)
+    close_scope(state, out, scope)
     if worked:
         _succeeded(state, out, at, job, fan, policy, scope, item)
+    elif scope.number == 1 and scope.broken is None and not any(found.tried for found in _jobs(state, scope)):
+        hold(state, out, at, job, fan, item)
     else:
         _failed(state, out, at, job, fan, policy, scope, item)
     if fan.held_back:
         _next_in_order(state, out, fan)
     pump(state, out, at, job)
+
+
+def _jobs(state: State, scope: Scope) -> list[Job]:
+    """The jobs of an item."""
+    return [state.jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
 
 
 def _next_in_order(state: State, out: list[Action], fan: Fan) -> None:
@@ -60,11 +67,22 @@ def _succeeded(
     _uncount(fan, item)
     fan.done += 1
     fan.successful += 1
-    if fan.redrive or job.attempt > 1 or state.epoch > 1:
-        out.append(DropLetter(job.id, item.index))
+    _drop_letter(state, out, job, item)
     if policy.breaker is not None:
         passed(state, out, at, job, fan, policy.breaker, scope.started_at)
     _progress(state, out, at, job, fan)
+
+
+def _drop_letter(state: State, out: list[Action], job: Job, item: Item) -> None:
+    """An item is a dead letter no more, if it was one: where it, or something around it, has run before."""
+    again = state.epoch > 1
+    inner: Job | None = job
+    while inner is not None and not again:
+        fan, scope = state.fans.get(inner.id), state.scopes[inner.scope]
+        again = inner.attempt > 1 or scope.number > 1 or (fan is not None and fan.redrive)
+        inner = state.jobs[scope.owner] if scope.owner else None
+    if again:
+        out.append(DropLetter(fan_name(state, job), item.index))
 
 
 def _uncount(fan: Fan, item: Item) -> None:
@@ -96,8 +114,7 @@ def _failed(
     note_failure(fan, name, failure)
     if policy.on_item_failure == "skip" and not canceled:
         fan.skipped += 1
-        if fan.redrive:
-            out.append(DropLetter(job.id, item.index))
+        _drop_letter(state, out, job, item)
     else:
         fan.failed += 1
         reason: LetterReason = "canceled" if canceled else "stopped" if scope.broken is None else "failed"
@@ -144,6 +161,9 @@ def _judge(state: State, out: list[Action], at: float, job: Job, fan: Fan, polic
     elif processed >= policy.threshold_items_min and rate > policy.failure_threshold:
         fan.stopped = f"{bad} of {processed} items failed (failure_threshold {policy.failure_threshold:g})"
     if fan.stopped:
+        for scope in [state.scopes[number] for number in fan.active.values()]:
+            if all(found.status in _NOT_BEGUN for found in _jobs(state, scope)):
+                stop_scope(state, out, at, scope, job.noted)
         data = {"message": fan.stopped, "failed": bad, "processed": processed, "failure_rate": round(rate, 6)}
         note_job(state, out, at, "threshold_reached", job, data)
 

@@ -15,9 +15,9 @@ from resile.core.actions import (
     AnswerArcs,
     AnswerCondition,
     AnswerRoute,
+    AnswerValue,
     FindAttempt,
     KillAttempt,
-    ReadItems,
     SetTimer,
     StopEngine,
 )
@@ -36,6 +36,7 @@ from resile.core.events import (
     ConditionAnswered,
     EpochStarted,
     Event,
+    GroupsRead,
     ItemsRead,
     Judged,
     Redriven,
@@ -43,6 +44,7 @@ from resile.core.events import (
     RunResumed,
     RunStarted,
     TimerFired,
+    ValueAnswered,
 )
 from resile.core.flow import fail, finish, keep_route, settle, stopping, take_arcs
 from resile.core.goto import drop_stale
@@ -54,7 +56,6 @@ from resile.core.scopes import stop_scope
 from resile.core.state import ROOT, SUCCESS, Error, Failed, Job, State
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
-from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import Status
 from resile.model.workflow import Child
 
@@ -112,16 +113,24 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
     because = state.seq
     if not fresh_epoch:
         because = note_run(state, out, event.at, "run_resumed", "running", state.seq, engine=event.engine)
+    if state.redrive is not None and state.redrive.reading:
+        from resile.core.redrive import read_more
+
+        out.append(read_more(state, state.redrive))
     owed: list[Job] = []
     for job in state.jobs.values():
         if job.asking == "when":
             out.append(AnswerCondition(job.id, because))
         elif job.asking == "arcs":
             out.append(AnswerArcs(job.id, because))
+        elif job.asking == "value":
+            out.append(AnswerValue(job.id, job.attempt, because))
         elif job.asking:
             out.append(AnswerRoute(job.id, job.rule, job.asking, because))
         elif job.hosting:
-            _host_again(state, job, out, because)
+            from resile.core.hosts import host_again
+
+            host_again(state, out, job, because)
         elif job.status is Status.recovering and job.due:
             out.append(SetTimer(job.id, job.attempt, job.due, because, repair=not job.moving))
         elif job.status is Status.pending or job.status is Status.running:
@@ -129,29 +138,6 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
     # In the order of their reservation: no early attempt is told of before what it waited for.
     owed.sort(key=lambda job: job.ticket)
     out += [FindAttempt(job.id, job.attempt, because) for job in owed]
-
-
-def _host_again(state: State, job: Job, out: list[Action], because: int) -> None:
-    """What a fan-out or a child workflow waits for is asked for again."""
-    from resile.core.breaker import CIRCUIT
-    from resile.core.fanout import fan_action
-
-    if job.due:
-        out.append(SetTimer(job.id, job.attempt, job.due, because))
-    fan = state.fans.get(job.id)
-    if fan is None:
-        return
-    if fan.reading:
-        out.append(ReadItems(job.id, fan.label, fan.place, ITEMS_PER_READ, because))
-    if fan.circuit == "open":
-        out.append(SetTimer(job.id, job.attempt, fan.due, because, item=CIRCUIT))
-    for index, waiting in fan.waiting.items():
-        out.append(SetTimer(job.id, waiting.number, waiting.due, because, item=index))
-    limit = fan_action(state, job).item_timeout_seconds
-    if limit is not None:
-        for index, number in fan.active.items():
-            scope = state.scopes[number]
-            out.append(SetTimer(job.id, scope.number, scope.started_at + limit, because, item=index))
 
 
 def _use(state: State, capacity: Capacity) -> None:
@@ -185,7 +171,7 @@ def _announce(state: State, out: list[Action], at: float, job: Job, pid: int) ->
     job.status = Status.running
     if not job.announced:
         job.announced = True
-        job.started_at = at
+        state.set_began(job, at)
         note_job(state, out, at, "step_started", job, because=job.because)
     note_job(state, out, at, "attempt_started", job, {"pid": pid} if pid else {})
 
@@ -204,7 +190,7 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         return
     if outcome.values:
         frame = state.frame_of(job.scope)
-        frame.values = {**frame.values, **outcome.values}
+        frame.values.update(outcome.values)
     if outcome.memory:
         state.memory = {**state.memory, **outcome.memory}
     if outcome.failure is None:
@@ -337,7 +323,9 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
     """A wait is over: go on with the rule; or the time of a repair, an item, a child or an open circuit is."""
     host = state.jobs.get(event.job)
     if host is not None and host.hosting:
-        _host_timer(state, event, out, host)
+        from resile.core.hosts import host_timer
+
+        host_timer(state, event, out, host)
         return
     job = _expected(state, event.job, event.attempt)
     if job is None or job.status is not Status.recovering:
@@ -349,45 +337,25 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
         repair_or_go(state, out, event.at, job)
 
 
-def _host_timer(state: State, event: TimerFired, out: list[Action], job: Job) -> None:
-    """Something of a fan-out or a child workflow is due."""
-    from resile.core.breaker import CIRCUIT, half_open
-    from resile.core.child import expire_child
-    from resile.core.fanout import expire_map, item_timer, pump
-
-    fan = state.fans.get(job.id)
-    if event.item >= 0:
-        item_timer(state, out, event.at, job, event.item, event.attempt)
-    elif event.item == CIRCUIT:
-        if fan is not None and fan.circuit == "open" and event.at >= fan.due:
-            half_open(state, out, event.at, job, fan)
-            pump(state, out, event.at, job)
-    elif job.due and event.attempt == job.attempt:
-        job.due = 0.0
-        if fan is not None:
-            expire_map(state, out, event.at, job)
-        else:
-            expire_child(state, out, event.at, job)
-
-
 def _items_read(state: State, event: ItemsRead, out: list[Action]) -> None:
     """Another chunk of a fan-out's items."""
-    from resile.core.fanout import items_read
+    from resile.core.hosts import items_read
 
-    job, fan = state.jobs.get(event.job), state.fans.get(event.job)
-    if job is None or fan is None or not job.hosting or not fan.reading or fan.label != event.label:
-        return
-    fan.last = event.last
-    items_read(state, out, event.at, job, event.items, event.place)
+    items_read(state, event, out)
 
 
 def _redriven(state: State, event: Redriven, out: list[Action]) -> None:
     """Dead letters of a run that has ended are tried again."""
-    from resile.core.fanout import redrive
+    from resile.core.hosts import redriven
 
-    job = state.jobs.get(event.job)
-    if job is not None and state.phase == "ended" and event.job in state.fans and not job.hosting:
-        redrive(state, out, event.at, job, event.total, event.label, event.parallel, event.by)
+    redriven(state, event, out)
+
+
+def _groups_read(state: State, event: GroupsRead, out: list[Action]) -> None:
+    """The next fan-outs whose dead letters are tried again."""
+    from resile.core.hosts import groups_read
+
+    groups_read(state, event, out)
 
 
 def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> None:
@@ -404,6 +372,16 @@ def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> No
         success_answered(state, out, event.at, job, event.about, event.calls, event.target, event.stop)
     else:
         route_answered(state, out, event.at, job, event.calls, event.target, event.stop)
+
+
+def _value_answered(state: State, event: ValueAnswered, out: list[Action]) -> None:
+    """What a child workflow gave is known to be as it must be, or not."""
+    from resile.core.child import child_judged
+
+    job = state.jobs.get(event.job)
+    if job is not None and job.asking == "value" and job.attempt == event.attempt:
+        job.asking = ""
+        child_judged(state, out, event.at, job, event.outcome)
 
 
 def _judged(state: State, event: Judged, out: list[Action]) -> None:
@@ -441,10 +419,9 @@ def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -
     if state.phase == "ended":
         return
     if state.phase == "redriving":
-        from resile.core.fanout import stop_items
+        from resile.core.redrive import stop
 
-        for job in [found for found in state.jobs.values() if found.hosting and found.id in state.fans]:
-            stop_items(state, out, event.at, job, "canceled")
+        stop(state, out, event.at)
         return
     again = state.canceled
     state.canceled = True
@@ -484,7 +461,9 @@ HANDLERS: dict[type, Callable[[State, Any, list[Action]], None]] = {
     ItemsRead: _items_read,
     CancelRequested: _cancel_requested,
     RouteAnswered: _route_answered,
+    ValueAnswered: _value_answered,
     EpochStarted: _epoch_started,
     Judged: _judged,
     Redriven: _redriven,
+    GroupsRead: _groups_read,
 }

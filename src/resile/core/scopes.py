@@ -1,17 +1,31 @@
-"""Opening and stopping scopes: where a repair, an item or a child workflow runs.
+"""Opening, stopping and closing scopes: where a repair, an item or a child workflow runs.
 
 open_scope --> jobs, all blocked --> start_scope: those that wait for nothing
 stop_scope --> what has not started is canceled, what runs is killed, fan-outs inside start nothing more
+close_scope --> forgotten with the next event; where dead letters are inside, written down: a redrive restores it
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from resile.core.actions import Action, KillAttempt
+import msgspec
+from msgspec import Struct
+
+from resile.core.actions import Action, KeepScope, KillAttempt
+from resile.core.fans import Fan
 from resile.core.flow import settle, wake
-from resile.core.state import Cause, Job, Scope, State
+from resile.core.state import TIMES, Cause, Job, Scope, State
+from resile.model.letters import KeptScope
 from resile.model.status import TERMINAL, Status
+
+
+class _Kept(Struct):
+    """What is written down of a scope."""
+
+    scope: Scope
+    jobs: list[Job]
+    fans: dict[int, Fan]
 
 
 def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"], name: str, **more: Any) -> Scope:
@@ -35,6 +49,7 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
     outer.nested = True
     plan = state.plan_of(scope.id)
     scope.waiting = list(plan.waiting)
+    scope.times = bytearray(TIMES.size * len(plan.steps))
     for number, step in enumerate(plan.steps):
         job = state.jobs[scope.first + number] = Job(scope.first + number, scope.id, number)
         if step.called_only:
@@ -75,6 +90,37 @@ def stop_scope(
                 settle(state, out, at, job, Status.canceled, {}, because)
             else:
                 out.append(KillAttempt(job.id, job.attempt, because))
+
+
+def close_scope(state: State, out: list[Action], scope: Scope) -> None:
+    """A scope is over: it is forgotten with the next event, and kept where a redrive will need it."""
+    state.finished.append(scope.id)
+    if scope.kept:
+        out += [keep_scope(state, inner) for inner in _inside(state, scope) if inner.kept]
+
+
+def keep_scope(state: State, scope: Scope) -> KeepScope:
+    """Write a scope down."""
+    jobs = [state.jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
+    fans = {job.id: state.fans[job.id] for job in jobs if job.id in state.fans}
+    body: dict[str, Any] = msgspec.to_builtins(_Kept(scope, jobs, fans), str_keys=True)
+    return KeepScope(KeptScope(scope.id, state.jobs[scope.owner].scope, body))
+
+
+def restore_scope(state: State, body: dict[str, Any]) -> int:
+    """Take up a scope that was written down, unless it is there; its number, 0 where it was."""
+    kept = msgspec.convert(body, _Kept, str_keys=True)
+    if kept.scope.id in state.scopes:
+        return 0
+    state.scopes[kept.scope.id] = kept.scope
+    for job in kept.jobs:
+        if job.status not in TERMINAL:
+            # It was under way when the run went on to its next epoch without it.
+            job.status, job.hosting, job.moving, job.early, job.asking = Status.canceled, False, False, False, ""
+        state.jobs[job.id] = job
+    kept.scope.open = 0
+    state.fans |= kept.fans
+    return kept.scope.id
 
 
 def _inside(state: State, top: Scope) -> list[Scope]:

@@ -9,14 +9,15 @@ State
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import struct
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Struct
 
 from resile.core.answers import ladder_of
 from resile.core.events import Capacity, Options
-from resile.core.fans import Fan
+from resile.core.fans import Fan, Redrive
 from resile.core.plan import Plan, plan_of
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
@@ -25,11 +26,15 @@ from resile.model.rules import Trigger
 from resile.model.status import Status
 from resile.model.workflow import Child, Step, Workflow
 
-FORMAT = 3
+FORMAT = 4
 ROOT = 1
 # What a job's `rule` holds when it is not the number of a rule of its ladder.
 NO_RULE = -1
 SUCCESS = -2
+# When a job began and when it ended; 0 where it has not.
+TIMES = struct.Struct("<dd")
+_END = struct.Struct("<d")
+_read_times, _write_times, _write_end = TIMES.unpack_from, TIMES.pack_into, _END.pack_into
 
 
 class Cause(Struct, frozen=True, gc=False):
@@ -41,12 +46,16 @@ class Cause(Struct, frozen=True, gc=False):
 
 
 class Error(Struct, frozen=True, gc=False):
-    """The failure that a repair is about, for its `${error.*}` and its environment."""
+    """The failure that a repair is about, for its `${error.*}` and its environment.
+
+    `inside` are the steps that failed in a child workflow.
+    """
 
     at: float
     attempt: int
     step: str
     failure: Failure
+    inside: tuple[str, ...] = ()
 
 
 class Job(Struct, gc=False, omit_defaults=True):
@@ -68,7 +77,7 @@ class Job(Struct, gc=False, omit_defaults=True):
     tokens: int = 0
     because: int = 0
     noted: int = 0
-    asking: Literal["", "when", "arcs", "rule", "calls", "target"] = ""
+    asking: Literal["", "when", "arcs", "rule", "calls", "target", "value"] = ""
     moving: bool = False
     early: bool = False
     hosting: bool = False
@@ -93,8 +102,6 @@ class Job(Struct, gc=False, omit_defaults=True):
     runtime_seconds: float = 0.0
     gpus: tuple[int, ...] = ()
     cause: Cause | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
 
     @property
     def tried(self) -> int:
@@ -118,8 +125,9 @@ class Scope(Struct, gc=False, omit_defaults=True):
     Every scope but the root belongs to the job `owner`. A repair's holds the steps of that job's rule number `rule`;
     an item's those of the fan-out, for the `number`-th execution of `item`; a child's those of the other workflow,
     with its `inputs`. In a `stopped` one nothing starts any more. `broken` is what failed it first. `nested` ones have
-    had scopes of their own. `outputs` are what child workflows captured, by step; `given` what arcs
-    carried, by the step that they lead to.
+    had scopes of their own. `kept` ones have dead letters inside; then a repair's holds the `error` that it answers,
+    for a redrive. `outputs` are what child workflows captured, by step; `given` what arcs carried, by the step that
+    they lead to. `times` holds those of all its jobs: a job takes no more room when it is over than before.
     """
 
     id: int
@@ -142,12 +150,15 @@ class Scope(Struct, gc=False, omit_defaults=True):
     stopped: bool = False
     ending: bool = False
     nested: bool = False
+    kept: bool = False
+    error: Error | None = None
     aborted: str = ""
     override: str = ""
     broken: ItemFailure | None = None
     values: dict[str, Any] = {}
     outputs: dict[str, dict[str, Any]] = {}
     given: dict[str, dict[str, Any]] = {}
+    times: bytearray = bytearray()
 
 
 class Queue(Struct, gc=False):
@@ -199,11 +210,13 @@ class State(Struct, dict=True):
     """Everything the core knows of a run.
 
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the driver cleared it.
+    Jobs up to `jobs_before` that are not the root's belong to earlier epochs. `items` counts those of all fan-outs.
     `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events. `finished`
     scopes are forgotten with the next event: until then their last rows can be read. `hopeful` jobs
-    may be reserved early.
+    may be reserved early. The `plans` of its scopes, by id, are each state's own and no part of a snapshot.
     """
 
+    plans: ClassVar[dict[int, Plan]]
     seq: int = 0
     epoch: int = 1
     phase: Literal["new", "running", "ending", "ended", "redriving"] = "new"
@@ -227,11 +240,14 @@ class State(Struct, dict=True):
     ticket: int = 0
     last_job: int = 0
     last_scope: int = ROOT
+    jobs_before: int = 0
+    items: int = 0
     queues: dict[str, Queue] = {}
     hopeful: Queue = msgspec.field(default_factory=Queue)
     scopes: dict[int, Scope] = {}
     jobs: dict[int, Job] = {}
     fans: dict[int, Fan] = {}
+    redrive: Redrive | None = None
     finished: list[int] = []
     memory: dict[str, dict[str, Any]] = {}
     routes: list[Route] = []
@@ -248,12 +264,11 @@ class State(Struct, dict=True):
     @property
     def plan(self) -> Plan:
         """The shape of the root scope; not part of a snapshot."""
-        plan: Plan = self.__dict__["plans"][ROOT]
-        return plan
+        return self.plans[ROOT]
 
     def plan_of(self, scope: int) -> Plan:
         """The shape of any scope, made when it is first asked for; all items of a fan-out share one."""
-        plans: dict[int, Plan] = self.__dict__["plans"]
+        plans = self.plans
         plan = plans.get(scope)
         if plan is None:
             where = self.scopes[scope]
@@ -293,13 +308,34 @@ class State(Struct, dict=True):
         for number in range(where.first, where.first + len(where.waiting)):
             del self.jobs[number]
             self.fans.pop(number, None)
-        self.__dict__["plans"].pop(scope, None)
+        self.plans.pop(scope, None)
 
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
         # Asked some twenty times for each attempt, so the usual way is short.
-        plan: Plan | None = self.__dict__["plans"].get(job.scope)
+        plan = self.plans.get(job.scope)
         return (plan or self.plan_of(job.scope)).steps[job.step]
+
+    def times(self, job: Job) -> tuple[float | None, float | None]:
+        """When a job began and when it ended, as far as it has."""
+        scope = self.scopes.get(job.scope)
+        if scope is None:
+            return None, None
+        began, ended = _read_times(scope.times, TIMES.size * job.step)
+        return began or None, ended or None
+
+    def set_began(self, job: Job, at: float) -> None:
+        """A job has begun, and not ended."""
+        _write_times(self.scopes[job.scope].times, TIMES.size * job.step, at, 0.0)
+
+    def set_ended(self, job: Job, at: float) -> None:
+        """A job has ended, or (at 0) is open again."""
+        _write_end(self.scopes[job.scope].times, TIMES.size * job.step + _END.size, at)
+
+    def fan_of(self, job: Job) -> Fan | None:
+        """The fan-out of a job; one of an earlier epoch only where its job is kept from there."""
+        fan = self.fans.get(job.id)
+        return fan if fan is not None and (fan.epoch == self.epoch or job.status is Status.completed) else None
 
     def is_end(self, job: Job) -> bool:
         """Is this the `end` of its workflow?"""

@@ -8,7 +8,6 @@ import msgspec
 
 from resile.dialects.emit_values import backoff, duration, given
 from resile.dialects.native_fanout import FILE_ENDINGS
-from resile.errors import ResileError
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 from resile.model.inside import Ask, Collect, Log, Memory, Script
 from resile.model.workflow import (
@@ -57,16 +56,14 @@ def action_keys(action: Action, writer: Writer, around: Around) -> dict[str, Any
         case Child():
             from resile.dialects.emit import part
 
-            more = given(action, inputs="inputs", result="result")
+            more = given(action, inputs="inputs", result="result", shares="shares")
             return {"workflow": part(action.workflow, writer), **more}
         case FanOut():
             return {"map": _map(action, writer, around)}
         case Query():
             return {"query": {key: value for key, value in msgspec.to_builtins(action).items() if key != "type"}}
         case Function():
-            raise ResileError(
-                "migrate", f"the function `{action.name}` has no native form", hint="a file of Python runs as it is"
-            )
+            return {"function": {key: value for key, value in msgspec.to_builtins(action).items() if key != "type"}}
         case Script() | Log() | Memory() | Ask() | Collect():
             return _inside(action)
     assert_never(action)

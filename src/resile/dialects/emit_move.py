@@ -1,7 +1,7 @@
 """A workflow whose file is going to stand in another folder: paths beside the old file are found from the new one.
 
-Those are env_files, secrets in files, Python files and input files that are there; workflows that steps call come
-along. A path that is absolute, or that a value decides on, stays as it is.
+Those are env_files, secrets in files, Python files, files of functions and input files that are there; workflows that
+steps call come along. A path that is absolute, or that a value decides on, stays as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from resile.model.fanout import FanOut
 from resile.model.rules import Rule
-from resile.model.workflow import Action, Child, Python, Step, Workflow
+from resile.model.workflow import Action, Child, Function, Python, Step, Workflow
 
 
 def moved(workflow: Workflow, folder: str) -> Workflow:
@@ -81,7 +81,7 @@ class _Move:
     def action(self, action: Action) -> Action:
         """What a step does."""
         match action:
-            case Python(file=file) if file:
+            case Python(file=file) | Function(file=file) if file:
                 return replace(action, file=self.path(file))
             case Child():
                 inner = _Move(action.workflow.folder, self.after)

@@ -54,6 +54,7 @@ def _match(match: Match) -> dict[str, Any]:
         "signals": "signals",
         "kinds": "kinds",
         "pattern": "pattern",
+        "types": "types",
     }
     return {word: list(value) if isinstance(value, tuple) else value for word, value in given(match, **words).items()}
 

@@ -20,11 +20,11 @@ from resile.dialects.emit_actions import action_keys
 from resile.dialects.emit_rules import escalation, rule_by_rule, short, success
 from resile.dialects.emit_values import condition, duration, given, need, one_or_list, size
 from resile.dialects.emit_yaml import Block
-from resile.dialects.native_routes import STRING_LITERAL
+from resile.dialects.native_routes import STRING_LITERAL, remedies_among
 from resile.errors import Diagnostic
 from resile.model.fanout import FanOut
 from resile.model.rules import Match, Origin, Rule
-from resile.model.workflow import Arc, Need, Noop, Shell, Step, Validate, Workflow
+from resile.model.workflow import Arc, Function, Need, Noop, Shell, Step, Validate, Workflow
 
 
 class Around(Struct, frozen=True):
@@ -208,7 +208,7 @@ def _values(step: Step) -> dict[str, Any]:
     written: dict[str, Any] = {}
     if len(step.capture) == 1 and step.capture[0].form == "text":
         written["capture"] = step.capture[0].name
-    elif step.capture:
+    elif step.capture and not isinstance(step.action, Function):
         written["capture"] = {capture.name: capture.form for capture in step.capture}
     if step.transform is not None:
         words = ("parse", "template", "code", "as_items", "schema")
@@ -265,10 +265,13 @@ def _is_list(steps: tuple[Step, ...]) -> bool:
 
 def _oddly_called(placed: list[tuple[Step, tuple[Need, ...]]]) -> dict[str, bool]:
     """The steps of which nobody would know, from who names them, whether they run only as a remedy."""
-    called = {name for step, _ in placed for name in _called_by(step)}
-    led_to = {name for _, needs in placed for each in needs for name in each.any_of}
-    led_to |= {arc.step for step, _ in placed for arc in step.arcs}
-    return {step.name: step.called_only for step, _ in placed if step.called_only != (step.name in called - led_to)}
+    called = frozenset(name for step, _ in placed for name in _called_by(step))
+    edges = {
+        step.name: frozenset([name for each in needs for name in each.any_of] + [arc.step for arc in step.arcs])
+        for step, needs in placed
+    }
+    known = remedies_among(called & edges.keys(), edges)
+    return {step.name: step.called_only for step, _ in placed if step.called_only != (step.name in known)}
 
 
 def _called_by(step: Step) -> Iterator[str]:

@@ -8,6 +8,7 @@
 In a command each `{{ ... }}` first becomes a reference with a name of its own; what the template makes of the text
 around it (`if`, `for`) is then read as shell, and every value is quoted for the place where its reference stands.
 Filters that quote for the shell change nothing there. `{% capture %}` makes a value, which is quoted as a whole.
+Before anything else a text is brought into the words of Liquid (liquid_texts).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resile.dialects.interpolate import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
-from resile.dialects.liquid_filters import FILTERS, MEMORY_FILTERS, UNKNOWN_HERE
+from resile.dialects.liquid_filters import CONTEXT_FILTERS, FILTERS, UNKNOWN_HERE
+from resile.dialects.liquid_texts import EMPTY_LIST, as_liquid
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from liquid import BoundTemplate, Environment, RenderContext
+    from liquid.exceptions import LiquidError
 
 LOOPS_MAX = 100_000
 TAGS = (
@@ -34,14 +37,21 @@ _SLOT = "slot"
 Write = Callable[[Any], str]
 
 
-@cache
-def _environment() -> Environment:
-    """The one environment: our tags, our filters, our limits."""
-    from liquid import Environment
-    from liquid.builtin.output import Output, OutputNode
-    from liquid.builtin.tags.capture_tag import CaptureNode, CaptureTag
-    from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
-    from liquid.filter import with_context
+def _bounded() -> Environment:
+    """An environment with our limits, in which an answer is text or has one."""
+    from liquid import BoundTemplate, Environment, RenderContext
+
+    class Context(RenderContext):
+        """Values by their paths; an answer that is text has itself as its `text`."""
+
+        def get_item(self, obj: Any, key: Any) -> Any:
+            """One part of a path."""
+            return obj if key == "text" and isinstance(obj, str) else super().get_item(obj, key)
+
+    class Template(BoundTemplate):
+        """A template whose paths are followed so."""
+
+        context_class = Context
 
     class Bounded(Environment):
         """An environment in which no template runs for ever or writes without end."""
@@ -49,6 +59,22 @@ def _environment() -> Environment:
         loop_iteration_limit = LOOPS_MAX
         output_stream_limit = VALUE_BYTES_MAX
         local_namespace_limit = VALUE_BYTES_MAX
+        logical_not_operator = True
+        logical_parentheses = True
+        shorthand_indexes = True
+        string_first_and_last = True
+        template_class = Template
+
+    return Bounded(globals={EMPTY_LIST: []})
+
+
+@cache
+def _environment() -> Environment:
+    """The one environment: our tags, our filters, our limits."""
+    from liquid.builtin.output import Output, OutputNode
+    from liquid.builtin.tags.capture_tag import CaptureNode, CaptureTag
+    from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
+    from liquid.filter import with_context
 
     class Writing(OutputNode):
         """An output that is written by whoever renders the template."""
@@ -72,13 +98,13 @@ def _environment() -> Environment:
             finally:
                 names[_SLOT] = outer
 
-    made = Bounded()
+    made = _bounded()
     made.tags[Output.name] = type("WritingOutput", (Output,), {"node_class": Writing})(made)
     made.tags["echo"] = type("WritingEcho", (EchoTag,), {"node_class": Echoing})(made)
     made.tags["capture"] = type("PlainCapture", (CaptureTag,), {"node_class": Capturing})(made)
     for name, function in FILTERS.items():
         made.add_filter(name, function)
-    for name, function in MEMORY_FILTERS.items():
+    for name, function in CONTEXT_FILTERS.items():
         made.add_filter(name, with_context(function))
     return made
 
@@ -106,7 +132,7 @@ def plain_text(value: Any) -> str:
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def _parsed(text: str) -> BoundTemplate:
     """A template; raises LiquidError."""
-    return _environment().from_string(text)
+    return _environment().from_string(as_liquid(text))
 
 
 def is_template(text: str) -> bool:
@@ -124,9 +150,8 @@ def problem(text: str) -> str:
     try:
         analysis = _parsed(text).analyze(include_partials=False)
     except LiquidError as error:
-        line = error.token.start_index if error.token is not None else 0
-        where = text.count("\n", 0, max(line, 0)) + 1
-        return f"{' '.join(str(error.message).split()) or 'it does not parse'} (line {where} of the text)"
+        said = " ".join(str(error.message).split()) or "it does not parse"
+        return f"{said} (line {_line_of(error, text)} of the text)"
     except RecursionError:
         return "it is nested too deeply"
     for tag in analysis.tags:
@@ -138,6 +163,19 @@ def problem(text: str) -> str:
         if name not in _environment().filters:
             return f"there is no filter `{name}`"
     return ""
+
+
+def _line_of(error: LiquidError, text: str) -> int:
+    """The line of a mistake, counted as the text is written: an escaped line break is none."""
+    from liquid.exceptions import LiquidError
+
+    plain = as_liquid(text, is_resolved=False)
+    try:
+        _environment().from_string(plain)
+    except LiquidError as same:
+        error = same
+    index = error.token.start_index if error.token is not None else 0
+    return plain.count("\n", 0, max(index, 0)) + 1
 
 
 def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -> str:

@@ -1,8 +1,8 @@
 """The filters that Visor's templates have beyond those of Liquid itself.
 
 Each takes the value before the bar and its arguments. What needs the run's memory asks the context for `memory_data`:
-a mapping of namespaces to mappings. Filters that quote for a shell leave the value alone: a command's values are
-quoted for the place where they stand in any case.
+a mapping of namespaces to mappings; what reads a file, for the folder that the file must stand in. Filters that quote
+for a shell leave the value alone: a command's values are quoted for the place where they stand in any case.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resile.dialects.interpolate import text_of
+from resile.dialects.interpolate import ValueRefused, text_of
+from resile.dialects.liquid_texts import READ_FILE
+from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from liquid import RenderContext
@@ -29,6 +31,7 @@ UNKNOWN_HERE = {
 _LABEL = re.compile(r"[^A-Za-z0-9:/\- ]")
 _CONDITION = re.compile(r"^\s*(\w+)(?:\.([\w.-]+))?\s*(==|!=|>=|<=|>|<|contains)\s*(.+?)\s*$")
 MEMORY = "memory_data"
+FOLDER = "readfile_folder"
 
 
 def _plain(value: Any) -> Any:
@@ -38,19 +41,20 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) and not isinstance(value, dict) else value
 
 
-def _json(value: Any, *_: Any) -> str:
-    """The value as JSON text."""
+def _json(value: Any, indent: Any = 0) -> str:
+    """The value as JSON text, in one line or laid out."""
+    import json
+
     import msgspec
 
-    value = _plain(value)
-    if isinstance(value, str):
-        import json
-
-        return json.dumps(value, ensure_ascii=False)
+    value, blanks = _plain(value), _whole(indent)
     try:
-        return "null" if value is None else msgspec.json.encode(value).decode()
+        if isinstance(value, str):
+            return json.dumps(value, ensure_ascii=False)
+        text = "null" if value is None else msgspec.json.encode(value).decode()
     except (TypeError, ValueError):
         return "null"
+    return json.dumps(json.loads(text), ensure_ascii=False, indent=min(blanks, 10)) if blanks > 0 else text
 
 
 def _parse_json(value: Any) -> Any:
@@ -189,6 +193,87 @@ def _memory_list(namespace: Any, *_: Any, context: RenderContext) -> list[str]:
     return list(_memory(context, namespace or None))
 
 
+def _read_file(path: Any, *, context: RenderContext) -> str:
+    """The text of a file in or below the folder of the run; raises ValueRefused."""
+    import os
+
+    folder = os.path.realpath(str(context.globals.get(FOLDER) or os.curdir))
+    name = text_of(_plain(path))
+    file = os.path.realpath(os.path.join(folder, name))
+    if os.path.commonpath((folder, file)) != folder:
+        raise ValueRefused(f"{name!r} is not below the folder of the run, and is not read")
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(VALUE_BYTES_MAX).decode("utf-8", "surrogateescape")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueRefused(f"the file {name!r} can't be read: {reason}") from error
+
+
+def _whole(value: Any) -> int:
+    """A whole number."""
+    try:
+        return int(float(text_of(_plain(value))))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _number(value: Any) -> int | float:
+    """A number, or what a text says; anything else is none."""
+    value = _plain(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    try:
+        number = float(text_of(value))
+    except ValueError:
+        return 0
+    return int(number) if number.is_integer() else number
+
+
+def _divided_by(value: Any, by: Any, is_whole: Any = False) -> int | float:
+    """The quotient, with its fraction, as in the language of Visor."""
+    left, right = _number(value), _number(by)
+    if right == 0:
+        raise ValueRefused("a number can't be divided by zero")
+    result = left // right if _plain(is_whole) is True else left / right
+    return int(result) if float(result).is_integer() else result
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list, or one of the one thing that there is."""
+    value = _plain(value)
+    return list(value) if isinstance(value, list | tuple | range) else [] if value is None else [value]
+
+
+def _group_by(items: Any, path: Any) -> list[dict[str, Any]]:
+    """The items by the value of a field: pairs of `name` and `items`."""
+    groups: dict[str, dict[str, Any]] = {}
+    for item in _listed(items):
+        found = _get(item, path)
+        groups.setdefault(text_of(found), {"name": found, "items": []})["items"].append(item)
+    return list(groups.values())
+
+
+def _sentence(items: Any, connector: Any = "and") -> str:
+    """The items as a phrase: `a, b, and c`."""
+    words = [text_of(_plain(item)) for item in _listed(items)]
+    if len(words) < 3:
+        return f" {text_of(connector)} ".join(words)
+    return f"{', '.join(words[:-1])}, {text_of(connector)} {words[-1]}"
+
+
+def _slug(value: Any) -> str:
+    """Letters and digits in lower case, with dashes in between."""
+    return re.sub(r"[^\w]+|_+", "-", text_of(_plain(value)).lower()).strip("-")
+
+
+def _percent(value: Any) -> str:
+    """Text for a url, in which what divides a url stays."""
+    from urllib.parse import quote
+
+    return quote(text_of(_plain(value)), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "json": _json,
     "to_json": _json,
@@ -206,8 +291,25 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "safe_label": _safe_label,
     "safe_label_list": _safe_label_list,
     "unescape_newlines": _unescape_newlines,
+    "divided_by": _divided_by,
+    # Those of liquidjs that Liquid itself does not have.
+    "jsonify": _json,
+    "inspect": _json,
+    "raw": _as_it_is,
+    "to_integer": _whole,
+    "push": lambda items, item: [*_listed(items), item],
+    "pop": lambda items: _listed(items)[:-1],
+    "shift": lambda items: _listed(items)[1:],
+    "unshift": lambda items, item: [item, *_listed(items)],
+    "group_by": _group_by,
+    "number_of_words": lambda value: len(text_of(_plain(value)).split()),
+    "normalize_whitespace": lambda value: re.sub(r"\s+", " ", text_of(_plain(value))),
+    "array_to_sentence_string": _sentence,
+    "slugify": _slug,
+    "uri_escape": _percent,
 }
-MEMORY_FILTERS: dict[str, Callable[..., Any]] = {
+CONTEXT_FILTERS: dict[str, Callable[..., Any]] = {
+    READ_FILE: _read_file,
     "memory_get": _memory_get,
     "memory_has": _memory_has,
     "memory_list": _memory_list,

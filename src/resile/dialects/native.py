@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from resile.dialects.base import Diagnostics, Source, read_mapping
+from resile.dialects.native_function import check_functions
 from resile.dialects.native_graph import report_strangers
 from resile.dialects.native_keys import WORKFLOW
 from resile.dialects.native_lint import check_references
@@ -62,6 +63,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
             where = reading.scope.drafts[step.name].node.entries["in_order"][0]
             report.error("conflict", "`in_order` has a meaning only for the steps of items", where)
     report_strangers(reading)
+    check_functions(reading, root, fields.get("inputs", {}))
     if reading.templates == "dollar":
         check_references(reading, fields.get("inputs", {}), end)
     if "error_policy" in root.entries or "handlers" in root.entries:

@@ -21,6 +21,7 @@ from resile.dialects.native_programs import read_data
 from resile.dialects.native_step import NativeReading
 from resile.dialects.native_values import filled, text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, shorten
+from resile.model.inside import Collect
 from resile.model.limits import CHILD_DEPTH_MAX, DIAGNOSTICS_MAX, STEPS_MAX
 from resile.model.workflow import Child, Step, Workflow
 
@@ -180,6 +181,8 @@ def captured_names(workflow: Workflow) -> set[str]:
     while work:
         step = work.pop()
         found.update(capture.name for capture in step.capture)
+        if isinstance(step.action, Collect):
+            found.update(one.name for one in step.action.values)
         work += _handlers(step)
     return found
 

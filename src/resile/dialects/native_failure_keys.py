@@ -272,6 +272,8 @@ FAILURE_HANDLER = table(
         "Rules for listed failures are looked at before those that match all; one with `then` is as a step's.",
         node_itself),
 )  # fmt: skip
+_TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
+             _listed(filled(text, "the name of an exception")))  # fmt: skip
 RULE = table(
     "a rule", "One answer to some failures; every matcher that is given must hold.",
     Key("exit_codes", "number or list", "Exit codes; 128 and the signal's number after a signal.",
@@ -281,8 +283,7 @@ RULE = table(
     Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(get_args(FailureKind)[:-1]) + ".",
         _listed(choice(*get_args(FailureKind)[:-1]))),
     Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
-    Key("types", "name or list", "In a Python workflow: exceptions of the function, those below them included.",
-        _listed(filled(text, "the name of an exception"))),
+    _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file.",
         node_itself),
     Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
@@ -310,6 +311,7 @@ STEP_RULE = table(
     Key("kinds", "kind or list", "Only these kinds of failure.", _listed(choice(*get_args(FailureKind)))),
     Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
         _pattern),
+    _TYPES,
     Key("when", "condition", "Only where this holds.", condition),
     Key("limit_of", "rule, job", "`job`: the firings of all rules of the step count.", choice("rule", "job")),
     Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",

@@ -64,11 +64,6 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
     elif not fields.get("match_all_exit_codes") and match == Match():
         hint = "list `exit_codes`, `signals`, `kinds` or a `pattern`, or say `match_all_exit_codes: true`"
         reading.report.error("value", "this rule matches no failure", node, hint=hint)
-    if "types" in node.entries and not reading.source.file.endswith(".py"):
-        hint = "`pattern` finds the name of an exception in what a step printed"
-        reading.report.error(
-            "conflict", "`types` has a meaning only for functions", node.entries["types"][0], hint=hint
-        )
     repair = _script(reading, node, fields)
     shown = [f"{word} {_shown(getattr(match, field))}" for field, word in _MATCHERS.items() if getattr(match, field)]
     return Rule(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from resile.dialects.base import INVALID, Key, Reading, Table, read_mapping, table
 from resile.dialects.native_failure_keys import FAILURE_TABLES, ROUTING, read_retry
 from resile.dialects.native_fanout_keys import FANOUT_TABLES, max_parallel
+from resile.dialects.native_function import FUNCTION_KEY
 from resile.dialects.native_inside import (
     ACTION_KEYS,
     INSIDE_ACTIONS,
@@ -75,6 +76,7 @@ ACTIONS = (
     "validate",
     "http",
     "python",
+    "function",
     "write_file",
     "workflow",
     "map",
@@ -142,7 +144,8 @@ def _secrets(reading: Reading, node: Node) -> Any:
         return wrong(reading, node, "a list of environment variables, or a mapping")
     for name, (key, value) in node.entries.items():
         fields = read_mapping(reading, value, SECRET)
-        if _secret_name(reading, name, key) and isinstance(value, Mapping):
+        # One that templates know by two names, an entry and its field, is no variable of its own.
+        if _secret_name(reading, name.replace(".", "_", 1), key) and isinstance(value, Mapping):
             if len(value.entries) != 1:
                 reading.report.error("value", f"the secret `{shorten(name)}` needs `env` or `file`, one of them", key)
             else:
@@ -349,8 +352,10 @@ STEP = table(
     Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
         node_itself),
     Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
+    Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
     Key("map", "mapping", "Action: steps that run once for each item.", node_itself),
     *ACTION_KEYS,
+    FUNCTION_KEY,
     QUERY_KEY,
     Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),

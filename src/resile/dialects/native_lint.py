@@ -63,7 +63,7 @@ def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> d
     for draft in scope.drafts.values():
         for capture in draft.step.capture:
             name = capture.name
-            where = draft.node.entries["capture"][0]
+            where = draft.node.entries["capture"][0] if "capture" in draft.node.entries else draft.key
             if name in captured:
                 message = f"`{name}` is captured in `{shorten(captured[name])}` too: the last to finish decides"
                 reading.report.warning("capture-clash", message, where)

@@ -68,7 +68,7 @@ def _knows_all(reading: Reading, node: Node, value: Any) -> bool:
     return fine
 
 
-def _fields(kind: Any) -> str:
+def fields_of(kind: Any) -> str:
     """The fields of a struct, for people."""
     return ", ".join(f"`{name}`" for name in kind.__struct_fields__)
 
@@ -94,12 +94,13 @@ def _case(reading: Reading, node: Node) -> Any:
     return case if _knows_all(reading, node, case) else INVALID
 
 
-QUERY_KEY = Key("query", "mapping", f"Action: statements for a database: {_fields(Query)}.", as_model(Query, "`query`"))
+QUERY_KEY = Key("query", "mapping", f"Action: statements for a database: {fields_of(Query)}.",
+                as_model(Query, "`query`"))  # fmt: skip
 MODEL_KEYS = (
-    Key("cases", "list of mappings", f"Conditions on an attempt, by their number: {_fields(Case)}.",
+    Key("cases", "list of mappings", f"Conditions on an attempt, by their number: {fields_of(Case)}.",
         _cases),
-    Key("effects", "list of mappings", f"What follows when an attempt has ended: {_fields(Effect)}.",
+    Key("effects", "list of mappings", f"What follows when an attempt has ended: {fields_of(Effect)}.",
         as_model(tuple[Effect, ...], "`effects`")),
 )  # fmt: skip
-CLUSTER_KEY = Key("cluster", "mapping", f"Where jobs want to run on a cluster: {_fields(Cluster)}.",
+CLUSTER_KEY = Key("cluster", "mapping", f"Where jobs want to run on a cluster: {fields_of(Cluster)}.",
                   as_model(Cluster, "`cluster`"))  # fmt: skip

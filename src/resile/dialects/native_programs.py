@@ -73,7 +73,12 @@ def _url(reading: Reading, node: Node) -> Any:
 
 
 def _templated_url(reading: Reading, node: Node, url: str) -> Any:
-    """A url in another template language: one output that is the whole of it, or its server in the file."""
+    """A url in another template language: one output that is the whole of it, or its server in the file.
+
+    A playbook may put its server together from values: what comes of it is looked at when the request is made.
+    """
+    if getattr(reading, "templates", "dollar") == "jinja":
+        return url
     if re.fullmatch(r"(?s)\{\{(?:(?!\}\}).)*\}\}(?:[/?#].*)?", url) or re.match(SERVER, url[: url.index("{")]):
         return url
     message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"

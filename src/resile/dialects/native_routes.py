@@ -68,16 +68,33 @@ def called_steps(scope: Scope, drafts: dict[str, Drafted]) -> frozenset[str]:
 
 
 def called_only(drafts: dict[str, Drafted], called: frozenset[str]) -> frozenset[str]:
-    """The steps that run only when they are called for: nothing needs them, no arc leads to them."""
+    """The steps that run only when they are called for: nothing that runs anyway needs them or leads to them."""
     said = {name: entry[1] for name, draft in drafts.items() if (entry := draft.node.entries.get("called_only"))}
     if not called and not said:
         return called
-    led_to = {name for draft in drafts.values() for need, _ in draft.needs for name in need.any_of}
-    led_to |= {arc.step for draft in drafts.values() for arc, _ in draft.arcs}
     chosen = {name: isinstance(node, Scalar) and node.value is True for name, node in said.items()}
-    return ((called - led_to) | {name for name, only in chosen.items() if only}) - {
-        name for name, only in chosen.items() if not only
-    }
+    always = frozenset(name for name, only in chosen.items() if not only)
+    kept = frozenset(name for name, only in chosen.items() if only)
+    return remedies_among((called | kept) - always, {name: led_to(draft) for name, draft in drafts.items()}, kept)
+
+
+def led_to(draft: Drafted) -> frozenset[str]:
+    """The steps that a step needs, and those that it leads to."""
+    needed = [name for need, _ in draft.needs for name in need.any_of]
+    return frozenset([*needed, *(arc.step for arc, _ in draft.arcs)])
+
+
+def remedies_among(
+    called: frozenset[str], edges: dict[str, frozenset[str]], kept: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """Of the called steps those that are remedies and no more: what a remedy needs may be one as well."""
+    found = called
+    while True:
+        wanted = frozenset(name for owner, names in edges.items() if owner not in found for name in names)
+        left = (found - wanted) | kept
+        if left == found:
+            return found
+        found = left
 
 
 def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Ancestors) -> tuple[Step, ...]:
@@ -101,7 +118,7 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
                 runs.setdefault(named.owner, []).append(named)
         elif not ancestors.has_before(named.owner, name):
             if not named.by_default:
-                _refuse_goto(reading.report, named, ancestors)
+                _refuse_goto(reading, named, ancestors)
             elif named.how == "goto":
                 astray.add(named.owner)
     _refuse_circles(reading.report, runs)
@@ -166,7 +183,7 @@ def _unknown(reading: NativeReading, named: Named) -> None:
     unknown_step(reading, named.how, node.text, node)
 
 
-def _refuse_goto(report: Diagnostics, named: Named, ancestors: Ancestors) -> None:
+def _refuse_goto(reading: NativeReading, named: Named, ancestors: Ancestors) -> None:
     """Report a jump that does not lead back."""
     owner, name = named.owner, named.node.text
     if owner == "end":
@@ -175,11 +192,11 @@ def _refuse_goto(report: Diagnostics, named: Named, ancestors: Ancestors) -> Non
         message, hint = f"`{shorten(name)}` can't go back to itself", "`retry` runs a step again"
     elif ancestors.has_before(name, owner):
         message = f"`{shorten(name)}` comes after `{shorten(owner)}`, and `goto` leads back"
-        hint = "`next` leads on to another step"
+        hint = reading.onward
     else:
         message = f"`{shorten(name)}` does not come before `{shorten(owner)}`, and `goto` leads back"
-        hint = f"a step can go back to what it `needs`; `run: [{name}]` runs a step as a remedy"
-    report.error("goto", message, named.node, hint=hint)
+        hint = f"a step can go back to what it {reading.needing}; `run: [{name}]` runs a step as a remedy"
+    reading.report.error("goto", message, named.node, hint=hint)
 
 
 def _refuse_circles(report: Diagnostics, runs: dict[str, list[Named]]) -> None:

@@ -19,7 +19,7 @@ from resile.dialects.native_values import wrong
 from resile.dialects.tree import Mapping, Node, Sequence
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule
 
-_MATCHERS = ("codes", "codes_excluded", "signals", "kinds", "pattern")
+_MATCHERS = ("codes", "codes_excluded", "signals", "kinds", "pattern", "types")
 _REPAIR = ("commands", "run", "run_js", "timeout_seconds", "on_repair_failure")
 _AS_THEY_ARE = ("limit", "limit_of", "when", "wait", "cost", "routing", "retries_anyway", "halts")
 

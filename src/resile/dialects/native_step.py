@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from resile.dialects.base import INVALID, Diagnostics, Reading, Source, Text, read_mapping
+from resile.dialects.native_function import check_beside, check_types, valued
 from resile.dialects.native_inside import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native_keys import ACTIONS, ARC, ARCS, STEP
 from resile.dialects.native_programs import read_inputs
@@ -20,7 +21,7 @@ from resile.dialects.native_values import text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.model.fanout import FanOut
 from resile.model.rules import Origin, Rule, SuccessActions
-from resile.model.workflow import Action, Agent, Arc, Need, Noop, Python, Shell, Step, Templates, Validate
+from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Templates, Validate
 
 if TYPE_CHECKING:
     from resile.dialects.native_child import Family
@@ -75,12 +76,13 @@ _NOT_IN_A_HANDLER = {
     "critical": "no other runs beside it",
     "foreach": "a `map` in it runs steps for each item",
     "fanout": "a `map` in it runs steps for each item",
+    "function": "functions are steps of the workflow, which `run` can name",
 }
-_RUNS_NO_PROGRAM = ("capture", "outputs", "commit_required", "resources", "grace", "rerun_on_loss")
+_RUNS_NO_PROGRAM = ("outputs", "commit_required", "resources", "grace", "rerun_on_loss")
 _OF_A_VALUE = ("transform", "checks")
 _FOR_STEPS_INSIDE = {
-    "map": (*_RUNS_NO_PROGRAM, *_OF_A_VALUE),
-    "workflow": (*_RUNS_NO_PROGRAM, *_OF_A_VALUE, "env", "working_dir"),
+    "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
+    "workflow": (*_RUNS_NO_PROGRAM, "env", "working_dir"),
 }
 _BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish")
 
@@ -144,7 +146,11 @@ class NativeReading(Reading):
     `handlers`; those in `lists_used` are named by a policy. `policy` is what maps have that say nothing else. `family`
     are the files of the workflows that this one calls, `templates` the language of its texts; `level`
     counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
+    `onward` and `needing` are what hints call the ways on and back.
     """
+
+    onward = "`next` leads on to another step"
+    needing = "`needs`"
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
         super().__init__(source, report)
@@ -216,6 +222,12 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
     arcs: tuple[tuple[Arc, Scalar], ...] = ()
     if "next" in fields:
         mode, arcs = _arcs(reading, fields["next"])
+    rules = _rules(reading, node, fields, inner)
+    if isinstance(action, Function):
+        check_beside(reading, node, action)
+        fields["capture"] = valued(name)
+    elif rules:
+        check_types(reading, name, node, key, rules)
     step = Step(
         name=name,
         action=action,
@@ -224,7 +236,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         working_dir=inner.working_dir,
         timeout_seconds=fields.get("timeout_seconds", _agent_time(reading, action)),
         resources=fields["resources"][0] if "resources" in fields else None,
-        rules=_rules(reading, node, fields, inner),
+        rules=rules,
         on_success=_on_success(reading, node, fields, inner),
         on_loss="park" if fields.get("on_loss") == "never" else "retry",
         outputs=tuple(path for path, _ in fields.get("outputs", ())),
@@ -322,7 +334,7 @@ def _action(
             return Agent(**settings | value)
         case "python":
             return _with_inputs(reading, value, node, fields)
-        case "write_file" | "http" | "script" | "log" | "memory" | "ask" | "collect" | "query":
+        case "write_file" | "http" | "script" | "log" | "memory" | "ask" | "collect" | "query" | "function":
             action: Action = value
             return action
         case "noop":
@@ -334,8 +346,8 @@ def _action(
         case "workflow":
             from resile.dialects.native_child import read_child
 
-            result = fields.get("result", "")
-            return read_child(reading, value, fields.get("inputs"), node.entries[word][0], result) or Noop()
+            child = read_child(reading, value, fields.get("inputs"), node.entries[word][0], fields.get("result", ""))
+            return replace(child, shares=fields.get("shares", False)) if child is not None else Noop()
     source = node.entries[word][1]
     if "${" in value and isinstance(source, Scalar):
         reading.refers(source, inner.program)
@@ -358,13 +370,23 @@ def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: s
     if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
         where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
         reading.report.error("action", "`noop` has no output that could become something", where)
-    if word != "workflow" and "result" in fields:
-        where = node.entries["result"][0]
-        reading.report.error("action", "`result` has no meaning without `workflow`", where)
+    for key in ("result", "shares"):
+        if word != "workflow" and key in fields:
+            reading.report.error("action", f"`{key}` has no meaning without `workflow`", node.entries[key][0])
     if word not in ("python", "workflow") and "inputs" in fields:
         where = node.entries["inputs"][0]
         reading.report.error("action", "`inputs` has no meaning without `python` or `workflow`", where)
-    for key in _FOR_STEPS_INSIDE.get(word, ()):
+    _check_steps_inside(reading, node, fields, word)
+
+
+def _check_steps_inside(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
+    """Keys that have no meaning for what only runs other steps; what a workflow gives may become a value."""
+    keys = _FOR_STEPS_INSIDE.get(word, ())
+    if word == "workflow" and [capture.form for capture in fields.get("capture", ())] != ["value"]:
+        keys = ("capture", *keys)
+    if word == "workflow" and "transform" not in fields:
+        keys = ("capture", "checks", *keys)
+    for key in dict.fromkeys(keys):
         if key in node.entries:
             hint = "write it at the steps inside"
             message = f"`{key}` has no meaning for `{word}`, which runs no program of its own"

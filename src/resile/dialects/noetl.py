@@ -21,7 +21,7 @@ from resile.dialects.noetl_child import with_inputs
 from resile.dialects.noetl_keys import EXECUTOR, EXECUTOR_SPEC, FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
 from resile.dialects.noetl_step import read_step
 from resile.dialects.noetl_tools import keys_with_tool
-from resile.dialects.noetl_values import NoetlReading, arguments, given_names
+from resile.dialects.noetl_values import NoetlReading, arguments, from_workload, given_names
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, mark_at, shorten
 from resile.dialects.visor_values import read_keys
 from resile.model.fanout import FanOut
@@ -32,6 +32,8 @@ __all__ = ["TABLES", "compile_noetl"]
 
 VERSIONS = ("noetl.io/v1", "noetl.io/v2", "noetl.io/v10")
 _KEYCHAIN = re.compile(rb"\bkeychain\.([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)")
+# In braces only: elsewhere a function of this name is somebody else's.
+_TOKEN = re.compile(rb"""\{\{[^{}]*?\btoken\(\s*(?:'([^'{}]+)'|"([^"{}]+)"|([A-Za-z_][\w.]*))[^{}]*\}\}""")
 
 
 def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
@@ -43,7 +45,8 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     reading.workload = _workload(reading, fields)
     listed = _listed(reading, root, fields)
     reading.known = frozenset(reading.workload) | frozenset(reading.names) | given_names(root)
-    secrets = _secrets(reading, fields.get("keychain"), source.data)
+    _read_keychain(reading, fields.get("keychain"))
+    _find_secrets(reading, source.data)
     _read_workbook(reading, fields.get("workbook"))
     steps: dict[str, Step] = {}
     for step_name, key, node in listed:
@@ -64,7 +67,7 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
         steps=tuple(_connected(ordered)),
         end=_with_child_inputs(end, ordered),
         inputs={key: _input(value, key in reading.fixed) for key, value in reading.workload.items()},
-        secrets=secrets | _of_children(ordered),
+        secrets=reading.secrets | _of_children(ordered),
         templates="jinja",
     )
 
@@ -121,10 +124,8 @@ def _input(value: Any, fixed: bool) -> Input:
     return Input(kind=kind, default=value, schema={"const": value} if fixed else None)
 
 
-def _secrets(reading: NoetlReading, node: Node | None, text: bytes) -> dict[str, Secret]:
-    """The fields of the keychain, each of which is a variable of the environment."""
-    entries: dict[str, Node] = {}
-    fields: dict[str, dict[str, None]] = {}
+def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
+    """The entries of the keychain, each of whose fields is a variable of the environment."""
     if node is not None and not isinstance(node, Sequence):
         wrong(reading, node, "a list of entries")
     for item in node.items if isinstance(node, Sequence) else []:
@@ -133,25 +134,33 @@ def _secrets(reading: NoetlReading, node: Node | None, text: bytes) -> dict[str,
             if isinstance(item, Mapping) and "name" not in item.entries:
                 reading.report.error("value", "an entry of the keychain needs `name`", item)
             continue
-        entries[given["name"]] = item
         mapped = given.get("map")
-        fields[given["name"]] = dict.fromkeys(mapped.entries if isinstance(mapped, Mapping) else ())
+        fields = dict.fromkeys(mapped.entries if isinstance(mapped, Mapping) else ())
+        reading.keychain[given["name"]] = fields
+        for field in fields:
+            reading.add_secret(given["name"], field, item)
+
+
+def _find_secrets(reading: NoetlReading, text: bytes) -> None:
+    """The fields of the keychain that templates name, and the tokens that they ask for."""
     for used in _KEYCHAIN.finditer(text):
-        name, key = used[1].decode(), used[2].decode()
-        if name in fields:
-            fields[name].setdefault(key)
+        name, place = used[1].decode(), mark_at(text, used.start())
+        if name in reading.keychain:
+            reading.add_secret(name, used[2].decode(), place)
         else:
-            hint = did_you_mean(name, fields, "entries") or "name it under `keychain`"
-            place = mark_at(text, used.start())
+            hint = did_you_mean(name, reading.keychain, "entries") or "name it under `keychain`"
             reading.report.error("keychain", f"the keychain has no `{shorten(name)}`", place, hint=hint)
-    found: dict[str, Secret] = {}
-    for name, keys in fields.items():
-        variables = {key: re.sub(r"\W", "_", f"{name}_{key}").upper() for key in keys}
-        found |= {f"{name}.{key}": Secret(env=variable) for key, variable in variables.items()}
-        if variables:
-            told = ", ".join(f"${variable}" for variable in variables.values())
-            reading.report.notice("keychain", f"`{shorten(name)}` is read from {told}", entries[name])
-    return found
+    for used in _TOKEN.finditer(text):
+        place = mark_at(text, used.start())
+        given = (used[1] or used[2] or b"").decode()
+        known = given or from_workload(reading, f"{{{{ {(used[3] or b'').decode()} }}}}")
+        if known:
+            reading.add_secret(known, "token", place)
+        else:
+            hint = "write the name in quotes, or keep it in the workload as text"
+            reading.report.error(
+                "keychain", "which token this is must be known when the file is loaded", place, hint=hint
+            )
 
 
 def _read_workbook(reading: NoetlReading, node: Node | None) -> None:

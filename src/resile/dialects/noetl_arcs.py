@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from resile.dialects.base import INVALID, did_you_mean
 from resile.dialects.native_values import wrong
+from resile.dialects.noetl_jinja import expression_of
 from resile.dialects.noetl_keys import ARC, NEXT, NEXT_SPEC
 from resile.dialects.noetl_values import NoetlReading, arguments, items
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
@@ -27,11 +28,20 @@ END = "end"
 
 
 class Arcs(Struct):
-    """Arcs with their mode, and the variables that are set where one is taken."""
+    """Arcs with their mode, and the variables that are set where one is taken; `asked` are the conditions so far."""
 
     arcs: list[Arc] = field(default_factory=list)
     is_exclusive: bool = False
     effects: list[Effect] = field(default_factory=list)
+    asked: list[Condition] = field(default_factory=list)
+
+
+class Given(Struct, frozen=True):
+    """Under what an arc stands: the case that led to it, and the conditions that must hold, or that must not."""
+
+    case: int = -1
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
 
 
 def target_of(reading: NoetlReading, node: Node) -> str:
@@ -65,36 +75,54 @@ def none_of(conditions: tuple[Condition, ...]) -> Condition:
     return Condition("", "none", Origin(), conditions)
 
 
-def read_next(reading: NoetlReading, node: Node, besides: tuple[Condition, ...] = ()) -> Arcs:
+def read_next(reading: NoetlReading, node: Node, besides: tuple[Condition, ...] = (), given: Given = Given()) -> Arcs:
     """The arcs of a `next`; each holds only where those besides it do."""
     found = Arcs()
     if isinstance(node, Mapping):
         if "arcs" in node.entries or "spec" in node.entries:
             _read_spec(reading, node, found)
-            given = node.entries.get("arcs")
-            node = given[1] if given is not None else Sequence([], node.line, node.column)
+            listed = node.entries.get("arcs")
+            node = listed[1] if listed is not None else Sequence([], node.line, node.column)
         else:
             node = Sequence([node], node.line, node.column)
-    asked: list[Condition] = []
     for item in items(node):
         if isinstance(item, Mapping):
-            _read_arc(reading, item, besides, asked, found)
+            _read_arc(reading, item, besides, given, found)
         elif name := target_of(reading, item):
             found.arcs.append(Arc(name, all_of(besides)))
+    if found.is_exclusive:
+        found.arcs = _exclusive(found.arcs)
+    return found
+
+
+def _exclusive(arcs: list[Arc]) -> list[Arc]:
+    """Arcs of which only the first that holds is taken: each holds only where those before it do not."""
+    found: list[Arc] = []
+    before: list[Condition] = []
+    for arc in arcs:
+        when = all_of((*((arc.when,) if arc.when is not None else ()), *((none_of(tuple(before)),) if before else ())))
+        found.append(Arc(arc.step, when, arc.args))
+        if arc.when is None:
+            # Nothing is left for those behind it; they are kept, because they say what the file says.
+            before = [Condition("true", "jinja")]
+        else:
+            before.append(arc.when)
     return found
 
 
 def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
     """How arcs are chosen."""
     fields = read_keys(reading, node, NEXT)
+    for word in node.entries.keys() - {"spec", "arcs", "desc"}:
+        if word in NEXT.keys:
+            message = f"`{word}` means nothing beside `arcs`"
+            reading.report.error("conflict", message, node.entries[word][0], hint="write it in one of the `arcs`")
     spec: Node | None = fields.get("spec")
     mode = read_keys(reading, spec, NEXT_SPEC).get("mode", "exclusive") if spec is not None else "exclusive"
     found.is_exclusive = mode == "exclusive"
 
 
-def _read_arc(
-    reading: NoetlReading, node: Mapping, besides: tuple[Condition, ...], asked: list[Condition], found: Arcs
-) -> None:
+def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Condition, ...], given: Given, found: Arcs) -> None:
     """One entry of a list: an arc, or a condition with the arcs behind it."""
     typo = next((name for name in node.entries if name.startswith("-") and name[1:] in ARC.keys), "")
     if typo:
@@ -103,12 +131,16 @@ def _read_arc(
         reading.report.error("unknown-key", f"`{typo}` is no key", key, hint=hint)
         return
     fields = read_keys(reading, node, ARC)
-    args = fields.get("args", {})
+    before = tuple(condition.source for condition in found.asked)
     if "else" in fields:
-        if "when" in fields or "then" in fields or "step" in fields:
+        if {"when", "then", "step", "args", "set"} & fields.keys():
             reading.report.error("conflict", "`else` stands alone", node.entries["else"][0])
-        for arc in read_next(reading, fields["else"], (*besides, none_of(tuple(asked)))).arcs:
-            found.arcs.append(arc)
+        none = none_of(tuple(found.asked))
+        inner = read_next(
+            reading, fields["else"], (*besides, none), Given(given.case, given.when, (*given.unless, *before))
+        )
+        found.arcs += inner.arcs
+        found.effects += inner.effects
         return
     own: tuple[Condition, ...] = ()
     if "when" in node.entries:
@@ -116,21 +148,53 @@ def _read_arc(
             return
         where = node.entries["when"][1]
         own = (Condition(fields["when"], "jinja", Origin(where.line, where.column)),)
-        asked.extend(own)
+        found.asked.extend(own)
+    elif found.is_exclusive:
+        # Nothing is left for those behind it.
+        found.asked.append(Condition("true", "jinja"))
     if ("then" in fields) == ("step" in fields):
         reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
         return
+    held = tuple(condition.source for condition in own)
+    under = Given(given.case, (*given.when, *held), (*given.unless, *(before if found.is_exclusive else ())))
     if "set" in fields:
-        found.effects += read_set(reading, fields["set"], when=own[0].source if own else "")
+        found.effects += _set_by_arc(reading, fields["set"], under)
+    args = fields.get("args", {})
     if "then" in fields:
-        inner = read_next(reading, fields["then"], (*own, *besides))
+        inner = read_next(reading, fields["then"], (*besides, *own), under)
         found.arcs += [Arc(arc.step, arc.when, {**args, **arc.args}) for arc in inner.arcs]
+        found.effects += inner.effects
     elif name := target_of(reading, fields["step"]):
         found.arcs.append(Arc(name, all_of((*besides, *own)), args))
 
 
-def read_set(reading: NoetlReading, node: Node, case: int = -1, when: str = "", kind: Any = "set") -> list[Effect]:
-    """Variables: a mapping, a list of `name` and `value`, or either of them under `ctx`."""
+def _set_by_arc(reading: NoetlReading, node: Node, under: Given) -> list[Effect]:
+    """The variables that are set where an arc is taken."""
+    texts = [expression_of(text) for text in (*under.when, *under.unless)]
+    if not all(texts):
+        message = "`set` stands under a condition that is no single expression"
+        reading.report.error("value", message, node, hint="write the condition as one `{{ … }}`")
+        return []
+    when, unless = texts[: len(under.when)], texts[len(under.when) :]
+    return read_set(
+        reading,
+        node,
+        under.case,
+        " and ".join(f"({text})" for text in when),
+        unless=" or ".join(f"({text})" for text in unless),
+    )
+
+
+def read_set(
+    reading: NoetlReading,
+    node: Node,
+    case: int = -1,
+    when: str = "",
+    kind: Any = "set",
+    unless: str = "",
+    place: str = "",
+) -> list[Effect]:
+    """Variables, each in this place: a mapping, a list of `name` and `value`, or either of them under `ctx`."""
     pairs: list[tuple[str, Any]] = []
     if isinstance(node, Sequence):
         for item in node.items:
@@ -151,7 +215,10 @@ def read_set(reading: NoetlReading, node: Node, case: int = -1, when: str = "", 
                 pairs += list(read.items()) if read is not INVALID else []
     else:
         wrong(reading, node, "variables with their values")
-    return [Effect(kind=kind, name=_plain(name), value=value, case=case, when=when) for name, value in pairs]
+    return [
+        Effect(kind=kind, name=place + _plain(name), value=value, case=case, when=when, unless=unless)
+        for name, value in pairs
+    ]
 
 
 def _plain(name: str) -> str:

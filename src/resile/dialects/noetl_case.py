@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from resile.dialects.base import INVALID
 from resile.dialects.native_values import wrong
-from resile.dialects.noetl_arcs import Arcs, read_next, read_set
+from resile.dialects.noetl_arcs import Arcs, Given, read_next, read_set
 from resile.dialects.noetl_keys import CASE, RETRY, THEN
 from resile.dialects.noetl_retry import (
     ATTEMPTS_DEFAULT,
@@ -25,7 +26,7 @@ from resile.dialects.noetl_retry import (
     mentions_error,
     read_collect,
 )
-from resile.dialects.noetl_sink import read_sink
+from resile.dialects.noetl_sink import in_order, read_sink
 from resile.dialects.noetl_values import NoetlReading, data, items
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence
 from resile.dialects.visor_values import read_keys
@@ -39,14 +40,20 @@ _ENTER = "step.enter"
 
 
 class Follow(Struct):
-    """What follows a step: its cases, and what refers to them by number. `of_loop` are about a loop as a whole."""
+    """What follows a step: its cases, and what refers to them by number. `of_loop` are about a loop as a whole.
+
+    `attempts` is what its retries keep, and for which of its successes they ask for one more attempt. `whole` are the
+    names of sinks that take what a loop gave as a whole.
+    """
 
     cases: list[Case] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     arcs: list[Arc] = field(default_factory=list)
     sinks: list[Step] = field(default_factory=list)
+    attempts: list[Effect] = field(default_factory=list)
     of_loop: set[int] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
 
 
 def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
@@ -79,19 +86,24 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
     answers: list[Rule] = []
     sinks: list[Step] = []
     leads = fails = False
+    again = any(isinstance(part, Mapping) and "retry" in part.entries for part in items(then))
     for part in items(then):
         if not isinstance(part, Mapping):
             wrong(reading, part, "a mapping of what follows")
             continue
         fields = read_keys(reading, part, THEN)
         _read_values(reading, fields, number, follow)
-        sinks += _sinks(reading, fields, number, follow, on_failure)
+        sinks += _sinks(reading, fields, number, follow, on_failure or again)
         leads = _read_ways(reading, fields, part, number, follow) or leads
         if "retry" in fields:
             answers += _read_again(reading, fields, fields["retry"], number, when, origin, follow)
         if "fail" in fields:
             fails = True
             follow.effects.append(Effect(kind="fail", value=_message(reading, fields["fail"]), case=number))
+    if sinks:
+        # What takes the result of an attempt does so before the next one.
+        repair = Repair(steps=in_order(sinks), on_failure="ignore" if is_about_error(when) else "fail")
+        answers = [replace(answer, repair=repair) for answer in answers]
     follow.rules += answers
     if on_failure and not answers:
         _answer_failure(number, origin, sinks, follow, leads and not fails)
@@ -101,7 +113,7 @@ def _answer_failure(number: int, origin: Origin, sinks: list[Step], follow: Foll
     """A failure that a case answers without a retry: the path goes on, or it stands once the sinks are done."""
     if not goes_on and not sinks:
         return
-    repair = Repair(steps=tuple(sinks), on_failure="ignore") if sinks else None
+    repair = Repair(steps=in_order(sinks), on_failure="ignore") if sinks else None
     follow.rules.append(
         Rule(
             then="tolerate" if goes_on else "fail",
@@ -152,19 +164,26 @@ def _result(reading: NoetlReading, node: Node) -> Any:
     return data(reading, node)
 
 
-def _sinks(reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, on_failure: bool) -> list[Step]:
-    """The tools that take the result of a case: after a success by themselves, after a failure with its rule."""
+def _sinks(reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, by_rule: bool) -> list[Step]:
+    """The tools that take the result of a case: after a success by themselves, else with the rule that answers it."""
     if "sink" not in fields:
         return []
     found: list[Step] = []
     for item in items(fields["sink"]):
         place = len(follow.sinks) + len(found) + 1
-        sink = read_sink(reading, item, f"{reading.owner}_sink{place}", None if on_failure else _asked(number, item))
+        sink = read_sink(reading, item, f"{reading.owner}_sink{place}", None if by_rule else _asked(number, item))
         found += [sink] if sink is not None else []
-    if on_failure:
+    if by_rule:
         return found
     follow.sinks += found
     return []
+
+
+def read_sinks(reading: NoetlReading, node: Node, follow: Follow) -> None:
+    """The sinks of the step itself."""
+    for item in items(node):
+        sink = read_sink(reading, item, f"{reading.owner}_sink{len(follow.sinks) + 1}", None)
+        follow.sinks += [sink] if sink is not None else []
 
 
 def _asked(number: int, node: Node) -> Condition:
@@ -174,20 +193,20 @@ def _asked(number: int, node: Node) -> Condition:
 
 def _read_ways(reading: NoetlReading, fields: dict[str, Any], node: Mapping, number: int, follow: Follow) -> bool:
     """Where a case leads; True where it leads anywhere."""
-    besides = (_asked(number, node),)
+    besides, given = (_asked(number, node),), Given(number)
     before = len(follow.arcs)
     ways: list[Arcs] = []
     if "next" in fields:
-        ways.append(read_next(reading, fields["next"], besides))
+        ways.append(read_next(reading, fields["next"], besides, given))
     if "step" in fields:
-        ways.append(read_next(reading, fields["step"], besides))
-    elif "args" in fields and "next" not in fields:
+        ways.append(read_next(reading, fields["step"], besides, given))
+    if "args" in fields and not {"next", "step", "call"} & fields.keys():
         reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
     if "call" in fields:
-        ways.append(read_next(reading, fields["call"], besides))
-    given = fields.get("args", {})
+        ways.append(read_next(reading, fields["call"], besides, given))
+    args = fields.get("args", {})
     for way in ways:
-        follow.arcs += [Arc(arc.step, arc.when, {**given, **arc.args}) for arc in way.arcs]
+        follow.arcs += [Arc(arc.step, arc.when, {**args, **arc.args}) for arc in way.arcs]
         follow.effects += way.effects
     return len(follow.arcs) > before
 
@@ -206,7 +225,7 @@ def _read_again(
         wrong(reading, node, "a mapping with `max_attempts`")
         return []
     given = read_keys(reading, node, RETRY)
-    for word in ("retry_when", "stop_when", "retry_on", "collect"):
+    for word in ("retry_when", "stop_when", "retry_on", "collect", "sink", "per_iteration"):
         if word in given:
             message = f"`{word}` means nothing here: the case has its `when` and its own keys"
             reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")

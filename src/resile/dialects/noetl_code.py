@@ -13,15 +13,14 @@ from typing import Any
 from resile.dialects.base import INVALID
 from resile.dialects.native_values import filled, text, wrong
 from resile.dialects.noetl_jinja import is_one_output, names_in, problem
-from resile.dialects.noetl_keys import SCRIPT, SCRIPT_SOURCE
-from resile.dialects.noetl_values import BUILT_IN, NoetlReading, template
+from resile.dialects.noetl_tool_keys import SCRIPT, SCRIPT_SOURCE
+from resile.dialects.noetl_values import BUILT_IN, NoetlReading, from_workload, template
 from resile.dialects.tree import Mapping, Mark, Node, Scalar, shorten
 from resile.dialects.visor_values import read_keys
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.workflow import Python
 
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_OF_WORKLOAD = re.compile(r"\{\{\s*(?:workload\.)?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 CONTEXT = "context"
 
 
@@ -85,13 +84,11 @@ def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
 def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: bool = True) -> Python | None:
     """The code with its templates taken out, and the names that it asks for."""
     if is_one_output(source):
-        found = _OF_WORKLOAD.fullmatch(source.strip())
-        value = reading.workload.get(found[1]) if found is not None else None
-        if not isinstance(value, str):
+        value = from_workload(reading, source)
+        if value is None:
             message = f"`{shorten(source.strip())}` is no code: a value never decides on what runs"
             reading.report.error("value", message, node, hint="write the code out, or keep it in the workload as text")
             return None
-        reading.fixed.add(found[1] if found is not None else "")
         source = value
     if len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
         reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
@@ -139,7 +136,8 @@ def _asked_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...
         line = getattr(error, "lineno", None) or 0
         said = getattr(error, "msg", None) or str(error)
         place = Mark(node.line + line, 1) if isinstance(node, Scalar) and line and "\n" in node.text else node
-        reading.report.error("python", f"the code does not parse: {said} (its line {line})", place)
+        hint = 'quotes stand here as they are: `"`, without a backslash' if '\\"' in source else ""
+        reading.report.error("python", f"the code does not parse: {said} (its line {line})", place, hint=hint)
         return None
     functions = [part for part in tree.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
     mains = [part for part in functions if part.name == "main"]

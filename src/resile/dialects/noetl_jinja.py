@@ -1,6 +1,7 @@
 """Jinja as playbooks use it: read once, checked when a file is loaded, rendered for the place where the text is used.
 
     problem(text)              why the template could never be rendered, or an empty text
+    expression_of(text)        what stands between the braces, or in a condition without any
     value_of(text, find)       the value itself where the text is one `{{ ... }}`, else the rendered text
     render(text, find)         plain text                       rendered(data, find)   data with its texts rendered
     render_command, render_url no value can become code         holds(text, find)      a condition
@@ -11,6 +12,7 @@ knows is an error that says which (Unknown). Templates run in Jinja's sandbox, w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,14 @@ _WRITE = "write a value"
 _SELF = ("data", "result")
 _SELF_OF_TEXT = ("data", "result", "stdout", "output")
 _FALSE_TEXTS = ("", "0", "false", "none", "null")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "null": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.(?:0|[0-9]{0,14}[1-9]))?")
+_NAME = re.compile(
+    r"\s*\{\{-?\s*[A-Za-z_]\w*(?:\.\w+|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])*\s*"
+    r"(?:\|\s*d(?:efault)?\([^()]*\)\s*)?-?\}\}\s*"
+)
+"""A template that is the name of a value, with a default or without."""
+_OUTPUT = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
 Find = Callable[[str], Any]
 Write = Callable[[Any], str]
@@ -186,7 +196,24 @@ def _filters() -> dict[str, Callable[..., Any]]:
         "fromjson": lambda text: json.loads(text),
         "b64encode": lambda text: base64.b64encode(text_of(text).encode("utf-8", "surrogateescape")).decode(),
         "b64decode": lambda text: base64.b64decode(text).decode("utf-8", "surrogateescape"),
+        "chosen": _chosen,
+        "ordered": _ordered,
     }
+
+
+def _chosen(items: Any, name: str, condition: str, **known: Any) -> list[Any]:
+    """The items for which a condition holds that calls them by this name; `known` are the other names in it."""
+    return [item for item in items if holds(condition, _finder({**known, name: item}))]
+
+
+def _ordered(items: Any, name: str, key: str, reverse: bool = False, **known: Any) -> list[Any]:
+    """The items in the order of what a template with this name for them comes to."""
+    return sorted(items, key=lambda item: value_of(key, _finder({**known, name: item})), reverse=reverse)
+
+
+def _finder(known: Mapping[str, Any]) -> Find:
+    """A lookup in these names alone."""
+    return lambda name: known.get(name, MISSING)
 
 
 def is_template(text: str) -> bool:
@@ -249,6 +276,23 @@ def is_one_output(text: str) -> bool:
     """Is the text one `{{ ... }}` and nothing else?"""
     text = text.strip()
     return text.startswith("{{") and not problem(text) and parsed(text).is_one
+
+
+def expression_of(text: str) -> str:
+    """The expression in a text that is one output, or in one without braces; empty where it is neither."""
+    if not is_template(text):
+        return text.strip()
+    return text.strip()[2:-2].removeprefix("-").removesuffix("-").strip() if is_one_output(text) else ""
+
+
+def text_expression(text: str) -> str:
+    """A text that may hold `{{ ... }}` as one expression; empty where it holds anything else of Jinja's."""
+    if is_one_output(text):
+        return f"({expression_of(text)})"
+    parts = _OUTPUT.split(text)
+    if any(is_template(literal) for literal in parts[::2]):
+        return ""
+    return " ~ ".join(f"({part})" if at % 2 else repr(part) for at, part in enumerate(parts) if part)
 
 
 def plain_text(value: Any) -> str:
@@ -321,14 +365,31 @@ def native(value: Any) -> Any:
 
 
 def rendered(data: Any, find: Find) -> Any:
-    """Data with its templates rendered; a text that is one output keeps the type of its value."""
+    """Data with its templates rendered; a name keeps the type of its value, other text is read as what it says."""
     if isinstance(data, str):
-        return value_of(data, find)
+        value = value_of(data, find)
+        return _read(value) if isinstance(value, str) and is_template(data) and not _NAME.fullmatch(data) else value
     if isinstance(data, list):
         return [rendered(item, find) for item in data]
     if isinstance(data, dict):
         return {name: rendered(value, find) for name, value in data.items()}
     return data
+
+
+def _read(text: str) -> Any:
+    """Text that a template wrote, as playbooks mean it: JSON, true, false, none or a number; any other as it is."""
+    import json
+
+    found = text.strip()
+    if found[:1] in ("{", "["):
+        try:
+            return json.loads(found)
+        except ValueError:
+            return text
+    if found.lower() in _WORDS:
+        return _WORDS[found.lower()]
+    # No number is read that would be written in another way: leading zeros mean something.
+    return json.loads(found) if _NUMBER.fullmatch(found) and found != "-0" else text
 
 
 def condition_text(text: str) -> str:

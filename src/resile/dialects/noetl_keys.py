@@ -6,205 +6,29 @@ One table for each mapping of the grammar, of all four kinds of playbook: v1 (fi
 
 from __future__ import annotations
 
-from resile.dialects.base import INVALID, Key, Reading, Table, table
-from resile.dialects.native_values import choice, texts, wrong
+from resile.dialects.base import Key, Table, table
+from resile.dialects.native_values import choice, texts
+from resile.dialects.noetl_tool_keys import ARGS, AUTH, MODES, SCRIPT, SCRIPT_SOURCE, SHAPES, TOOLS
 from resile.dialects.noetl_values import (
     arguments,
     arguments_or_template,
     attempts,
     comment,
     condition,
+    count,
     data,
     factor,
     filled_template,
+    jitter,
     name,
     node_itself,
     seconds,
     template,
+    timeout,
     yes_or_no,
 )
-from resile.dialects.tree import Node, Scalar
 from resile.dialects.visor_values import refused
-from resile.model.limits import PARALLEL_MAX
 
-KINDS = ("python", "shell", "http", "postgres", "duckdb", "playbook", "workbook", "iterator", "noop")
-KINDS_REFUSED = {
-    "container": "a container runtime or a cluster",
-    "snowflake": "a Snowflake account",
-    "transfer": "two databases and their drivers",
-    "secrets": "a secret manager; name its entries under `keychain`",
-    "secret": "a secret manager; name its entries under `keychain`",
-    "playbooks": "a catalog of playbooks",
-    "script": "a cluster job; use `shell` or `python`",
-    "nats": "a NATS server",
-    "ducklake": "a DuckLake catalog",
-    "artifact": "an artifact store",
-    "subscription": "a message broker",
-    "agent": "an agent framework",
-    "rhai": "the Rhai language; use `python`",
-    "gcs": "Google Cloud Storage",
-    "sftp": "an SFTP server",
-    "save": "the old `save` tool; use `sink`",
-    "result": "a result store",
-    "mcp": "an MCP server",
-    "gateway": "a gateway",
-    "auth": "an identity service",
-    "provider": "a cloud provider",
-    "test": "NoETL's own test runner",
-}
-MODES = ("sequential", "async", "parallel")
-
-
-def _count(reading: Reading, node: Node) -> object:
-    """A number of things at a time."""
-    if isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value <= PARALLEL_MAX:
-        return node.value
-    return wrong(reading, node, f"a whole number from 1 to {PARALLEL_MAX}")
-
-
-def _timeout(reading: Reading, node: Node) -> object:
-    """Seconds, or a duration in words."""
-    from resile.dialects.native_values import duration
-
-    return duration(reading, node)
-
-
-def _jitter(reading: Reading, node: Node) -> object:
-    """`true`, or a share of the delay."""
-    if isinstance(node, Scalar) and isinstance(node.value, bool):
-        return 0.5 if node.value else 0.0
-    value = factor(reading, node)
-    return value if value is INVALID or value <= 1 else wrong(reading, node, "true, false, or a share of at most 1")
-
-
-_ARGS = (
-    Key("args", "mapping", "values for the step, by name", arguments),
-    Key("with", "mapping", "the same as `args`", arguments, "args"),
-    Key("input", "mapping", "the same as `args`", arguments, "args"),
-)
-_TOOL = (
-    Key("kind", "text", "what the tool does", node_itself),
-    *_ARGS,
-    Key("retry", "mapping or list", "when the tool is tried again", node_itself),
-    Key("timeout", "duration", "how long it may take", _timeout),
-    Key("loop", "mapping", "the same as `loop` of the step", node_itself),
-    Key("assert", "mapping", "the same as `assert` of the step", node_itself),
-)
-PYTHON = table(
-    "a python tool",
-    "Python code with a `main`, whose parameters are found by name",
-    *_TOOL,
-    Key("code", "text", "the code", node_itself),
-    Key("code_b64", "text", "the code in base64", node_itself),
-    Key("code_base64", "text", "the same as `code_b64`", node_itself, "code_b64"),
-    Key("script", "mapping", "a file that has the code", node_itself),
-    Key("result_status", "fail | ignore", "is a result with `status: error` a failure?", choice("fail", "ignore")),
-    comment("libs", "Python libraries are those of the environment"),
-)
-SHELL = table(
-    "a shell tool",
-    "commands for bash, one after the other until one fails",
-    *_TOOL,
-    Key("cmds", "list", "the commands", node_itself),
-    Key("command", "text", "one command", node_itself, "cmds"),
-    Key("cmd", "text", "the same as `command`", node_itself, "cmds"),
-    Key("commands", "list", "the same as `cmds`", node_itself, "cmds"),
-    Key("env", "mapping", "variables of the environment", arguments),
-    Key("cwd", "text", "the directory", template),
-    Key("working_dir", "text", "the same as `cwd`", template, "cwd"),
-)
-HTTP = table(
-    "an http tool",
-    "one request",
-    *_TOOL,
-    Key("method", "text", "GET, POST …", name),
-    Key("url", "text", "where to", filled_template),
-    Key("endpoint", "text", "the same as `url`", filled_template, "url"),
-    Key("headers", "mapping", "headers of the request", arguments),
-    Key("params", "mapping or template", "what stands behind the `?`", arguments_or_template),
-    Key("payload", "data", "the body: JSON, or text", data),
-    Key("data", "data", "the same as `payload`", data, "payload"),
-    Key("body", "data", "the same as `payload`", data, "payload"),
-    Key("json", "data", "the same as `payload`", data, "payload"),
-    Key("verify_ssl", "bool", "must the server prove who it is?", yes_or_no),
-    refused("auth", "keep what it needs in the keychain and write the header yourself"),
-)
-QUERY = table(
-    "a postgres or duckdb tool",
-    "statements; every value is written for its place",
-    *_TOOL,
-    Key("command", "text", "the statements", node_itself),
-    Key("commands", "text or list", "the same as `command`", node_itself, "command"),
-    Key("query", "text", "the same as `command`", node_itself, "command"),
-    Key("statement", "text", "the same as `command`", node_itself, "command"),
-    Key("sql", "text", "the same as `command`", node_itself, "command"),
-    Key("script", "mapping", "a file that has the statements", node_itself),
-    Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database", node_itself),
-    Key("database", "text", "the file of a DuckDB database; one for each run where none is named", template),
-    Key("params", "list", "values that the statement is bound to", data),
-)
-PLAYBOOK = table(
-    "a playbook tool",
-    "another playbook, which the step waits for and whose verdict it inherits",
-    *_TOOL,
-    Key("path", "text", "its file, or its `metadata.path`", node_itself),
-    Key("payload", "mapping", "the same as `args`", arguments, "args"),
-    Key("return_step", "text", "the step whose result is the result", name),
-    comment("task", "what the parent calls the step"),
-    comment("version", "the file that is there is run"),
-    refused("wait", "a step always waits for its playbook"),
-)
-WORKBOOK = table(
-    "a workbook tool",
-    "a tool of the workbook, with the arguments of the step",
-    *_TOOL,
-    Key("name", "text", "its name in the workbook", name),
-    Key("task", "text", "the same as `name`", name, "name"),
-)
-ITERATOR = table(
-    "an iterator tool",
-    "a tool for each item of a list",
-    *_TOOL,
-    Key("collection", "template", "the list", node_itself, "in"),
-    Key("in", "template", "the list", node_itself),
-    Key("element", "text", "what the item is called", name, "iterator"),
-    Key("iterator", "text", "the same as `element`", name),
-    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
-    Key("concurrency", "number", "how many at a time", _count),
-    Key("limit", "number", "how many items at the most", _count),
-    Key("task", "mapping", "the tool", node_itself),
-    refused("where", "choose the items in the step before, or with Jinja's `selectattr`"),
-    refused("order_by", "sort the items in the step before, or with Jinja's `sort`"),
-    refused("chunk", "batch the items in the step before, or with Jinja's `batch`"),
-)
-NOOP = table("a noop tool", "nothing: a point where paths meet", *_TOOL)
-TOOLS: dict[str, Table] = {
-    "python": PYTHON,
-    "shell": SHELL,
-    "http": HTTP,
-    "postgres": QUERY,
-    "duckdb": QUERY,
-    "playbook": PLAYBOOK,
-    "workbook": WORKBOOK,
-    "iterator": ITERATOR,
-    "noop": NOOP,
-}
-SCRIPT = table(
-    "script",
-    "where code or statements are kept",
-    Key("uri", "text", "the file, relative to the playbook", filled_template),
-    Key("source", "mapping", "what kind of place it is", node_itself),
-)
-SCRIPT_SOURCE = table(
-    "source of a script",
-    "the kind of place; only files are read, because text from outside never becomes code",
-    Key("type", "file | inline", "a file, or code in the playbook itself", name),
-    Key("code", "text", "the code of an inline script", node_itself),
-    *(
-        refused(word, "code is not fetched from elsewhere: keep it in a file")
-        for word in ("auth", "endpoint", "method", "timeout", "headers", "bucket", "region")
-    ),
-)
 LOOP = table(
     "loop",
     "runs the step once for each item",
@@ -213,20 +37,23 @@ LOOP = table(
     Key("iterator", "text", "what the item is called", name),
     Key("element", "text", "the same as `iterator`", name, "iterator"),
     Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
-    Key("concurrency", "number", "how many at a time", _count),
-    Key("limit", "number", "how many items at the most", _count),
+    Key("concurrency", "number", "how many at a time", count),
+    Key("limit", "number", "how many items at the most", count),
     Key("spec", "mapping", "the same in the newer form", node_itself),
     refused("cursor", "a cursor needs a database: list the items in a step before"),
-    refused("where", "choose the items in the step before, or with Jinja's `selectattr`"),
-    refused("order_by", "sort the items in the step before, or with Jinja's `sort`"),
-    refused("chunk", "batch the items in the step before, or with Jinja's `batch`"),
+    *SHAPES,
 )
 LOOP_SPEC = table(
     "spec of a loop",
     "how the items run",
     Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
-    Key("max_in_flight", "number", "how many at a time", _count),
-    comment("policy", "where items run is for Resile to decide"),
+    Key("max_in_flight", "number", "how many at a time", count),
+    Key("policy", "mapping", "where the items run", node_itself),
+)
+LOOP_POLICY = table(
+    "policy of a loop",
+    "where the items run",
+    Key("exec", "local | distributed", "Resile decides", choice("local", "distributed")),
 )
 RETRY = table(
     "retry",
@@ -237,15 +64,20 @@ RETRY = table(
     Key("max_delay", "seconds", "the longest wait (60)", seconds),
     Key("backoff_multiplier", "number", "by how much each wait is longer (2)", factor),
     Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
-    Key("jitter", "bool", "do waits differ a little?", _jitter),
+    Key("jitter", "bool", "do waits differ a little?", jitter),
     Key("retry_when", "condition", "asked after each attempt", condition),
     Key("stop_when", "condition", "asked before `retry_when`", condition),
     Key("retry_on", "list", "the kinds of failures that are tried again", texts(name)),
     Key("params", "mapping", "parameters of the next request", arguments),
     Key("next_call", "mapping", "what is other in the next attempt", node_itself),
     Key("collect", "mapping", "what is kept of each attempt", node_itself),
-    refused("sink", "write it in `case`, or on the step"),
-    refused("per_iteration", "what is collected is the result of the step: write `sink` on the step"),
+    Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
+    Key("per_iteration", "mapping", "the same, under `sink`", node_itself),
+)
+PER_ITERATION = table(
+    "per_iteration",
+    "what follows each attempt of a policy",
+    Key("sink", "mapping", "where its result goes", node_itself),
 )
 NEXT_CALL = table(
     "next_call",
@@ -318,6 +150,7 @@ SINK = table(
     Key("params", "mapping", "what stands behind the `?`", arguments_or_template),
     Key("payload", "data", "the body", data),
     Key("code", "text", "Python code that takes the result", node_itself),
+    Key("when", "condition", "whether it takes the result", condition),
 )
 ARC = table(
     "an arc of `next`",
@@ -360,7 +193,7 @@ STEP = table(
     comment("description", "what it is for"),
     Key("tool", "mapping or text", "what it does", node_itself),
     Key("type", "text", "the same as `tool`", node_itself, "tool"),
-    *_ARGS,
+    *ARGS,
     Key("loop", "mapping", "runs it for each item of a list", node_itself),
     Key("case", "list", "what follows from its events", node_itself),
     Key("next", "arcs", "where to go", node_itself),
@@ -370,18 +203,14 @@ STEP = table(
     Key("sink", "mapping", "where its result goes", node_itself),
     Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
     Key("assert", "mapping", "what must be there", node_itself),
-    Key("timeout", "duration", "how long it may take", _timeout),
+    Key("timeout", "duration", "how long it may take", timeout),
     Key("critical", "bool", "does its failure cancel what runs beside it?", yes_or_no),
     Key("pass", "bool", "with `true` the tool is not run", yes_or_no),
-    refused("spec", "admission is not run: say it with `when` on the arcs that lead here"),
+    Key("spec", "mapping", "whether it is admitted", node_itself),
     refused("output", "a step's result is what its tool gives"),
     refused("auth", "it belongs into `tool`"),
     refused("call", "it belongs into `then` of a case"),
     refused("run", "it belongs into `tool`"),
-)
-DATA_ARGS = (
-    Key("data", "mapping", "the same as `args`", arguments, "args"),
-    Key("params", "mapping", "the same as `args`", arguments, "args"),
 )
 WORKBOOK_ENTRY = table(
     "an entry of the workbook",
@@ -392,6 +221,20 @@ WORKBOOK_ENTRY = table(
     Key("type", "text", "the same as `tool`", node_itself, "tool"),
     Key("assert", "mapping", "what must be there", node_itself),
     Key("sink", "mapping", "where the result goes", node_itself),
+)
+TASK = table(
+    "the task of an iterator",
+    "a tool that runs for each item",
+    comment("name", "what it is called"),
+    comment("desc", "what it is for"),
+    Key("tool", "mapping or text", "the tool", node_itself),
+    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    *ARGS,
+    Key("sink", "mapping", "where the result of an item goes", node_itself),
+    Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
+    Key("assert", "mapping", "what must be there for an item", node_itself),
+    Key("retry", "true, number, mapping or list", "when an item is tried again", node_itself),
+    Key("timeout", "duration", "how long an item may take", timeout),
 )
 KEYCHAIN_ENTRY = table(
     "an entry of the keychain",
@@ -445,8 +288,64 @@ FILE = table(
     Key("executor", "mapping", "how it starts", node_itself),
     comment("tracing", "Resile has its own log and metrics"),
 )
+STEP_SPEC = table("spec of a step", "what is said about the step", Key("policy", "mapping", "by rules", node_itself))
+STEP_POLICY = table(
+    "policy of a step",
+    "rules about the step",
+    Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
+    refused("lifecycle", "write `timeout` on the step"),
+    refused("failure", "a failed item lets the others finish and then fails the step"),
+    refused("emit", "every step writes its events"),
+)
+ADMIT = table(
+    "admit",
+    "the first rule that holds decides",
+    Key("rules", "list", "the rules", node_itself),
+    Key("mode", "exclusive", "the first counts", choice("exclusive")),
+)
+ADMIT_RULE = table(
+    "a rule of `admit`",
+    "whether a step is admitted",
+    Key("when", "condition", "asked when a path comes to the step", condition),
+    Key("then", "mapping", "the answer", node_itself),
+    Key("else", "mapping", "the answer where none of those before holds", node_itself),
+)
+ADMIT_ELSE = table("else of `admit`", "where no rule holds", Key("then", "mapping", "the answer", node_itself))
+ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", yes_or_no))
+TASK_SPEC = table("spec of a tool", "what is said about the tool", Key("policy", "mapping", "by rules", node_itself))
+TASK_POLICY = table(
+    "policy of a tool",
+    "what follows from its outcome: the first rule that holds counts",
+    Key("rules", "list", "the rules", node_itself),
+    Key("mode", "exclusive", "the first counts", choice("exclusive")),
+    Key("on_unmatched", "continue | fail", "what a failure that no rule speaks of means (fail)",
+        choice("continue", "fail")),
+    *(refused(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
+)  # fmt: skip
+TASK_RULE = table(
+    "a rule of a tool",
+    "what follows from an outcome",
+    Key("when", "condition", "of `outcome`", condition),
+    Key("then", "mapping", "what follows", node_itself),
+    Key("else", "mapping", "what follows where none of those before holds", node_itself),
+)
+TASK_ELSE = table("else of a tool", "where no rule holds", Key("then", "mapping", "what follows", node_itself))
+TASK_THEN = table(
+    "then of a tool",
+    "what follows from an outcome",
+    Key("do", "continue | retry | jump | break | fail", "how to go on",
+        choice("continue", "retry", "jump", "break", "fail")),
+    Key("to", "text", "the tool to jump to", name),
+    Key("attempts", "number", "executions in all, the first included (3)", attempts, "max_attempts"),
+    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
+    Key("delay", "seconds", "the first wait (1)", seconds, "initial_delay"),
+    Key("set_ctx", "mapping", "variables of the playbook", node_itself),
+    Key("set_iter", "mapping", "variables of this item, or of this visit of the step", node_itself),
+)  # fmt: skip
 TABLES: tuple[Table, ...] = (
-    FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, STEP, LOOP, LOOP_SPEC, CASE, THEN, NEXT,
-    NEXT_SPEC, ARC, COLLECT, SINK, RETRY, POLICY, NEXT_CALL, ASSERT, SCRIPT, SCRIPT_SOURCE,
-    PYTHON, SHELL, HTTP, QUERY, PLAYBOOK, WORKBOOK, ITERATOR, NOOP,
+    FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, TASK, STEP, LOOP, LOOP_SPEC, LOOP_POLICY,
+    CASE, THEN, NEXT, NEXT_SPEC, ARC, COLLECT, SINK, RETRY, PER_ITERATION, POLICY, NEXT_CALL, ASSERT, STEP_SPEC,
+    STEP_POLICY, ADMIT, ADMIT_RULE, ADMIT_ELSE, ADMIT_THEN, TASK_SPEC, TASK_POLICY, TASK_RULE, TASK_ELSE, TASK_THEN,
+    SCRIPT, SCRIPT_SOURCE, AUTH,
+    *(known for kind, known in TOOLS.items() if kind != "duckdb"),
 )  # fmt: skip

@@ -19,13 +19,14 @@ from resile.dialects.base import did_you_mean
 from resile.dialects.native_values import wrong
 from resile.dialects.noetl_arcs import none_of
 from resile.dialects.noetl_jinja import condition_text, names_in, problem
-from resile.dialects.noetl_keys import COLLECT, NEXT_CALL, POLICY, RETRY
+from resile.dialects.noetl_keys import COLLECT, NEXT_CALL, PER_ITERATION, POLICY, RETRY
+from resile.dialects.noetl_sink import in_order, read_sink
 from resile.dialects.noetl_values import NoetlReading, items
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.dialects.visor_values import read_keys
 from resile.model.inside import Effect
-from resile.model.rules import Backoff, Match, Origin, Rule
-from resile.model.workflow import Condition
+from resile.model.rules import Backoff, Match, Origin, Repair, Rule
+from resile.model.workflow import Condition, Step
 
 ATTEMPTS_DEFAULT = 3
 ATTEMPTS_OF_PAGES = 100
@@ -45,15 +46,21 @@ _ALIASES = {word: kind for kind, words in KINDS_OF_ERRORS.items() for word in wo
 
 
 class Retry(Struct):
-    """The rules and effects of a retry."""
+    """The rules and effects of a retry, and the sinks that take the result of each attempt."""
 
     rules: list[Rule] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    sinks: list[Step] = field(default_factory=list)
 
 
 def is_about_error(when: str) -> bool:
     """Is a condition about failures, and about nothing else?"""
     return "call.error" in when or "error" in names_in(condition_text(when))
+
+
+def is_about_failure(when: str) -> bool:
+    """Is a condition of an arc about the failure of its step?"""
+    return "step.failed" in when or is_about_error(when)
 
 
 def mentions_error(when: str) -> bool:
@@ -77,7 +84,7 @@ def read_retry(reading: NoetlReading, node: Node) -> Retry:
             wrong(reading, node, "true, a number of attempts, a mapping, or a list of policies")
         return found
     fields = read_keys(reading, node, RETRY)
-    for word in ("params", "next_call", "collect"):
+    for word in ("params", "next_call", "collect", "sink", "per_iteration"):
         if word in fields:
             message = f"`{word}` belongs into a policy of a list, or into a case"
             reading.report.error("conflict", message, node.entries[word][0], hint="retry: [{when: …, then: {…}}]")
@@ -152,11 +159,17 @@ def _rules(fields: dict[str, Any], when: Condition | None, origin: Origin, wait:
 
 
 def again_rules(
-    fields: dict[str, Any], which: str, origin: Origin, wait: Backoff | None, default: int = ATTEMPTS_DEFAULT
+    fields: dict[str, Any],
+    which: str,
+    origin: Origin,
+    wait: Backoff | None,
+    default: int = ATTEMPTS_DEFAULT,
+    sinks: tuple[Step, ...] = (),
 ) -> list[Rule]:
     """The rules for a success that asks for more: go on, and at the last attempt take it as it is."""
     asked = Condition(which, "case", origin)
     match, limit = Match(kinds=("check",)), _limit(fields, default)
+    repair = Repair(steps=sinks, on_failure="fail") if sinks else None
     more = Rule(
         then="retry",
         text="one more attempt",
@@ -164,10 +177,19 @@ def again_rules(
         when=asked,
         limit=limit,
         wait=wait,
+        repair=repair,
         routing=True,
         origin=origin,
     )
-    last = Rule(then="recovered", text="the last attempt counts", match=match, when=asked, limit=1_000, origin=origin)
+    last = Rule(
+        then="recovered",
+        text="the last attempt counts",
+        match=match,
+        when=asked,
+        limit=1_000,
+        repair=repair,
+        origin=origin,
+    )
     return [more, last] if limit > 0 else [last]
 
 
@@ -195,9 +217,22 @@ def _read_policy(reading: NoetlReading, node: Node, number: int, found: Retry) -
         found.effects.append(Effect(kind="result", name=into))
     changed = changed_of(reading, then)
     found.effects.append(Effect(kind="again", name=which, when=when, value=changed))
-    found.rules += again_rules(then, which, origin, wait, ATTEMPTS_OF_PAGES if pages else ATTEMPTS_DEFAULT)
+    sinks = _sinks(reading, then, f"{reading.owner}_page{number}_sink")
+    found.sinks += sinks
+    most = ATTEMPTS_OF_PAGES if pages else ATTEMPTS_DEFAULT
+    found.rules += again_rules(then, which, origin, wait, most, sinks)
     if mentions_error(when):
         found.rules += _rules(then, Condition(when, "jinja", origin), origin, wait)
+
+
+def _sinks(reading: NoetlReading, fields: dict[str, Any], name: str) -> tuple[Step, ...]:
+    """The sinks of a policy."""
+    given: list[Node] = items(fields["sink"]) if "sink" in fields else []
+    if "per_iteration" in fields:
+        inner = read_keys(reading, fields["per_iteration"], PER_ITERATION)
+        given = [*given, *(items(inner["sink"]) if "sink" in inner else [])]
+    found = [read_sink(reading, item, f"{name}{number}", None) for number, item in enumerate(given, 1)]
+    return in_order(sink for sink in found if sink is not None)
 
 
 def changed_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:

@@ -8,18 +8,23 @@ A result is in the run's log in any case, so `event_log` asks for nothing more. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+from msgspec.structs import replace
 
 from resile.dialects.base import INVALID
 from resile.dialects.native_values import wrong
+from resile.dialects.noetl_arcs import all_of
 from resile.dialects.noetl_code import compile_code, statements_of
+from resile.dialects.noetl_http import METHODS, with_auth
 from resile.dialects.noetl_keys import SINK
-from resile.dialects.noetl_tools import METHODS, auth_of, kind_of
+from resile.dialects.noetl_tools import auth_of, kind_of
 from resile.dialects.noetl_values import NoetlReading
 from resile.dialects.tree import Mapping, Node, Scalar, shorten
 from resile.dialects.visor_values import read_keys
 from resile.model.rules import Origin
-from resile.model.workflow import Action, Condition, Http, Query, Step
+from resile.model.workflow import Action, Condition, Http, Need, Query, Step
 
 KINDS = ("postgres", "duckdb", "http", "python")
 LOGS = ("event_log", "event", "log")
@@ -27,7 +32,7 @@ _RESULT = "{{ result }}"
 _FIELDS = {
     "postgres": ("table", "mode", "key", "args", "data", "mapping", "command", "auth"),
     "duckdb": ("table", "mode", "key", "args", "data", "mapping", "command", "auth", "database"),
-    "http": ("url", "method", "headers", "params", "payload", "args", "data"),
+    "http": ("url", "method", "headers", "params", "payload", "args", "data", "auth"),
     "python": ("code", "args", "data"),
 }
 
@@ -51,7 +56,7 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | No
     if not kind:
         return None
     for word in fields:
-        if word != "tool" and word not in _FIELDS[kind]:
+        if word not in ("tool", "when") and word not in _FIELDS[kind]:
             message = f"`{word}` means nothing for a {kind} sink"
             reading.report.error("conflict", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out")
     action = _action(reading, kind, fields, whole)
@@ -59,7 +64,19 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | No
         return None
     args = fields.get("args", {})
     own = {**args, "data": fields.get("data", args or _RESULT)} if isinstance(args, dict) else {"data": args}
-    return Step(name=name, action=action, when=when, args=own, origin=Origin(node.line, node.column))
+    origin = Origin(node.line, node.column)
+    if "when" in fields:
+        asked = Condition(fields["when"], "jinja", origin)
+        when = asked if when is None else all_of((when, asked))
+    return Step(name=name, action=action, when=when, args=own, origin=origin)
+
+
+def in_order(sinks: Iterable[Step]) -> tuple[Step, ...]:
+    """Sinks one after the other; one that has nothing to do holds nobody up."""
+    found: list[Step] = []
+    for sink in sinks:
+        found.append(replace(sink, needs=(Need((found[-1].name,), skip_satisfies=True),)) if found else sink)
+    return tuple(found)
 
 
 def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
@@ -105,6 +122,8 @@ def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http 
         reading.report.error("value", message, node)
         return None
     headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
+    if "auth" in fields:
+        headers = with_auth(reading, headers, fields["auth"])
     body = fields.get("payload", fields.get("args", fields.get("data", _RESULT)))
     return Http(url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params"))
 

@@ -14,16 +14,16 @@ from msgspec import Struct
 from resile.dialects.base import INVALID, Key, Reading, Table, did_you_mean
 from resile.dialects.native_values import wrong
 from resile.dialects.noetl_code import read_code, read_script, statements_of
-from resile.dialects.noetl_keys import DATA_ARGS, KINDS, KINDS_REFUSED, STEP, TOOLS
+from resile.dialects.noetl_http import read_http
+from resile.dialects.noetl_keys import STEP
+from resile.dialects.noetl_tool_keys import DATA_ARGS, KINDS, KINDS_REFUSED, TOOLS
 from resile.dialects.noetl_values import NoetlReading, filled_template
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
-from resile.dialects.visor_values import read_keys
+from resile.dialects.visor_values import REFUSED, read_keys
 from resile.model.inside import Transform
-from resile.model.workflow import Action, Child, Http, Noop, Query, Shell
+from resile.model.workflow import Action, Child, Noop, Query, Shell
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 PACKAGES = {"postgres": "psycopg", "duckdb": "duckdb"}
-_FORM = "application/x-www-form-urlencoded"
 
 
 class Tool(Struct, frozen=True):
@@ -43,13 +43,9 @@ def read_tool(reading: NoetlReading, step: Mapping) -> Tool | None:
     given = step.entries.get("tool") or step.entries.get("type")
     if given is None:
         return None
-    key, node = given
+    node = given[1]
     if isinstance(node, Sequence):
-        if len(node.items) != 1 or not isinstance(node.items[0], Mapping):
-            hint = "write one step for each of them"
-            reading.report.error("not-run", "a pipeline of several tools in one step is not run", key, hint=hint)
-            return None
-        node = _unlabelled(node.items[0])
+        node = labelled(reading, node.items[0], 1)[1] if node.items else node
     if isinstance(node, Mapping):
         if "kind" not in node.entries:
             reading.report.error("value", "a tool needs `kind`", node, hint=f"one of {', '.join(KINDS)}")
@@ -59,10 +55,23 @@ def read_tool(reading: NoetlReading, step: Mapping) -> Tool | None:
     return _read(reading, node, step, TOOLS, beside=True)
 
 
-def _unlabelled(node: Mapping) -> Mapping:
-    """A tool of a list of one, without the name that it has there."""
-    entries = {word: entry for word, entry in node.entries.items() if word != "name"}
-    return Mapping(entries, node.line, node.column)
+def labelled(reading: NoetlReading, node: Node, number: int) -> tuple[str, Node]:
+    """A tool of a list, and what it is called there: `{label: {kind}}`, `{name: label, kind}`, or by its number."""
+    label = f"task_{number}"
+    if not isinstance(node, Mapping) or "kind" not in node.entries:
+        if isinstance(node, Mapping) and len(node.entries) == 1:
+            (key, inner), *_ = node.entries.values()
+            return key.text, inner
+        wrong(reading, node, "a tool with `kind`, or one under its label")
+        return label, node
+    kind, given = node.entries["kind"][1], node.entries.get("name")
+    if given is None or (isinstance(kind, Scalar) and kind.text.lower() == "workbook"):
+        return label, node
+    rest = {word: entry for word, entry in node.entries.items() if word != "name"}
+    if not isinstance(given[1], Scalar):
+        wrong(reading, given[1], "the label of the tool")
+        return label, Mapping(rest, node.line, node.column)
+    return given[1].text, Mapping(rest, node.line, node.column)
 
 
 def _read(
@@ -82,26 +91,53 @@ def _read(
 
 def _beside(kind: str, known: Table) -> dict[str, Key]:
     """The keys of a tool that may stand on the step; what both have is the step's, but for the arguments."""
-    common = {word: key for word, key in known.keys.items() if word not in STEP.keys or key.field == "args"}
+    common = {word: key for word, key in known.keys.items() if not _is_of_step(word) or key.field == "args"}
     own = {word: key for word, key in common.items() if word not in ("args", "with", "input", "kind")}
     more = {} if kind == "http" else {key.name: key for key in DATA_ARGS if key.name not in own}
     return {**own, **more}
+
+
+def _is_of_step(word: str) -> bool:
+    """Does a step have such a key of its own?"""
+    return word in STEP.keys and STEP.keys[word].kind != REFUSED
 
 
 def keys_with_tool(known: Table, node: Mapping) -> Table:
     """The keys of a step, or of an entry of the workbook: its own, and its tool's where those stand beside them."""
     given = node.entries.get("tool") or node.entries.get("type")
     kind_node = given[1] if given is not None else None
+    if isinstance(kind_node, Mapping) and "kind" in kind_node.entries and known is STEP:
+        return _with_data(known, kind_node.entries["kind"][1])
     if not isinstance(kind_node, Scalar) or kind_node.text.lower() not in TOOLS:
         return known
     kind = kind_node.text.lower()
     more = {word: Key(word, key.kind, key.doc, _elsewhere) for word, key in _beside(kind, TOOLS[kind]).items()}
-    return Table(known.name, known.doc, {**more, **known.keys})
+    own = {word: key for word, key in known.keys.items() if word not in more or key.kind != REFUSED}
+    return Table(known.name, known.doc, {**more, **own})
+
+
+def _with_data(known: Table, kind: Node) -> Table:
+    """The keys of a step whose tool stands apart, with other names of its arguments that are no keys of the tool."""
+    tool = TOOLS.get(kind.text.lower()) if isinstance(kind, Scalar) else None
+    if tool is None:
+        return known
+    taken = {word for word, key in tool.keys.items() if key.field != "args"}
+    return Table(known.name, known.doc, {**known.keys, **{key.name: key for key in DATA_ARGS if key.name not in taken}})
 
 
 def _elsewhere(_: Reading, __: Node) -> Any:
     """A field of the tool, which is read with the tool."""
     return INVALID
+
+
+def around(outer: Tool, inner: Tool) -> Tool:
+    """A tool that another one calls: what that one says about it comes before its own."""
+    kept: dict[str, Any] = {
+        word: outer.fields[word] for word in ("retry", "timeout", "assert", "args") if word in outer.fields
+    }
+    if "args" in kept:
+        kept["args"] = {**inner.fields.get("args", {}), **kept["args"]}
+    return Tool(inner.kind, {**inner.fields, **kept}, inner.node, inner.kind_node)
 
 
 def kind_of(reading: NoetlReading, node: Node) -> str:
@@ -140,7 +176,7 @@ def action_of(reading: NoetlReading, tool: Tool) -> tuple[Action | None, Transfo
     if kind == "shell":
         return _shell(reading, fields, tool.node), Transform()
     if kind == "http":
-        return _http(reading, fields, tool.node), Transform(parse="last")
+        return read_http(reading, fields, tool.node), Transform(parse="last")
     if kind in ("postgres", "duckdb"):
         return _query(reading, tool), Transform(parse="last")
     if kind == "playbook":
@@ -162,34 +198,6 @@ def _shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Shel
         return None
     before = "set -e\n" if len(commands) > 1 else ""
     return Shell(before + "\n".join(commands), "bash")
-
-
-def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http | None:
-    """One request."""
-    if "url" not in fields:
-        if not {"url", "endpoint"} & node.entries.keys():
-            reading.report.error("value", "an http tool needs `url`", node)
-        return None
-    method = str(fields.get("method", "GET")).upper()
-    if method not in METHODS:
-        hint = did_you_mean(method, METHODS, "methods")
-        reading.report.error("value", f"`{shorten(method)}` is no method of HTTP", node.entries["method"][1], hint=hint)
-        return None
-    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
-    payload = fields.get("payload")
-    is_form = any(name.lower() == "content-type" and _FORM in value for name, value in headers.items())
-    as_text = isinstance(payload, str) and "{{" not in payload
-    return Http(
-        url=fields["url"],
-        method=method,
-        headers=headers,
-        body=payload if as_text else None,
-        json=payload if not as_text and not is_form else None,
-        form=payload if not as_text and is_form else None,
-        params=fields.get("params"),
-        envelope=True,
-        is_verified=fields.get("verify_ssl", True),
-    )
 
 
 def _query(reading: NoetlReading, tool: Tool) -> Query | None:

@@ -6,24 +6,27 @@ them is probably a mistake, and `check` says so.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from resile.dialects.base import INVALID, Diagnostics, Key, Reading, Source, did_you_mean
 from resile.dialects.native_programs import read_data
 from resile.dialects.native_step import NativeReading
-from resile.dialects.native_values import boolean, filled, integer, number, text, wrong
-from resile.dialects.noetl_jinja import condition_text, names_in, problem
-from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
-from resile.model.limits import EXPRESSION_BYTES_MAX, RETRIES_MAX
+from resile.dialects.native_values import boolean, duration, filled, integer, number, text, wrong
+from resile.dialects.noetl_jinja import condition_text, is_template, names_in, problem
+from resile.dialects.tree import Mapping, Mark, Node, Scalar, Sequence, shorten
+from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX
+from resile.model.workflow import Secret
 
 COMMENT = "comment"
 BUILT_IN = frozenset((
     "workload", "vars", "ctx", "payload", "args", "env", "keychain", "execution_id", "catalog_id", "job", "execution",
     "failed_steps", "results", "attempt", "now", "result", "response", "event", "error", "this", "data", "page",
-    "success", "status_code", "item", "loop", "loop_index", "iter", "range", "dict", "_retry",
+    "success", "status_code", "item", "loop", "loop_index", "iter", "range", "dict", "_retry", "token",
+    "outcome", "_prev", "_task",
 ))  # fmt: skip
 """What every template knows."""
-_GIVE_NAMES = ("args", "with", "input", "data", "payload", "set", "vars", "ctx", "params")
+_GIVE_NAMES = ("args", "with", "input", "data", "payload", "set", "vars", "ctx", "params", "set_ctx", "set_iter")
 _ARE_NAMES = ("into", "iterator", "element")
 SECONDS_MAX = 366 * 86_400
 
@@ -31,7 +34,8 @@ SECONDS_MAX = 366 * 86_400
 class NoetlReading(NativeReading):
     """A playbook being read: the tools of its workbook, its steps by name, and what its templates can name.
 
-    `fixed` are entries of the workload that hold code, which a run can't change.
+    `fixed` are entries of the workload that hold code or the name of a credential, which a run can't change. `keychain`
+    are the entries of the keychain with their fields, `secrets` what the environment must have.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
@@ -41,6 +45,15 @@ class NoetlReading(NativeReading):
         self.workload: dict[str, Any] = {}
         self.fixed: set[str] = set()
         self.known: frozenset[str] = frozenset()
+        self.keychain: dict[str, dict[str, None]] = {}
+        self.secrets: dict[str, Secret] = {}
+
+    def add_secret(self, entry: str, field: str, place: Node | Mark) -> None:
+        """A secret of the environment, under the name of an entry of the keychain and of its field."""
+        variable = re.sub(r"\W", "_", f"{entry}_{field}").upper()
+        if f"{entry}.{field}" not in self.secrets:
+            self.secrets[f"{entry}.{field}"] = Secret(env=variable)
+            self.report.notice("keychain", f"`{shorten(entry)}` is read from ${variable}", place)
 
 
 def comment(name: str, doc: str) -> Key:
@@ -73,6 +86,31 @@ def _names_under(node: Node) -> set[str]:
     items = node.items if isinstance(node, Sequence) else []
     entries = [item.entries["name"][1] for item in items if isinstance(item, Mapping) and "name" in item.entries]
     return {entry.text for entry in entries if isinstance(entry, Scalar)}
+
+
+_OF_WORKLOAD = re.compile(r"\{\{\s*(?:workload\.)?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+
+def from_workload(reading: NoetlReading, text: str) -> str | None:
+    """The text in the workload that a template stands for, which a run then can't change; None where it is none."""
+    found = _OF_WORKLOAD.fullmatch(text.strip())
+    value = reading.workload.get(found[1]) if found is not None else None
+    if found is None or not isinstance(value, str):
+        return None
+    reading.fixed.add(found[1])
+    return value
+
+
+def known_text(reading: NoetlReading, text: str, node: Node) -> str:
+    """A text that is known when the file is loaded: as it is written, or from the workload; empty after a report."""
+    if not is_template(text):
+        return text.strip()
+    value = from_workload(reading, text)
+    if value is None or is_template(value):
+        message = f"`{shorten(text)}` must be known when the file is loaded"
+        reading.report.error("value", message, node, hint="write the name out, or keep it in the workload as text")
+        return ""
+    return value.strip()
 
 
 def template(reading: Reading, node: Node) -> Any:
@@ -162,3 +200,23 @@ def node_itself(_: Reading, node: Node) -> Any:
 def items(node: Node) -> list[Node]:
     """The items of a list, or the one thing that there is."""
     return node.items if isinstance(node, Sequence) else [node]
+
+
+def count(reading: Reading, node: Node) -> Any:
+    """A number of things at a time."""
+    if isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value <= PARALLEL_MAX:
+        return node.value
+    return wrong(reading, node, f"a whole number from 1 to {PARALLEL_MAX}")
+
+
+def timeout(reading: Reading, node: Node) -> Any:
+    """Seconds, or a duration in words."""
+    return duration(reading, node)
+
+
+def jitter(reading: Reading, node: Node) -> Any:
+    """`true`, or a share of the delay."""
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return 0.5 if node.value else 0.0
+    value = factor(reading, node)
+    return value if value is INVALID or value <= 1 else wrong(reading, node, "true, false, or a share of at most 1")

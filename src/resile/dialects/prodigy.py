@@ -5,6 +5,8 @@
     [steps]                              commands | steps | tasks: [steps]
     setup -> commands -> map -> reduce -> merge     one list, in this order; the map is the step `map`
 
+Where texts speak of files in `.prodigy`, a step makes that folder before all others, as Prodigy does.
+
 A file says what its author meant by it, not what the program of that name did with it: the decisions are those of
 the compatibility page. What can't be run is refused by name, where it stands.
 """
@@ -20,7 +22,20 @@ from resile.dialects.prodigy_capture import captured_names, file_names
 from resile.dialects.prodigy_env import chosen, environment, native_secrets
 from resile.dialects.prodigy_keys import CAPTURED, SETUP, TABLES, WORKFLOW
 from resile.dialects.prodigy_map import map_step, phase, timed_steps
-from resile.dialects.prodigy_nodes import flag, items_of, listed, mapping, number, put, text_in, value_of, word
+from resile.dialects.prodigy_nodes import (
+    FOLDER,
+    flag,
+    folder_step,
+    items_of,
+    listed,
+    mapping,
+    mentions,
+    number,
+    put,
+    text_in,
+    value_of,
+    word,
+)
 from resile.dialects.prodigy_step import steps
 from resile.dialects.prodigy_text import STREAMS, Translation, Where, names_in
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe
@@ -76,7 +91,8 @@ def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None
         put(out, "failure_handlers", mapping(root, t.handlers))
     if t.inputs:
         put(out, "inputs", mapping(root, {name: _input(is_required, root) for name, is_required in t.inputs.items()}))
-    put(out, "steps", listed([*t.before_all, *made], root))
+    folder = [folder_step(root)] if made and mentions(root, f"{FOLDER}/") else []
+    put(out, "steps", listed([*folder, *t.before_all, *made], root))
     return out
 
 

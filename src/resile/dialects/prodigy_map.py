@@ -10,13 +10,27 @@ from resile.dialects.base import read_mapping
 from resile.dialects.native_values import wrong
 from resile.dialects.prodigy_expression import NotAnExpression, item_field, javascript
 from resile.dialects.prodigy_keys import FOREACH, MAP, PHASE, TIMEOUTS
-from resile.dialects.prodigy_nodes import flag, items_of, listed, mapping, number, put, text_in, value_of, word
+from resile.dialects.prodigy_nodes import (
+    FOLDER,
+    flag,
+    folder_step,
+    items_of,
+    listed,
+    mapping,
+    mentions,
+    number,
+    put,
+    text_in,
+    value_of,
+    word,
+)
 from resile.dialects.prodigy_text import Translation, Where
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe
 
 STEP = "map"
 PARALLEL_DEFAULT = 10
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
 _SAME = ("json_path", "distinct", "offset", "max_items")
 _POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
@@ -44,9 +58,12 @@ def map_step(t: Translation, node: Node, where: Where, policy: Node | None) -> M
     template = phase(t, fields["agent_template"]) if "agent_template" in fields else []
     limits = _timeouts(t, fields, node, where, inside)
     inner = Where(env=where.env, item=STEP, last={}, kept={}, taken={})
-    put(inside, "steps", listed(_timed(t, template, limits, inner), fields.get("agent_template", node)))
+    made = _timed(t, template, limits, inner)
     if _commits(fields.get("agent_template")):
         put(inside, "isolation", word("worktree", node))
+        if made and mentions(fields.get("agent_template"), f"{FOLDER}/"):
+            made.insert(0, folder_step(node))
+    put(inside, "steps", listed(made, fields.get("agent_template", node)))
     kept = _policy(t, fields, node, policy)
     if kept is not None:
         put(inside, "error_policy", kept)
@@ -173,7 +190,7 @@ def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Wh
 
 
 def _commits(node: Node | None) -> bool:
-    """Must some command below a node make a commit? Then each item needs a worktree of its own."""
+    """Does some command below a node make a commit, or must it? Then each item needs a worktree of its own."""
     work = [] if node is None else [node]
     while work:
         part = work.pop()
@@ -182,6 +199,8 @@ def _commits(node: Node | None) -> bool:
         elif isinstance(part, Mapping):
             said = value_of(part, "commit_required")
             if isinstance(said, Scalar) and said.value is True:
+                return True
+            if _COMMIT.search(text_in(value_of(part, "shell"))):
                 return True
             work += [value for _, value in part.entries.values()]
     return False

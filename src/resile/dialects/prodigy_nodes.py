@@ -62,3 +62,26 @@ def is_null(node: Node | None) -> bool:
 def text_in(node: Node | None) -> str:
     """The text of a node that is one, else an empty text."""
     return node.text if isinstance(node, Scalar) and node.value is not None else ""
+
+
+def mentions(node: Node | None, text: str) -> bool:
+    """Does a text below a node hold this one?"""
+    work = [] if node is None else [node]
+    while work:
+        part = work.pop()
+        if isinstance(part, Sequence):
+            work += part.items
+        elif isinstance(part, Mapping):
+            work += [value for _, value in part.entries.values()]
+        elif text in part.text:
+            return True
+    return False
+
+
+FOLDER = ".prodigy"
+"""The folder that Prodigy keeps its own files in, and that its users put theirs into."""
+
+
+def folder_step(at: Place) -> Mapping:
+    """A step that makes this folder, as Prodigy does when it starts."""
+    return mapping(at, {"id": word(FOLDER, at), "shell": word(f"mkdir -p {FOLDER}", at)})

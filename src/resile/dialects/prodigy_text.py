@@ -174,7 +174,11 @@ class Translation(Reading):
         found = self._resolve(root, path, node, where, has_default=default is not None)
         if found is None:
             return self._unknown(name, root, path, default, is_shell, is_bare, where)
-        if default is None or not _DEFAULT_REFUSED.isdisjoint(default):
+        if default is not None and not _DEFAULT_REFUSED.isdisjoint(default):
+            message = f"the default of `${{{shorten(name)}}}` is not taken: it holds quotes, brackets or a line break"
+            self.report.warning("default", message, node)
+            return f"${{{found}}}"
+        if default is None:
             return f"${{{found}}}"
         if found in self.capturers:
             found = f"{step_reference(self.capturers[found])}.outputs.{found}"
@@ -185,6 +189,10 @@ class Translation(Reading):
         root, _, rest = name.partition(".")
         if root in ("step", "workflow") and rest.partition(":")[0] in _GIT_LISTS:
             self._refuse_list(name, node)
+        known = IDENTIFIER.match(name)
+        if "|" in name and known is not None and known[0] in self.captured:
+            message = f"`${{{shorten(name)}}}` is left as it stands: the one filter that is known is `|default:`"
+            self.report.warning("filter", message, node)
         return None
 
     def _refuse_list(self, name: str, node: Node) -> None:

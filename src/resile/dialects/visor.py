@@ -16,22 +16,25 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.base import Diagnostics, Source
+from resile.dialects.native_foreach import finishing
 from resile.dialects.native_graph import report_strangers
+from resile.dialects.native_routes import remedies_among
 from resile.dialects.native_scope import settle
 from resile.dialects.native_step import Drafted
 from resile.dialects.native_values import name_problem, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, shorten
 from resile.dialects.visor_calls import place_calls
-from resile.dialects.visor_checks import gate_inputs, named_conditions
+from resile.dialects.visor_checks import gate_inputs, is_gated, named_conditions, past_gates
 from resile.dialects.visor_files import Placed, extended
 from resile.dialects.visor_keys import FILE, TABLES
 from resile.dialects.visor_step import Draft, Settings, read_step, with_action
 from resile.dialects.visor_values import Known, VisorReading, read_keys
 from resile.dialects.visor_workflows import child_of, read_inputs, read_outputs, read_workflows
+from resile.model.fanout import FanOut
 from resile.model.inside import MemoryFile
 from resile.model.limits import LOOPS_DEFAULT, STEPS_MAX
 from resile.model.rules import Origin
-from resile.model.workflow import Need, Noop, Step, Workflow
+from resile.model.workflow import Condition, Need, Noop, Step, Workflow
 
 __all__ = ["TABLES", "compile_part", "compile_visor"]
 
@@ -52,6 +55,7 @@ def compile_part(around: VisorReading, known: Known, name: str, loading: tuple[s
     reading = VisorReading(known.source, around.report, loading)
     reading.tools = around.tools
     reading.models = around.models
+    reading.servers = around.servers
     reading.workflows = dict(around.workflows)
     before = len(around.report.errors)
     workflow = _compile(reading, known.root, name)
@@ -62,23 +66,29 @@ def _compile(reading: VisorReading, root: Mapping, name: str = "") -> Workflow:
     """The workflow as far as it can be read; what is wrong with it is reported."""
     report, is_part = reading.report, bool(name)
     fields = read_keys(reading, root, FILE)
-    if "version" not in root.entries and not is_part:
+    if "version" not in root.entries and not is_part and "id" not in fields:
         report.error("version", "the file has no `version`", root, hint='write version: "1.0"')
     reading.models.update({key: fields[key] for key in ("ai_provider", "ai_model") if key in fields})
+    reading.servers = {**reading.servers, **fields.get("ai_mcp_servers", {})}
     _read_tools(reading, fields.get("tools"))
     read_workflows(reading, root, fields)
     reading.inputs = read_inputs(reading, fields.get("inputs"))
     named, is_list = _named(reading, root, fields, is_part)
     reading.remedies = _remedies(named)
-    settings = _settings(reading, fields, is_part)
+    settings = _settings(reading, root, fields, is_part)
     drafts = _drafts(reading, named, settings)
+    if not is_part:
+        _wait_for_the_chosen(reading, drafts)
     outputs = read_outputs(reading, fields)
-    placed = _below_items(reading, _called_for_items(reading, place_calls(reading, drafts)), is_list)
+    placed = _without_onward(reading, place_calls(reading, drafts))
+    placed = _below_items(reading, _called_for_items(reading, placed), is_list)
     if not is_list:
         is_list = _runs_in_order(reading, root, placed)
     steps = settle(reading, placed, is_list)
+    if "max_parallel" not in fields:
+        steps = _one_by_one(steps)
     report_strangers(reading)
-    end = Step(name="end", action=outputs or Noop(), origin=Origin(root.line, root.column))
+    end = Step(name="end", action=outputs or Noop(), origin=reading.origin(root))
     routing = fields.get("routing", {})
     return Workflow(
         name=fields.get("name") or fields.get("id") or name or _stem(reading.source.file),
@@ -101,6 +111,9 @@ def _compile(reading: VisorReading, root: Mapping, name: str = "") -> Workflow:
 def _gates(reading: VisorReading, drafts: dict[str, Draft], fields: dict[str, Any]) -> dict[str, Any]:
     """The inputs that say which steps run."""
     of_steps = [draft.fields for draft in drafts.values()]
+    if drafts and all(step.get("tags") for step in of_steps) and not fields.get("tag_filter", {}).get("include"):
+        message = "every step has tags: nothing runs unless some are asked for"
+        reading.report.notice("tags", message, next(iter(drafts.values())).drafted.key, hint="--input tags=NAME,NAME")
     return gate_inputs(reading, of_steps, {**fields, "inputs": reading.inputs})
 
 
@@ -121,11 +134,12 @@ def _read_tools(reading: VisorReading, node: Node | None) -> None:
         wrong(reading, node, "a mapping of names to tools")
 
 
-def _settings(reading: VisorReading, fields: dict[str, Any], is_part: bool) -> Settings:
+def _settings(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> Settings:
     """What the file says for all its steps."""
     conditions = named_conditions(reading, fields["failure_conditions"]) if "failure_conditions" in fields else {}
     return Settings(
         conditions=conditions,
+        conditions_at=reading.origin(root.entries["failure_conditions"][0]) if conditions else Origin(),
         remark=fields.get("fail_if", ""),
         on_fail=fields.get("routing", {}).get("defaults", {}).get("on_fail"),
         namespace=fields.get("memory", {}).get("namespace", "default"),
@@ -197,19 +211,19 @@ def _listed(number: int, item: Node) -> tuple[str, Scalar | Mapping | Sequence, 
 
 
 def _remedies(named: Named) -> frozenset[str]:
-    """The steps that are named by `run`, or in the code of `run_js`, and that nothing depends on."""
+    """The steps that are named by `run`, or in the code of `run_js`, and that nothing else needs."""
     called: set[str] = set()
-    needed: set[str] = set()
-    for _, _, node in named:
+    needed: dict[str, frozenset[str]] = {}
+    for name, _, node in named:
         entry = node.entries.get("depends_on")
-        for item in _items(entry[1]) if entry is not None else ():
-            if isinstance(item, Scalar):
-                needed |= {part.strip() for part in item.text.split("|")}
+        items = _items(entry[1]) if entry is not None else []
+        texts = [item.text for item in items if isinstance(item, Scalar)]
+        needed[name] = frozenset(part.strip() for text in texts for part in text.split("|"))
         for word in ("on_init", "on_fail", "on_success", "on_finish"):
             inner = node.entries.get(word)
             if inner is not None and isinstance(inner[1], Mapping):
                 called |= _called(inner[1])
-    return frozenset(called - needed)
+    return remedies_among(frozenset(called & needed.keys()), needed)
 
 
 def _items(node: Node) -> list[Node]:
@@ -242,6 +256,23 @@ def _drafts(reading: VisorReading, named: Named, settings: Settings) -> dict[str
     return drafts
 
 
+def _wait_for_the_chosen(reading: VisorReading, drafts: dict[str, Draft]) -> None:
+    """Steps that depend on others which events and tags may leave out: those are not waited for then."""
+    for draft in drafts.values():
+        step, needs = draft.drafted.step, list(draft.drafted.needs)
+        for place, (need, node) in enumerate(needs):
+            group = {name: drafts[name].fields for name in need.any_of if name in drafts}
+            if any(is_gated(fields) and name not in reading.remedies for name, fields in group.items()):
+                needs[place] = (Need(need.any_of, True), node)
+                step = replace(step, when=_and(step.when, Condition(past_gates(group), "code", step.origin)))
+        draft.drafted = replace(draft.drafted, step=step, needs=tuple(needs))
+
+
+def _and(first: Condition | None, also: Condition) -> Condition:
+    """Two conditions, the second of which is asked first."""
+    return also if first is None else replace(also, besides=(replace(first, besides=()), *first.besides))
+
+
 def _with_child(reading: VisorReading, draft: Draft, key: Scalar | Mapping) -> Draft:
     """A step with the workflow that it runs."""
     target = draft.fields.get("workflow")
@@ -253,6 +284,37 @@ def _with_child(reading: VisorReading, draft: Draft, key: Scalar | Mapping) -> D
         return draft
     child = child_of(reading, target, draft.fields.get("args", {}))
     return draft if child is None else with_action(draft, child)
+
+
+def _without_onward(reading: VisorReading, drafts: dict[str, Drafted]) -> dict[str, Drafted]:
+    """A step that goes on, after its success, to one that depends on it: that follows by itself, so nothing jumps."""
+    result = dict(drafts)
+    for name, draft in drafts.items():
+        actions = draft.step.on_success
+        if actions is None or not actions.target or name not in _before_it(drafts, actions.target):
+            continue
+        scope = reading.scope
+        # What answers a failure is read first, so the last that names it is what follows the success.
+        jump = [one for one in scope.named if (one.owner, one.how, one.node.text) == (name, "goto", actions.target)][-1]
+        scope.named = [one for one in scope.named if one is not jump]
+        message = f"`{shorten(actions.target)}` depends on `{shorten(name)}` and follows it by itself: nothing jumps"
+        reading.report.notice("goto", message, jump.node)
+        jumps = bool(actions.target_js or actions.transitions)
+        left = replace(actions, target="", cost=actions.cost if jumps else 0)
+        is_empty = not (jumps or left.calls or left.calls_js or left.steps)
+        result[name] = replace(draft, step=replace(draft.step, on_success=None if is_empty else left))
+    return result
+
+
+def _before_it(drafts: dict[str, Drafted], name: str) -> set[str]:
+    """All steps that one depends on, at any distance."""
+    found: set[str] = set()
+    work = [name]
+    while work:
+        for need, _ in drafts[here].needs if (here := work.pop()) in drafts else ():
+            work += [other for other in need.any_of if other not in found]
+            found.update(need.any_of)
+    return found
 
 
 def _called_for_items(reading: VisorReading, drafts: dict[str, Drafted]) -> dict[str, Drafted]:
@@ -284,14 +346,13 @@ def _asks_for_items(draft: Drafted) -> bool:
 def _below_items(reading: VisorReading, drafts: dict[str, Drafted], is_list: bool) -> dict[str, Drafted]:
     """Which steps stand below a `forEach`; one without dependents just gives a list."""
     order = list(drafts)
+    previous = dict(zip(order[1:], order, strict=False)) if is_list else {}
     below: set[str] = set()
     leading: set[str] = set()
     for _ in order:
         before = len(below)
-        for number, name in enumerate(order):
-            needed = {other for need, _ in drafts[name].needs for other in need.any_of if other in drafts}
-            if is_list and number:
-                needed.add(order[number - 1])
+        for name in order:
+            needed = _needed(drafts, previous, name)
             producers = {other for other in needed if drafts[other].foreach is not None}
             mapped = {other for other in needed if other in below and drafts[other].fanout != "reduce"}
             if producers or mapped:
@@ -299,23 +360,72 @@ def _below_items(reading: VisorReading, drafts: dict[str, Drafted], is_list: boo
                 leading |= producers
         if len(below) == before:
             break
-    result: dict[str, Drafted] = {}
-    for name, draft in drafts.items():
-        fanout = draft.fanout if name in below and draft.fanout == "reduce" else ""
-        has_items = name in leading and any(
+    feeding = {
+        name
+        for name in leading
+        if any(
             drafts[other].fanout != "reduce"
             for other in below
             if any(name in need.any_of for need, _ in drafts[other].needs) or is_list
         )
-        if draft.foreach is not None and not has_items:
+    }
+    gathered = {
+        name
+        for name in below
+        for other in _needed(drafts, previous, name)
+        if other in feeding or (other in below and drafts[other].fanout != "reduce")
+    }
+    result: dict[str, Drafted] = {}
+    for name, draft in drafts.items():
+        if draft.foreach is not None and name not in feeding:
             message = f"nothing runs for each item of `{shorten(name)}`: its output is a list"
             reading.report.notice("foreach", message, draft.key)
+            draft = _finished_at_once(reading, draft)
         if draft.node.entries and name not in below:
             message = "`fanout` changes nothing here: no step that this one depends on has `forEach`"
             reading.report.notice("fanout", message, draft.node.entries["fanout"][0])
-        foreach = draft.foreach if has_items else None
-        result[name] = replace(draft, foreach=foreach, fanout=fanout)
+        fanout = draft.fanout if name in gathered and draft.fanout == "reduce" else ""
+        result[name] = replace(draft, foreach=draft.foreach if name in feeding else None, fanout=fanout)
     return result
+
+
+def _finished_at_once(reading: VisorReading, draft: Drafted) -> Drafted:
+    """A list for whose items nothing runs: what follows them follows the step itself."""
+    foreach, name = draft.foreach, draft.step.name
+    if foreach is None or foreach.on_finish is None:
+        return draft
+    if draft.step.on_success is not None:
+        message = "`on_finish` and `on_success` follow the same thing here: nothing runs for each item"
+        reading.report.error("conflict", message, draft.key, hint="keep `on_success`")
+    own = finishing(name)
+    scope = reading.scope
+    scope.named = [replace(one, owner=name) if one.owner == own else one for one in scope.named]
+    scope.spoken = [(name if owner == own else owner, text) for owner, text in scope.spoken]
+    return replace(draft, step=replace(draft.step, on_success=foreach.on_finish))
+
+
+def _needed(drafts: dict[str, Drafted], previous: dict[str, str], name: str) -> set[str]:
+    """The steps that one waits for; in a list also the one before it."""
+    needed = {other for need, _ in drafts[name].needs for other in need.any_of if other in drafts}
+    return needed | ({previous[name]} if name in previous else set())
+
+
+def _one_by_one(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Items with steps that depend on each other run one after the other.
+
+    In Visor a step starts when the one before it is over for all items, and files rely on that: what tidies up after
+    one item would take away what another still needs. Items of one step run side by side.
+    """
+    made: list[Step] = []
+    for step in steps:
+        action = step.action
+        if isinstance(action, FanOut):
+            names = {inner.name for inner in action.steps}
+            is_chain = any(not names.isdisjoint(need.any_of) for inner in action.steps for need in inner.needs)
+            inside = _one_by_one(action.steps)
+            step = replace(step, action=replace(action, steps=inside, max_parallel=1 if is_chain else None))
+        made.append(step)
+    return tuple(made)
 
 
 def _runs_in_order(reading: VisorReading, root: Mapping, drafts: dict[str, Drafted]) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
+
 from resile.dialects.base import INVALID, Reading
 from resile.dialects.liquid import SERVER_VARIABLE, is_one_output
 from resile.dialects.native_programs import SERVER, WHOLE_URL
@@ -15,7 +17,7 @@ from resile.dialects.native_values import text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, shorten
 from resile.dialects.visor_keys import PROMPT
 from resile.dialects.visor_schema import Schema, in_words
-from resile.dialects.visor_values import VisorReading, filled_template, read_keys, template
+from resile.dialects.visor_values import VisorReading, beside, filled_template, read_keys, template
 from resile.model.inside import Ask, Log, Memory, Script, Transform
 from resile.model.limits import FILE_BYTES_MAX
 from resile.model.workflow import Action, Agent, Http, Noop, Shell
@@ -199,13 +201,11 @@ def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str
 
 def _from_file(reading: VisorReading, node: Node) -> str:
     """A prompt that stands in a file of its own."""
-    import os
-
     name = text(reading, node)
     if name is INVALID:
         return ""
     try:
-        with open(os.path.join(reading.source.folder, name.strip()), "rb") as file:
+        with open(beside(reading, name.strip()), "rb") as file:
             prompt = file.read(FILE_BYTES_MAX).decode("utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -236,6 +236,9 @@ def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], setti
               if settings.get(key) is False for tool in tools]  # fmt: skip
     if denied and not settings.get("disableTools"):
         words += ["--disallowedTools", ",".join(denied)]
+    servers = {**reading.servers, **fields.get("ai_mcp_servers", {}), **settings.get("mcpServers", {})}
+    if servers and not settings.get("disableTools"):
+        words += ["--mcp-config", msgspec.json.encode({"mcpServers": servers}).decode()]
     if "max_iterations" in settings:
         words += ["--max-turns", str(settings["max_iterations"])]
     return words

@@ -115,13 +115,14 @@ def _called(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> Step
         message = f"there is no {call.kind} `{shorten(call.name)}`"
         reading.report.error(f"unknown-{call.kind}", message, call.node, hint=hint)
         return None
-    origin = Origin(call.node.line, call.node.column)
+    origin = reading.origin(call.node)
     if call.kind == "tool":
         return _tool(reading, call, origin)
     if call.kind == "workflow":
         child = child_of(reading, call.node, call.args)
+        capture = (Capture(call.name, "value"),)
         return None if child is None else Step(
-            name=call.name, action=child, origin=origin
+            name=call.name, action=child, capture=capture, transform=Transform(), origin=origin
         )  # fmt: skip
     step = drafts[call.name].drafted.step
     rules = tuple(rule for rule in step.rules if rule.then == "retry" and rule.repair is None)

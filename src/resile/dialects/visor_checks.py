@@ -4,7 +4,8 @@
     fail_if, failure_conditions, guarantee, and those of the whole file -> Step.checks
 
 A run is for one event and some tags: the inputs `event`, `tags` and `exclude_tags`, which a file gets when its steps
-have such keys. `all` is every event; a tagged step runs where one of its tags is asked for.
+have such keys. `all` is every event; a tagged step runs where one of its tags is asked for. A step that is left out by
+them is no part of the run: who depends on it does not wait for it, and is not skipped with it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from resile.model.inside import Check
 from resile.model.rules import Origin
 from resile.model.workflow import Condition, Input
 
-# Code of our own: the events and tags of the step come to it as values.
-EVENT_GATE = "inputs.event === 'all' || step.events.includes(inputs.event)"
-TAG_GATE = (
-    "((wanted, unwanted) => step.tags.some((tag) => wanted.includes(tag)) && "
-    "!step.tags.some((tag) => unwanted.includes(tag)))"
-    "(...[inputs.tags, inputs.exclude_tags].map((text) => text.split(',').map((part) => part.trim())))"
+# Code of our own: the events and tags of a step come to it as values.
+_EVENTS = "((events) => inputs.event === 'all' || events.includes(inputs.event))"
+_TAGS = (
+    "((tags) => ((wanted, unwanted) => tags.some((tag) => wanted.includes(tag)) && "
+    "!tags.some((tag) => unwanted.includes(tag)))"
+    "(...[inputs.tags, inputs.exclude_tags].map((text) => text.split(',').map((part) => part.trim()))))"
 )
+EVENT_GATE = f"{_EVENTS}(step.events)"
+TAG_GATE = f"{_TAGS}(step.tags)"
 HALTED = "Execution halted: "
 """How the message of a condition begins that ends everything."""
 
@@ -42,6 +45,28 @@ def condition_of(fields: dict[str, Any], origin: Origin, *, gated: bool) -> Cond
         found.append(Condition(EVENT_GATE, "code", origin) if fields["events"] else Condition("false", origin=origin))
     found += [*fields.get("assume", ()), *fields.get("if", ())]
     return replace(found[0], besides=tuple(found[1:])) if found else None
+
+
+def is_gated(fields: dict[str, Any]) -> bool:
+    """Do events or tags decide on a step?"""
+    return bool(fields.get("tags")) or "events" in fields
+
+
+def past_gates(group: dict[str, dict[str, Any]]) -> str:
+    """Code that holds where one of these steps gave something, or all of them are left out by events and tags."""
+    import msgspec
+
+    def literal(value: Any) -> str:
+        """Data as code."""
+        return msgspec.json.encode(value).decode()
+
+    given = " || ".join(f"outputs[{literal(name)}] !== undefined" for name in group)
+    out: list[str] = []
+    for fields in group.values():
+        gates = [f"{_TAGS}({literal(fields['tags'])})"] if fields.get("tags") else []
+        gates += [f"{_EVENTS}({literal(fields['events'])})"] if "events" in fields else []
+        out.append(f"!({' && '.join(gates) or 'true'})")
+    return f"{given} || ({' && '.join(out)})"
 
 
 def gate_inputs(reading: Reading, drafted: list[dict[str, Any]], fields: dict[str, Any]) -> dict[str, Input]:

@@ -44,6 +44,13 @@ class Placed(Diagnostics):
                     self.files[id(key)] = file
                     work.append(value)
 
+    def like(self, made: Mapping, other: Node) -> Mapping:
+        """A mapping that was made of parts stands where this one stands."""
+        if id(other) in self.files:
+            self.kept.append(made)
+            self.files[id(made)] = self.files[id(other)]
+        return made
+
     def _add(self, into: Any, severity: str, code: str, message: str, place: Place | None, hint: str) -> None:
         """Keep one finding under the name of its file."""
         own = self.file
@@ -64,8 +71,8 @@ def listed(report: Diagnostics, node: Node) -> list[Scalar]:
     return found
 
 
-def read_other(report: Diagnostics, folder: str, node: Scalar) -> tuple[Source, Mapping, Diagnostics] | None:
-    """Another file, or None after a report."""
+def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Source, Mapping, Diagnostics] | None:
+    """Another file, called as this one is, or None after a report."""
     name = node.text.strip()
     if "://" in name:
         report.error("not-run", f"`{shorten(name)}` is not a local file", node, hint="keep a copy beside this file")
@@ -74,7 +81,8 @@ def read_other(report: Diagnostics, folder: str, node: Scalar) -> tuple[Source, 
         hint = "name a local file"
         report.error("not-run", "`default` is a file that Visor brings along", node, hint=hint)
         return None
-    path = os.path.join(folder, name)
+    path = os.path.join(source.folder, name)
+    called = os.path.normpath(os.path.join(os.path.dirname(source.file), name))
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -82,11 +90,11 @@ def read_other(report: Diagnostics, folder: str, node: Scalar) -> tuple[Source, 
         reason = error.strerror if isinstance(error, OSError) else str(error)
         report.error("file", f"`{shorten(name)}` can't be read: {reason}", node)
         return None
-    other = Diagnostics(path)
+    other = Diagnostics(called)
     root = parse(data, other)
     report.errors += other.errors
     if isinstance(root, Mapping):
-        return Source(path, data, os.path.dirname(os.path.abspath(path))), root, other
+        return Source(called, data, os.path.dirname(os.path.abspath(path))), root, other
     if root is not None:
         report.error("type", f"`{shorten(name)}` is no workflow file: it is {describe(root)}", node)
     return None
@@ -94,7 +102,7 @@ def read_other(report: Diagnostics, folder: str, node: Scalar) -> tuple[Source, 
 
 def extended(source: Source, root: Mapping, report: Placed, loading: tuple[str, ...] = ()) -> Mapping:
     """The file with what it extends put under it."""
-    here = os.path.abspath(source.file)
+    here = os.path.abspath(os.path.join(source.folder, os.path.basename(source.file)))
     under: Mapping | None = None
     for word in _EXTENDS:
         for node in listed(report, root.entries[word][1]) if word in root.entries else []:
@@ -104,15 +112,15 @@ def extended(source: Source, root: Mapping, report: Placed, loading: tuple[str, 
             if len(loading) >= CHILD_DEPTH_MAX:
                 report.error("limit", f"files extend each other deeper than {CHILD_DEPTH_MAX} levels", node)
                 continue
-            other = read_other(report, source.folder, node)
+            other = read_other(report, source, node)
             if other is None:
                 continue
             report.remember(other[1], other[0].file)
             below = extended(other[0], other[1], report, (*loading, here))
-            under = below if under is None else _merged(under, below)
+            under = below if under is None else _merged(report, under, below)
     entries = {key: entry for key, entry in root.entries.items() if key not in _EXTENDS}
     own = Mapping(entries, root.line, root.column)
-    return _alike(own) if under is None else _merged(under, own)
+    return _alike(own) if under is None else _merged(report, under, own)
 
 
 def _alike(root: Mapping) -> Mapping:
@@ -124,18 +132,18 @@ def _alike(root: Mapping) -> Mapping:
     return Mapping(entries, root.line, root.column)
 
 
-def _merged(under: Mapping, over: Mapping) -> Mapping:
+def _merged(report: Placed, under: Mapping, over: Mapping) -> Mapping:
     """Two files as one: mappings key by key, anything else as the upper one has it."""
-    return _merge(_alike(under), _alike(over))
+    return _merge(report, _alike(under), _alike(over))
 
 
-def _merge(under: Mapping, over: Mapping) -> Mapping:
+def _merge(report: Placed, under: Mapping, over: Mapping) -> Mapping:
     """Two mappings as one."""
     entries = dict(under.entries)
     for name, (key, value) in over.entries.items():
         below = entries.get(name)
         if below is not None and isinstance(below[1], Mapping) and isinstance(value, Mapping):
-            entries[name] = (key, _merge(below[1], value))
+            entries[name] = (key, _merge(report, below[1], value))
         else:
             entries[name] = (key, value)
-    return Mapping(entries, over.line, over.column)
+    return report.like(Mapping(entries, over.line, over.column), over)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from resile.dialects.base import INVALID, Key, Reading, Table, table
-from resile.dialects.native_values import boolean, choice, filled, integer, node_itself, text
-from resile.dialects.tree import Mapping, Node, Scalar
+from resile.dialects.native_values import boolean, choice, filled, integer, node_itself, text, wrong
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence
 from resile.dialects.visor_values import (
     arguments,
     code,
@@ -68,6 +68,22 @@ def retry(reading: Reading, node: Node) -> Any:
     return fields if isinstance(node, Mapping) else INVALID
 
 
+def _listed(reading: Reading, node: Node) -> Any:
+    """A list of texts, empty ones among them."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of texts")
+    found = [text(reading, item) for item in node.items]
+    return INVALID if INVALID in found else found
+
+
+def _texts(reading: Reading, node: Node) -> Any:
+    """Names and texts, as they are written."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to texts")
+    found = {name: text(reading, value) for name, (_, value) in node.entries.items()}
+    return INVALID if INVALID in found.values() else found
+
+
 def _version(reading: Reading, node: Node) -> Any:
     """Any version: there is one grammar."""
     return filled(text, "`version`")(reading, node)
@@ -87,6 +103,21 @@ def _level(reading: Reading, node: Node) -> Any:
     """The level of a message; `warning` is `warn`."""
     word = choice(*get_args(LogLevel), "warning")(reading, node)
     return "warn" if word == "warning" else word
+
+
+def _servers(reading: Reading, node: Node) -> Any:
+    """Servers of tools by name, as an agent's own file of them has them; each is a program or a url."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to servers")
+    found: dict[str, Any] = {}
+    for name, (key, value) in node.entries.items():
+        fields = read_keys(reading, value, SERVER)
+        if isinstance(value, Mapping) and not {"command", "url"} & value.entries.keys():
+            message = f"the server `{name}` is neither a program nor a url: Visor's own tools are not run here"
+            reading.report.error("not-run", message, key, hint="a server has `command` or `url`")
+        else:
+            found[name] = fields
+    return found
 
 
 BACKOFF = table(
@@ -211,6 +242,16 @@ STEP_INPUT = table(
     Key("source", "param", "An input of the workflow.", choice("param")),
     Key("value", "name", "The input of the workflow, of the same name.", text),
 )  # fmt: skip
+SERVER = table(
+    "a server of tools", "A server that the agent starts or asks; it is passed on with `--mcp-config`.",
+    Key("command", "program", "The program.", filled(text, "`command`")),
+    Key("args", "list of texts", "Its arguments.", _listed),
+    Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", _texts),
+    Key("url", "url", "Where it is asked.", filled(text, "`url`")),
+    Key("headers", "mapping", "Headers of what it is asked.", _texts),
+    Key("type", "stdio, sse, http", "How it is spoken to.", choice("stdio", "sse", "http")),
+    Key("transport", "as `type`", "The same as `type`.", choice("stdio", "sse", "http"), "type"),
+)  # fmt: skip
 AI = table(
     "ai", "Settings of the agent that is asked.",
     Key("provider", "text", "`anthropic` is what is asked; any other is told of.", text),
@@ -223,11 +264,12 @@ AI = table(
     Key("allowedTools", "list of names", "The tools that it may use.", words),
     Key("max_iterations", "whole number", "How many rounds it has.", integer(1, 1_000_000)),
     Key("completion_prompt", "text", "Put behind the prompt.", filled_template),
+    Key("mcpServers", "mapping", "Servers of tools for the agent.", _servers),
     label("debug", "the log has everything that was said"),
     label("skip_code_context", "no context is added to a prompt"),
     label("skip_slack_context", "no context is added to a prompt"),
     *(refused(name, _AGENT) for name in (
-        "retry", "fallback", "mcpServers", "bashConfig", "enableDelegate", "enableTasks", "enableExecutePlan",
+        "retry", "fallback", "bashConfig", "enableDelegate", "enableTasks", "enableExecutePlan",
         "ai_timeout", "timeout_behavior", "negotiated_timeout_budget", "negotiated_timeout_max_requests",
         "negotiated_timeout_max_per_request", "graceful_stop_deadline", "prompt_type", "extra_allowed_folders",
         "skip_transport_context", "allowedFolders", "custom_prompt", "concurrency_limit")),
@@ -242,7 +284,7 @@ CLAUDE = table(
     Key("allowedTools", "list of names", "The tools that it may use.", words),
     Key("maxTurns", "whole number", "How many rounds it has.", integer(1, 1_000_000), "max_iterations"),
     Key("systemPrompt", "text", "Put before the prompt.", filled_template, "system_prompt"),
-    refused("mcpServers", _AGENT),
+    Key("mcpServers", "mapping", "Servers of tools for the agent.", _servers),
     refused("subagent", _AGENT),
     refused("hooks", _AGENT),
 )  # fmt: skip
@@ -310,8 +352,9 @@ _AI_KEYS = (
     Key("ai_provider", "text", "As `ai.provider`.", text),
     Key("ai_model", "text", "As `ai.model`.", filled(text, "`ai_model`")),
     Key("ai_system_prompt", "text", "As `ai.system_prompt`.", filled_template),
+    Key("ai_mcp_servers", "mapping", "As `ai.mcpServers`.", _servers),
     *(refused(name, _AGENT) for name in (
-        "ai_mcp_servers", "ai_mcp_servers_js", "ai_custom_tools", "ai_custom_tools_js", "ai_allowed_tools_js",
+        "ai_mcp_servers_js", "ai_custom_tools", "ai_custom_tools_js", "ai_allowed_tools_js",
         "ai_bash_config_js", "ai_extra_allowed_folders_js", "ai_prompt_type", "command", "enable_bash")),
 )  # fmt: skip
 _HTTP_KEYS = (
@@ -378,7 +421,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("multiline", "true or false", "Said with the question.", boolean),
         Key("default", "text", "What an empty answer means.", text),
         # In place of the common one: the last row of a name counts.
-        refused("timeout", "a question waits until it is answered"),
+        label("timeout", "a question waits until it is answered"),
     ),
 }  # fmt: skip
 _ARTICLES = {"ai": "an ai step", "http": "an http step"}
@@ -390,7 +433,7 @@ TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http
 """Every type of a step that is run, with the one whose keys it has."""
 FILE = table(
     "the file", "A Visor file.",
-    Key("version", "text", "There must be one.", _version),
+    Key("version", "text", "There must be one, but for a file with an `id`, which others import.", _version),
     Key("name", "text", "What the workflow is called.", filled(text, "`name`")),
     Key("id", "text", "What other files call it.", filled(text, "`id`")),
     label("description", "it is for readers"),
@@ -422,7 +465,8 @@ FILE = table(
     *(refused(name, _SERVICE) for name in (
         "http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email", "frontends",
         "telemetry", "agent_protocol", "task_tracking")),
-    *(refused(name, _AGENT) for name in ("ai_mcp_servers", "max_ai_concurrency", "skills")),
+    Key("ai_mcp_servers", "mapping", "As `ai.mcpServers` of every step.", _servers),
+    *(refused(name, _AGENT) for name in ("max_ai_concurrency", "skills")),
     refused("limits", "`routing.max_loops` bounds how often anything runs"),
     refused("sandbox", "it needs Visor's containers"),
     refused("sandboxes", "it needs Visor's containers"),
@@ -434,5 +478,5 @@ FILE = table(
 
 TABLES: tuple[Table, ...] = (
     FILE, *STEPS.values(), ON_INIT, ON_FAIL, ON_SUCCESS, ON_FINISH, RETRY, BACKOFF, TRANSITION, CALL, ROUTING, DEFAULTS,
-    CONDITION, MEMORY_SETTINGS, TAG_FILTER, TOOL, INPUT, OUTPUT, STEP_INPUT, AI, PROMPT, CLAUDE,
+    CONDITION, MEMORY_SETTINGS, TAG_FILTER, TOOL, INPUT, OUTPUT, STEP_INPUT, AI, PROMPT, CLAUDE, SERVER,
 )  # fmt: skip

@@ -23,6 +23,8 @@ from resile.model.limits import LOOPS_MAX
 from resile.model.rules import Backoff, Match, Origin, Repair, Rule, SuccessActions, Transition
 
 JITTER = 0.15
+Places = dict[str, Origin]
+"""Where keys stand, by their names."""
 _NAME = filled(text, "the name of a step")
 # What is left where a failed condition is not to be tried again.
 _NOT_LOGICAL: tuple[FailureKind, ...] = ("exit", "signal", "timeout", "oom", "lost", "spawn")
@@ -107,16 +109,19 @@ def routes_of(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def read_failure(reading: VisorReading, node: Node | None, defaults: Node | None) -> tuple[dict[str, Any], Origin]:
-    """`on_fail` over the defaults of the file: each key of its own replaces that of the default; null has none."""
+def read_failure(reading: VisorReading, node: Node | None, defaults: Node | None) -> tuple[dict[str, Any], Places]:
+    """`on_fail` over the defaults of the file: each key of its own replaces that of the default; null has none.
+
+    The second part says where each key stands.
+    """
     if isinstance(node, Scalar) and node.value is None:
-        return {}, Origin()
+        return {}, {}
     if node is None and defaults is None:
-        return {}, Origin()
+        return {}, {}
     for given in (node, defaults):
         if given is not None and not isinstance(given, Mapping):
             reading.report.error("type", f"on_fail must be a mapping, not {describe(given)}", given)
-            return {}, Origin()
+            return {}, {}
     entries = {
         **(defaults.entries if isinstance(defaults, Mapping) else {}),
         **(node.entries if isinstance(node, Mapping) else {}),
@@ -124,7 +129,7 @@ def read_failure(reading: VisorReading, node: Node | None, defaults: Node | None
     place = node if node is not None else defaults
     assert place is not None
     merged = Mapping(entries, place.line, place.column)
-    return read_keys(reading, merged, ON_FAIL), Origin(place.line, place.column)
+    return read_keys(reading, merged, ON_FAIL), {name: reading.origin(key) for name, (key, _) in entries.items()}
 
 
 def drop_jump(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
@@ -140,18 +145,21 @@ def drop_jump(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
 def rules_of(
     reading: VisorReading,
     fields: dict[str, Any],
-    origin: Origin,
+    places: Places,
     *,
     by_default: frozenset[str],
     logical_only_once: bool,
-    tolerates: bool,
-    halts: bool,
+    tolerated_at: Origin | None,
+    halted_at: Origin | None,
 ) -> tuple[list[Rule], tuple[Call, ...]]:
-    """The ladder of a step, and the calls of its remedy that need steps of their own."""
+    """The ladder of a step, and the calls of its remedy that need steps of their own.
+
+    The last two are where the step says that its failure is tolerated, and that it ends everything.
+    """
     routes = drop_jump(reading, routes_of(reading, fields))
     target, calls, transitions = read_routes(reading, routes, Within(), by_default)
     own: tuple[Call, ...] = routes.get("calls", ())
-    rules = [_halt(origin)] if halts else []
+    rules = [_halt(halted_at)] if halted_at is not None else []
     retry, code = fields.get("retry", {}), fields.get("run_js", "")
     limit = retry.get("max", 0)
     if limit or calls or code or own:
@@ -161,18 +169,23 @@ def rules_of(
         match = Match(kinds=_NOT_LOGICAL) if logical_only_once else Match()
         rules.append(
             Rule(then="retry", text=words, match=match, limit=limit or 1, wait=_wait(retry), repair=repair, cost=1,
-                 routing=True, retries_anyway=bool(limit), origin=origin)
+                 routing=True, retries_anyway=bool(limit), origin=_first(places, "retry", "run", "run_js"))
         )  # fmt: skip
     code_to = fields.get("goto_js", "")
     if target or transitions or code_to:
         goes = f"goto {target}" if target else "goto_js" if code_to else "transitions"
         rules.append(
             Rule(then="goto", text=goes, target=target, target_js=code_to, transitions=transitions, limit=LOOPS_MAX,
-                 cost=1, routing=True, origin=origin)
+                 cost=1, routing=True, origin=_first(places, "goto", "goto_js", "transitions"))
         )  # fmt: skip
-    if tolerates:
-        rules.append(Rule(then="tolerate", text="continue_on_failure", origin=origin))
+    if tolerated_at is not None:
+        rules.append(Rule(then="tolerate", text="continue_on_failure", origin=tolerated_at))
     return rules, own
+
+
+def _first(places: Places, *names: str) -> Origin:
+    """Where the first of these keys stands."""
+    return next(places[name] for name in names if name in places)
 
 
 def _halt(origin: Origin) -> Rule:

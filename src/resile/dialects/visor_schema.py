@@ -11,8 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from resile.dialects.base import Reading, did_you_mean
+from resile.dialects.liquid import is_template
 from resile.dialects.native_values import wrong
 from resile.dialects.tree import Mapping, Node, Scalar, plain, shorten
+from resile.dialects.visor_values import beside
 from resile.model.limits import FILE_BYTES_MAX
 
 PLAIN = ("plain", "text", "markdown")
@@ -82,6 +84,8 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
     if name in NAMED:
         # Only an agent can be asked for it; what another step gives is looked at as it is.
         return Schema(rules=NAMED[name]) if for_agent else Schema()
+    if name.startswith("{"):
+        return _written(reading, node, name)
     if name.endswith(".json"):
         return _from_file(reading, node, name)
     hint = did_you_mean(name, (*PLAIN, *NAMED), "schemas") or "write the JSON schema out"
@@ -89,12 +93,24 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
     return Schema()
 
 
-def _from_file(reading: Reading, node: Scalar, name: str) -> Schema:
-    """A JSON schema that stands in a file of its own, beside the workflow."""
-    import os
-
+def _written(reading: Reading, node: Scalar, text: str) -> Schema:
+    """A JSON schema that is written as text."""
+    if is_template(text):
+        message = "a schema is known before the run: this one is a template"
+        reading.report.error("schema", message, node, hint="write the JSON schema out")
+        return Schema()
     try:
-        with open(os.path.join(reading.source.folder, name), "rb") as file:
+        rules = msgspec.json.decode(text)
+    except ValueError as error:
+        reading.report.error("schema", f"the schema is not JSON ({error})", node)
+        return Schema()
+    return Schema(rules=rules) if is_schema(reading, node, rules) else Schema()
+
+
+def _from_file(reading: Reading, node: Scalar, name: str) -> Schema:
+    """A JSON schema that stands in a file of its own."""
+    try:
+        with open(beside(reading, name), "rb") as file:
             rules = msgspec.json.decode(file.read(FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"

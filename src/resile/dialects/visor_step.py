@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from resile.dialects.base import did_you_mean
 from resile.dialects.native_foreach import finishing
-from resile.dialects.native_step import Drafted, ForEach, Within, place_of
+from resile.dialects.native_step import Drafted, ForEach, Within
 from resile.dialects.native_values import wrong
 from resile.dialects.tree import Mapping, Node, Scalar, shorten
 from resile.dialects.visor_actions import action_of, time_of, transform_of
@@ -30,13 +30,13 @@ from resile.model.workflow import Action, Capture, Need, Noop, Step
 
 REDUCED = ("log", "memory", "script", "workflow", "noop")
 """Types that run once below a `forEach`, unless they say otherwise."""
-_ON_A_VALUE = ("transform", "transform_js", "fail_if", "guarantee", "failure_conditions", "schema", "forEach")
 
 
 class Settings(Struct, frozen=True):
     """What the file says for all its steps."""
 
     conditions: dict[str, Check] = {}
+    conditions_at: Origin = Origin()
     remark: str = ""
     on_fail: Node | None = None
     namespace: str = "default"
@@ -63,15 +63,15 @@ def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Map
         return Draft(Drafted(Step(name=name, action=Noop()), Mapping({}, node.line, node.column), key), "", {})
     fields = read_keys(reading, node, STEPS[kind])
     schema = read_schema(reading, fields.get("schema"), for_agent=kind in ("ai", "claude-code"))
-    origin = Origin(key.line, key.column)
+    origin = reading.origin(key)
     action = action_of(reading, kind, node, fields, schema, settings.namespace)
-    transform = None if kind == "workflow" else transform_of(kind, fields, schema)
-    checks = () if kind == "workflow" else checks_of(reading, fields, settings.conditions, settings.remark)
+    transform = transform_of(kind, fields, schema)
+    checks = checks_of(reading, fields, settings.conditions, settings.remark)
     if isinstance(action, Noop) and kind == "noop" and (checks or transform is not None):
         # Nothing is done, and what that gives is looked at.
         action, transform = Script("return null"), transform or Transform()
-    _check_keys(reading, kind, node, fields)
-    rules, remedy = _rules(reading, kind, node, fields, settings, any(check.effect == "halt" for check in checks))
+    _check_keys(reading, node, fields)
+    rules, remedy = _rules(reading, kind, node, fields, settings)
     success, after = _success(reading, node, fields)
     step = Step(
         name=name,
@@ -113,7 +113,10 @@ def _kind(reading: VisorReading, node: Mapping) -> str:
         return ""
     if given.text in TYPES_REFUSED:
         message = f"`{given.text}` steps are not run by Resile: they need {TYPES_REFUSED[given.text]}"
-        reading.report.error("not-run", message, given, hint="a `command` step can call a program that does it")
+        hint = "a `command` step can call a program that does it"
+        if given.text == "mcp" and "method" in node.entries:
+            hint = "a tool of `tools` runs before a step: on_init: {run: [{tool: NAME}]}"
+        reading.report.error("not-run", message, given, hint=hint)
         return ""
     if given.text not in TYPES:
         hint = did_you_mean(given.text, TYPES, "types")
@@ -122,13 +125,9 @@ def _kind(reading: VisorReading, node: Mapping) -> str:
     return TYPES[given.text]
 
 
-def _check_keys(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any]) -> None:
+def _check_keys(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> None:
     """Keys that mean nothing beside others."""
     report = reading.report
-    if kind == "workflow":
-        for word in _ON_A_VALUE:
-            if word in node.entries:
-                _conflict(reading, node, word, f"`{word}` is not run beside `workflow`: write it inside the workflow")
     if "on_finish" in fields and not fields.get("forEach"):
         message = f"`{shorten(reading.owner)}` has `on_finish` but `forEach` is not true"
         report.error("conflict", message, node.entries["on_finish"][0], hint="`on_success` follows any step")
@@ -156,26 +155,41 @@ def _inputs(reading: VisorReading, node: Node) -> None:
 
 
 def _rules(
-    reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], settings: Settings, halts: bool
+    reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], settings: Settings
 ) -> tuple[list[Rule], tuple[Call, ...]]:
     """The ladder of a step."""
     if kind == "human-input":
         if "on_fail" in node.entries:
             _conflict(reading, node, "on_fail", "a question does not fail: it waits for its answer")
-        return [Rule(then="park", text="human-input", limit=LOOPS_MAX, origin=Origin(node.line, node.column))], ()
-    answer, origin = read_failure(reading, fields.get("on_fail"), settings.on_fail)
+        return [Rule(then="park", text="human-input", limit=LOOPS_MAX, origin=reading.origin(node))], ()
+    answer, places = read_failure(reading, fields.get("on_fail"), settings.on_fail)
     own = fields.get("on_fail")
     written = own.entries.keys() if isinstance(own, Mapping) else frozenset()
     importance = fields.get("criticality", "policy")
+    tolerant = [word for word in ("continue_on_failure", "criticality") if word in fields]
+    tolerates = fields.get("continue_on_failure", importance == "info")
     return rules_of(
         reading,
         answer,
-        origin,
+        places,
         by_default=frozenset(answer.keys() - written),
         logical_only_once=importance in ("external", "internal"),
-        tolerates=fields.get("continue_on_failure", importance == "info"),
-        halts=halts,
+        tolerated_at=reading.origin(node.entries[tolerant[0]][0]) if tolerates else None,
+        halted_at=_halted_at(reading, node, settings),
     )
+
+
+def _halted_at(reading: VisorReading, node: Mapping, settings: Settings) -> Origin | None:
+    """Where a condition stands that ends everything, if the step or the file has one."""
+    own = node.entries.get("failure_conditions")
+    given = [(name, pair) for name, pair in own[1].entries.items()] if own and isinstance(own[1], Mapping) else []
+    for _, (key, value) in given:
+        said = value.entries.get("halt_execution") if isinstance(value, Mapping) else None
+        if said is not None and isinstance(said[1], Scalar) and said[1].value is True:
+            return reading.origin(key)
+    of_all = [name for name, check in settings.conditions.items() if check.effect == "halt"]
+    replaced = {name for name, _ in given}
+    return settings.conditions_at if any(name not in replaced for name in of_all) else None
 
 
 def _success(
@@ -184,7 +198,9 @@ def _success(
     """What follows a success."""
     if "on_success" not in fields:
         return None, ()
-    return success_of(reading, read_keys(reading, fields["on_success"], ON_SUCCESS), place_of(node, "on_success"))
+    return success_of(
+        reading, read_keys(reading, fields["on_success"], ON_SUCCESS), reading.origin(node.entries["on_success"][0])
+    )
 
 
 def _before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Call, ...]:
@@ -208,11 +224,11 @@ def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, 
     if "on_finish" in fields:
         reading.owner = finishing(name)
         given = read_keys(reading, fields["on_finish"], ON_FINISH)
-        on_finish, own = success_of(reading, given, place_of(node, "on_finish"))
+        on_finish, own = success_of(reading, given, reading.origin(node.entries["on_finish"][0]))
         reading.owner = name
         if own:
             reading.report.error("run", "`on_finish` can run steps by name only", node.entries["on_finish"][0])
-    return ForEach(Within(), place_of(node, "forEach"), on_finish=on_finish)
+    return ForEach(Within(), reading.origin(node.entries["forEach"][0]), on_finish=on_finish)
 
 
 def _fanout(kind: str, fields: dict[str, Any]) -> str:

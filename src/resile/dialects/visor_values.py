@@ -16,6 +16,7 @@ from resile.dialects.native_programs import read_data
 from resile.dialects.native_step import NativeReading
 from resile.dialects.native_values import expression, filled, number, text, texts, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
+from resile.dialects.visor_files import Placed
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.rules import Origin
 from resile.model.workflow import Condition, Input
@@ -35,9 +36,13 @@ class Known(Struct, frozen=True):
 class VisorReading(NativeReading):
     """A Visor file being read.
 
-    `tools` and `workflows` are what steps can call by name, `models` what the file says about its agent, `remedies` the
-    steps that only run when they are called for. `loading` are the workflows around this one, innermost last.
+    `tools` and `workflows` are what steps can call by name, `models` what the file says about its agent and `servers`
+    the tools of that, `remedies` the steps that only run when they are called for. `loading` are the workflows around
+    this one, innermost last.
     """
+
+    onward = "a step that depends on this one follows it by itself; `if` says when"
+    needing = "depends on"
 
     def __init__(self, source: Source, report: Diagnostics, loading: tuple[str, ...] = ()) -> None:
         super().__init__(source, report)
@@ -45,8 +50,13 @@ class VisorReading(NativeReading):
         self.tools: dict[str, tuple[Scalar, Mapping]] = {}
         self.workflows: dict[str, Known] = {}
         self.models: dict[str, str] = {}
+        self.servers: dict[str, Any] = {}
         self.inputs: dict[str, Input] = {}
         self.remedies: frozenset[str] = frozenset()
+
+    def origin(self, node: Node) -> Origin:
+        """Where a node stands, with its file where that is another than the one that is read."""
+        return origin_of(self, node)
 
 
 class Call(Struct, frozen=True):
@@ -57,6 +67,13 @@ class Call(Struct, frozen=True):
     node: Scalar
     args: dict[str, Any] = {}
     alias: str = ""
+
+
+def origin_of(reading: Reading, node: Node) -> Origin:
+    """Where a node stands, with its file where that is another than the one that is read."""
+    files = reading.report.files if isinstance(reading.report, Placed) else {}
+    file = files.get(id(node), "")
+    return Origin(node.line, node.column, "" if file == reading.source.file else file)
 
 
 def refused(name: str, why: str) -> Key:
@@ -84,6 +101,14 @@ def read_keys(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
         else:
             rest[name] = (key, value)
     return read_mapping(reading, Mapping(rest, node.line, node.column), known)
+
+
+def beside(reading: Reading, name: str) -> str:
+    """The path of a file that a file names: beside it, or where Visor looks, in the caller's folder."""
+    import os
+
+    path = os.path.join(reading.source.folder, name)
+    return name if not os.path.exists(path) and os.path.exists(name) else path
 
 
 def template(reading: Reading, node: Node) -> Any:
@@ -121,7 +146,7 @@ def conditions(reading: Reading, node: Node) -> Any:
     """One condition or a list of them, all of which must hold."""
     items = node.items if isinstance(node, Sequence) else [node]
     found = [
-        Condition(value, "code", Origin(item.line, item.column))
+        Condition(value, "code", origin_of(reading, item))
         for item in items
         if (value := code(reading, item)) is not INVALID
     ]

@@ -41,7 +41,7 @@ def read_workflows(reading: VisorReading, root: Mapping, fields: dict[str, Any])
     if own and own not in reading.workflows and "steps" in root.entries:
         reading.workflows[own] = Known(reading.source, root)
     for node in listed(reading.report, fields["imports"]) if "imports" in fields else []:
-        other = read_other(reading.report, reading.source.folder, node)
+        other = read_other(reading.report, reading.source, node)
         if other is None:
             continue
         _remember(reading, other[1], other[0])
@@ -76,7 +76,7 @@ def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> Child
     name = node.text.strip()
     known = reading.workflows.get(name)
     if known is None and name.endswith((".yaml", ".yml")):
-        other = read_other(reading.report, reading.source.folder, node)
+        other = read_other(reading.report, reading.source, node)
         if other is None:
             return None
         _remember(reading, other[1], other[0])

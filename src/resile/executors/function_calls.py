@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import sys
 import time
+from contextvars import ContextVar
+from threading import RLock
 from typing import Any
 
 import msgspec
@@ -25,13 +27,17 @@ MAIN = "__resile_main__"
 
 loading = False
 """Is a workflow's file being loaded right now?"""
+_loading = RLock()
 
 _PLAIN = frozenset((type(None), bool, str, float))
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 class Call(Struct, frozen=True, gc=False, array_like=True):
-    """One attempt to make: a function by its file or module and its name, and its arguments as JSON values."""
+    """One attempt to make: a function by its file or module and its name, and its arguments as JSON values.
+
+    `env` is what its environment has beyond that of its worker, for this call alone.
+    """
 
     job: int
     attempt: int
@@ -41,6 +47,18 @@ class Call(Struct, frozen=True, gc=False, array_like=True):
     timeout_seconds: float = 0.0
     grace_seconds: float = 0.0
     pickled: bool = False
+    step: str = ""
+    env: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Current(Struct, frozen=True):
+    """What a function is being called for: the run and its epoch, the step, its job and the attempt."""
+
+    run: int
+    epoch: int
+    step: str
+    job: int
+    attempt: int
 
 
 class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
@@ -55,8 +73,11 @@ class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
     err: int = 0
 
 
-class Done(Struct, frozen=True, gc=False, array_like=True, tag="D"):
-    """A call is over: `value` is JSON, empty for None; or it failed, with `kind` and what was raised."""
+class Done(Struct, gc=False, array_like=True, tag="D"):
+    """A call is over: `value` is JSON, empty for None; or it failed, with `kind` and what was raised.
+
+    Whoever made the call adds what it took, and where it is written down.
+    """
 
     job: int
     attempt: int
@@ -161,10 +182,24 @@ def mentions_pickle(value: Any) -> bool:
     return False
 
 
-class Functions:
-    """Finds functions by their names, each once."""
+_calling: ContextVar[tuple[Functions, Call] | None] = ContextVar("calling", default=None)
 
-    def __init__(self) -> None:
+
+def current_call() -> Current | None:
+    """The call that is being made here, in this thread or by what it awaits."""
+    calling = _calling.get()
+    if calling is None:
+        return None
+    functions, call = calling
+    return Current(functions.run, functions.epoch, call.step, call.job, call.attempt)
+
+
+class Functions:
+    """Finds functions by their names, each once, for one epoch of a run."""
+
+    def __init__(self, run: int, epoch: int) -> None:
+        self.run = run
+        self.epoch = epoch
         self._found: dict[tuple[str, str, str], Any] = {}
 
     def find(self, function: tuple[str, str, str]) -> Any:
@@ -172,14 +207,14 @@ class Functions:
         found = self._found.get(function)
         if found is None:
             file, module, name = function
-            owner = load_file(file) if file else _import(module)
+            owner = load_file(file) if file else import_module(module)
             for part in name.split("."):
                 owner = getattr(owner, part)
             found = self._found[function] = getattr(owner, "function", owner)
         return found
 
 
-def _import(module: str) -> Any:
+def import_module(module: str) -> Any:
     """A module by its name."""
     import importlib
 
@@ -187,16 +222,29 @@ def _import(module: str) -> Any:
 
 
 def load_file(file: str) -> Any:
-    """The module in a workflow's own file: the running program where that is it, else loaded once."""
+    """The module in a workflow's own file: the running program where that is it, else loaded once.
+
+    `<stdin>` and its like are no files: what was typed there is part of the running program. Threads that need the
+    file at the same time wait for the one that loads it.
+    """
     import os
 
-    for name in ("__main__", MAIN):
-        known = sys.modules.get(name)
-        where = getattr(known, "__file__", None)
-        if where is not None and os.path.abspath(where) == file:
-            sys.modules.setdefault(MAIN, known)  # type: ignore[arg-type]
-            return known
+    if file.startswith("<"):
+        return sys.modules["__main__"]
+    with _loading:
+        for name in ("__main__", MAIN):
+            known = sys.modules.get(name)
+            where = getattr(known, "__file__", None)
+            if where is not None and os.path.abspath(where) == file:
+                sys.modules.setdefault(MAIN, known)  # type: ignore[arg-type]
+                return known
+        return _loaded(file)
+
+
+def _loaded(file: str) -> Any:
+    """The module in a file, loaded now."""
     import importlib.util
+    import os
 
     spec = importlib.util.spec_from_file_location(MAIN, file)
     if spec is None or spec.loader is None:
@@ -220,6 +268,7 @@ def load_file(file: str) -> Any:
 def perform(call: Call, functions: Functions, begun: Begun) -> Done:
     """Call the function; whatever it raises is what became of the call."""
     try:
+        _calling.set((functions, call))
         function = functions.find(call.function)
         args, kwargs = call.args, call.kwargs
         if call.pickled:
@@ -251,7 +300,7 @@ def _raised(call: Call, begun: Begun, error: BaseException) -> Done:
     text = "".join(traceback.format_exception(type(error), error, own or error.__traceback__))
     types = tuple(type_name(kind) for kind in type(error).__mro__ if kind is not object)
     code = error.code if isinstance(error, SystemExit) and type(error.code) is int else 1
-    said = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines() or [types[0]]
+    said = f"{types[0]}: {_words(error)}".removesuffix(": ").splitlines()
     return Done(
         call.job,
         call.attempt,
@@ -265,7 +314,19 @@ def _raised(call: Call, begun: Begun, error: BaseException) -> Done:
     )
 
 
+def _words(error: BaseException) -> str:
+    """What an exception says; one that can't say anything says nothing."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def type_name(kind: type) -> str:
-    """A type as rules name it: built-in ones bare, others with their module."""
-    known = kind.__module__ in ("builtins", "__main__", MAIN)
-    return kind.__qualname__ if known else f"{kind.__module__}.{kind.__qualname__}"
+    """A type as rules name it: built-in ones and those of the workflow's own file bare, others with their module."""
+    module = kind.__module__
+    if module == "__main__":
+        # Workers know a program that was started by `python -m` by its module.
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        module = MAIN if spec is None else spec.name
+    return kind.__qualname__ if module in ("builtins", MAIN) else f"{module}.{kind.__qualname__}"

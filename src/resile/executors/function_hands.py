@@ -146,12 +146,12 @@ class Hand:
 class ProcessHand(Hand):
     """A worker process."""
 
-    def __init__(self, base: str, calls: socket, main: str, path: list[str], env: dict[str, str]) -> None:
+    def __init__(self, base: str, calls: socket, setting: Setting, env: dict[str, str]) -> None:
         super().__init__(base)
         import subprocess
 
         self._reports, theirs = socketpair()
-        setting = Setting(calls.fileno(), theirs.fileno(), base, path, main)
+        setting = msgspec.structs.replace(setting, calls=calls.fileno(), reports=theirs.fileno(), base=base)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         out, err = (os.open(base + ending, flags, 0o600) for ending in (".o", ".e"))
         self._process = subprocess.Popen(
@@ -253,7 +253,8 @@ class ThreadHand(Hand):
             self.current = begun
             cpu = time.thread_time()
             ended = perform(call, self._functions, begun)
-            ended = msgspec.structs.replace(ended, cpu_seconds=time.thread_time() - cpu, spool=spool.number)
+            ended.cpu_seconds = time.thread_time() - cpu
+            ended.spool = spool.number
             spool.add(encode_record(ended))
             done.append(ended)
             self.current = None

@@ -25,6 +25,7 @@ from resile.executors.function_calls import (
     Functions,
     decode_call,
     encode_record,
+    import_module,
     load_file,
     perform,
 )
@@ -36,13 +37,16 @@ INLINE = b"="
 
 
 class Setting(msgspec.Struct):
-    """What a worker is told when it is started; `main` is the file of the program that the functions come from."""
+    """What a worker is told when it is started; `file` or `module` is the program that the functions come from."""
 
-    calls: int
-    reports: int
-    base: str
-    path: list[str]
-    main: str = ""
+    calls: int = -1
+    reports: int = -1
+    base: str = ""
+    path: list[str] = []
+    file: str = ""
+    module: str = ""
+    run: int = 0
+    epoch: int = 1
 
 
 class Worker:
@@ -56,7 +60,7 @@ class Worker:
         self._calls = socket(fileno=setting.calls)
         self._reports = socket(fileno=setting.reports)
         self._spool = Spool(setting.base, "process")
-        self._functions = Functions()
+        self._functions = Functions(setting.run, setting.epoch)
         self._hangup = select.poll()
         self._hangup.register(setting.reports, select.POLLHUP)
 
@@ -88,29 +92,27 @@ class Worker:
     def _make(self, call: Call, begun: Begun) -> bytes:
         """One call; what is to be told of it, written down."""
         before = self._usage(self._self)
+        displaced = _enter(call)
         done = perform(call, self._functions, begun)
+        _leave(displaced)
         if done.traceback:
             sys.stderr.write(done.traceback)
         _flush()
         used = self._usage(self._self)
+        # The engine reads what was raised from the log.
+        done.traceback = ""
+        done.cpu_seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        done.rss_bytes_max = used.ru_maxrss * 1024
+        done.out, done.err = begun.out, begun.err
         out, err = _output_sizes()
-        done = msgspec.structs.replace(
-            done,
-            # The engine reads what was raised from the log.
-            traceback="",
-            cpu_seconds=used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
-            rss_bytes_max=used.ru_maxrss * 1024,
-            out=begun.out,
-            out_length=out - begun.out,
-            err=begun.err,
-            err_length=err - begun.err,
-        )
+        done.out_length, done.err_length = out - begun.out, err - begun.err
         return framed(self._written(done))
 
     def _written(self, done: Done) -> bytes:
         """The record of a call that is over, in the spool."""
         self._spool.reserve(len(encode_record(done)) + 16)
-        record = encode_record(msgspec.structs.replace(done, spool=self._spool.number))
+        done.spool = self._spool.number
+        record = encode_record(done)
         self._spool.add(record)
         return record
 
@@ -126,6 +128,25 @@ class Worker:
 def framed(record: bytes) -> bytes:
     """A record with its length in front."""
     return len(record).to_bytes(4, "big") + record
+
+
+def _enter(call: Call) -> dict[bytes, bytes | None]:
+    """Give a call its environment; what stood there before of what belongs to this call alone."""
+    displaced = {name: os.environb.get(name) for name, _ in call.env}
+    os.environ["RESILE_JOB_ID"] = str(call.job)
+    os.environ["RESILE_JOB_NAME"] = call.step
+    os.environ["RESILE_ATTEMPT_ID"] = str(call.attempt)
+    os.environb.update(call.env)
+    return displaced
+
+
+def _leave(displaced: dict[bytes, bytes | None]) -> None:
+    """Put the environment back."""
+    for name, value in displaced.items():
+        if value is None:
+            os.environb.pop(name, None)
+        else:
+            os.environb[name] = value
 
 
 def _body(message: bytes) -> bytes:
@@ -158,11 +179,11 @@ def main() -> None:
     """The process: its setting is its one argument."""
     setting = msgspec.json.decode(sys.argv[1], type=Setting)
     sys.path[:] = setting.path
-    sys.argv = [setting.main or "resile"]
+    sys.argv = [setting.file or setting.module or "resile"]
     worker = Worker(setting)
-    if setting.main:
+    if setting.file or setting.module:
         # Where it can't be loaded, each call of its functions says what is wrong with it.
         with suppress(BaseException):
             # Pickles of the caller's program name its classes by `__main__`.
-            sys.modules["__main__"] = load_file(setting.main)
+            sys.modules["__main__"] = load_file(setting.file) if setting.file else import_module(setting.module)
     worker.work()

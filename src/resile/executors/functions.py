@@ -14,18 +14,21 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from errno import ECHILD
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from resile.executors import function_spool
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Returned, Started, Withdrawn
 from resile.executors.function_calls import Begun, Call, Done, Dropped, Functions, Record
 from resile.executors.function_hands import ProcessHand, QueueChannel, SocketChannel, ThreadHand
 from resile.executors.function_spool import FOLDER
+from resile.executors.function_worker import Setting
+from resile.executors.oom import Watch
 from resile.model.failure import LogRange
 
 TICK_SECONDS = 0.05
@@ -38,19 +41,28 @@ Key = tuple[int, int]
 class FunctionExecutor:
     """Calls of Python functions for one run; see the Executor contract for the verbs."""
 
-    def __init__(self, folder: str, *, slots: int, path: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        slots: int,
+        path: Sequence[str],
+        env: Mapping[str, str],
+        run: int = 0,
+        epoch: int = 1,
+    ) -> None:
         self._folder = os.path.join(os.path.abspath(folder), FOLDER)
         self._slots = slots
-        self._path = list(path)
+        self._setting = Setting(path=list(path), run=run, epoch=epoch)
         self._env = dict(env)
+        self._kills: Watch | None = None
         self._waiting: deque[Call] = deque()
         self._queued: set[Key] = set()
         self._processes: list[ProcessHand] = []
         self._threads: list[ThreadHand] = []
         self._sockets: SocketChannel | None = None
         self._queue: QueueChannel | None = None
-        self._functions = Functions()
-        self._main = ""
+        self._functions = Functions(run, epoch)
         self._ready: list[Report] = []
         self._adopted: dict[Key, tuple[str, Begun]] = {}
         self._old = function_spool.bases(self._folder)
@@ -61,6 +73,7 @@ class FunctionExecutor:
         self._count = 0
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._bell_lock = Lock()
         self._epoll.register(self._bell, select.EPOLLIN)
         self._busy = Event()
         self._closed = False
@@ -185,7 +198,9 @@ class FunctionExecutor:
             if hand.close() and not owed:
                 function_spool.forget(hand.base)
         self._epoll.close()
-        os.close(self._bell)
+        with self._bell_lock:
+            os.close(self._bell)
+            self._bell = -1
 
     # --- hands
 
@@ -194,6 +209,8 @@ class FunctionExecutor:
         if self._queue is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             self._queue = QueueChannel()
+            # What functions import is found as worker processes would find it.
+            sys.path += [place for place in self._setting.path if place not in sys.path]
             for _ in range(self._slots):
                 self._add_thread(self._queue)
 
@@ -207,12 +224,14 @@ class FunctionExecutor:
         if self._sockets is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             self._sockets = SocketChannel(self._folder)
+            self._kills = Watch()
         while self._waiting and self._sockets.send(self._waiting[0]):
-            call = self._waiting.popleft()
-            self._main = self._main or call.function[0]
+            file, module, _ = self._waiting.popleft().function
+            if not self._setting.file and not self._setting.module:
+                self._setting.file, self._setting.module = file, module
         wanted = min(self._slots, len(self._queued) + sum(hand.current is not None for hand in self._processes))
         while len(self._processes) < wanted:
-            hand = ProcessHand(self._base(), self._sockets.theirs, self._main, self._path, self._env)
+            hand = ProcessHand(self._base(), self._sockets.theirs, self._setting, self._env)
             self._processes.append(hand)
             self._epoll.register(hand.fileno(), select.EPOLLIN)
 
@@ -293,8 +312,10 @@ class FunctionExecutor:
             )
             key = (begun.job, begun.attempt)
             if status or hand.cut:
-                pid = hand.untold_pid
-                self._ready.append(Ended(*key, begun.at, now, status, 0.0, 0, log, hand.cut, pid=pid))
+                kills = self._kills_of(hand, status, begun)
+                self._ready.append(
+                    Ended(*key, begun.at, now, status, 0.0, 0, log, hand.cut, oom_kills=kills, pid=hand.untold_pid)
+                )
             else:
                 message = "the function ended its process before it returned"
                 done = Done(*key, begun.at, now, b"", "exit", message)
@@ -306,6 +327,13 @@ class FunctionExecutor:
         if self._queued and self._sockets is not None:
             self._waiting = deque([*self._sockets.take_back(), *self._waiting])
             self._offer()
+
+    def _kills_of(self, hand: ProcessHand, status: int, begun: Begun) -> int:
+        """How many kills for want of memory may explain that a worker is gone."""
+        if self._kills is None or hand.cut or status != signal.SIGKILL:
+            return 0
+        now = time.monotonic()
+        return self._kills.kills(hand.pid, now, now - (time.time() - begun.at))
 
     def _give_up(self, now: float) -> None:
         """Workers end before they begin anything: the calls can't be made."""
@@ -398,8 +426,10 @@ class FunctionExecutor:
     # --- the bell
 
     def _ring(self) -> None:
-        """Say that there is something to hear; from any thread."""
-        os.eventfd_write(self._bell, 1)
+        """Say that there is something to hear; from any thread, also one that was left behind."""
+        with self._bell_lock:
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
 
     def _watch(self) -> None:
         """From now on there is something to look after."""

@@ -33,11 +33,38 @@ class Item(Struct, frozen=True, array_like=True, gc=False):
 
 
 class DeadLetter(Struct, frozen=True, gc=False):
-    """An item that failed for good or never started, kept for redrive; `job` is the fan-out's."""
+    """An item that failed for good or never started, kept for redrive.
 
-    job: int
+    `name` is that of its fan-out among all of a run (`outer[3]/inner`), `map` the same for all items around it
+    (`outer/inner`). `job` and `scope` are the fan-out's.
+    """
+
+    name: str
+    map: str
     step: str
-    item_id: str
+    job: int
+    scope: int
     item: Item
     reason: LetterReason
     at: float
+
+
+class KeptScope(Struct, frozen=True, gc=False):
+    """A scope that is over, with its jobs, as a redrive of dead letters inside it needs it; `outer` is around it."""
+
+    scope: int
+    outer: int
+    body: dict[str, Any]
+
+
+class LetterGroup(Struct, frozen=True, array_like=True, gc=False):
+    """The letters of one fan-out in a redrive: so many, from a byte of the items file on.
+
+    `around` are the kept scopes that the fan-out lies in, outermost first.
+    """
+
+    name: str
+    job: int
+    total: int
+    offset: int
+    around: tuple[dict[str, Any], ...] = ()

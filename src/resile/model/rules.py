@@ -19,10 +19,11 @@ Trigger = Literal["on_failure", "on_success", "next", "judge"]
 
 
 class Origin(Struct, frozen=True, array_like=True):
-    """Where something stands in the user's file; both numbers count from 1."""
+    """Where something stands in the user's file, or in another `file` that it takes in; both numbers count from 1."""
 
     line: int = 0
     column: int = 0
+    file: str = ""
 
 
 class Match(Struct, frozen=True, omit_defaults=True):

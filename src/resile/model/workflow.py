@@ -124,17 +124,21 @@ class Query(Struct, frozen=True, tag="query", omit_defaults=True):
 
 
 class Given(Struct, frozen=True, array_like=True):
-    """One argument of a call: a value (JSON data, or a pickle in it), what a step gave, or the item.
+    """One argument of a call: a value (JSON data, or a pickle in it), what a step gave, an input, the item,
+    or how the run went, which `end` can ask.
 
     A list or a mapping with such arguments inside holds them as pairs of `kind` and `value`.
     """
 
-    kind: Literal["value", "step", "item", "list", "mapping"]
+    kind: Literal["value", "step", "input", "item", "execution", "list", "mapping"]
     value: Any = None
 
 
 class Function(Struct, frozen=True, tag="function", omit_defaults=True):
-    """A call of a Python function: its name in a module, or in a file that is no module of a package."""
+    """A call of a Python function: its name in a module, or in a file that is no module of a package.
+
+    The file is found from the folder of the workflow.
+    """
 
     name: str
     module: str = ""
@@ -147,13 +151,15 @@ class Function(Struct, frozen=True, tag="function", omit_defaults=True):
 class Child(Struct, frozen=True, tag="workflow", omit_defaults=True):
     """Another workflow, run as one step in a scope of its own; `inputs` are data whose texts may refer to values.
 
-    `result` is the step of it whose value is its value; without one it has those of all its steps.
+    `result` is the step of it whose value is its value; without one it has those of all its steps. One that `shares` is
+    a part of the workflow around it: its steps see what the step sees, and the last of them gives the value.
     """
 
     path: str
     workflow: "Workflow"
     inputs: dict[str, Any] = {}
     result: str = ""
+    shares: bool = False
 
 
 Action = (

@@ -8,11 +8,14 @@ What the items of a fan-out gave is read from the log when somebody asks for it.
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from resile.core.events import AttemptEnded
+from resile.core.react import OVERRIDES
 from resile.executors import evidence
 from resile.executors.contract import Launch, Returned
 from resile.executors.function_calls import Call, mentions_pickle
@@ -26,27 +29,49 @@ if TYPE_CHECKING:
 
     from resile.core.actions import StartAttempt
     from resile.core.state import Job, State
+    from resile.model.workflow import Step
     from resile.runtime.values import Values
     from resile.store.contract import Store
 
 
 def launch_of(
-    order: StartAttempt, job: Job, action: Function, values: Values, timeout_seconds: float, grace_seconds: float
+    order: StartAttempt,
+    job: Job,
+    step: Step,
+    action: Function,
+    values: Values,
+    *,
+    folder: str,
+    timeout_seconds: float,
+    grace_seconds: float,
+    env: tuple[tuple[bytes, bytes], ...],
 ) -> Launch:
     """The call that an attempt makes, with the arguments as they are now."""
-    args = [_argument(given.kind, given.value, job, values) for given in action.args]
-    kwargs = {name: _argument(given.kind, given.value, job, values) for name, given in action.kwargs.items()}
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    if action.args:
+        args = [_argument(given.kind, given.value, job, values) for given in action.args]
+    if action.kwargs:
+        kwargs = {name: _argument(given.kind, given.value, job, values) for name, given in action.kwargs.items()}
     call = Call(
         order.job,
         order.attempt,
-        (action.file, action.module, action.name),
+        (place_of(action.file, folder), action.module, action.name),
         args,
         kwargs,
         timeout_seconds,
         grace_seconds,
-        mentions_pickle(args) or mentions_pickle(kwargs),
+        bool(args or kwargs) and (mentions_pickle(args) or mentions_pickle(kwargs)),
+        step.name,
+        env,
     )
     return Launch(order.job, order.attempt, (), call=call, threads=action.workers == "threads")
+
+
+@cache
+def place_of(file: str, folder: str) -> str:
+    """Where the file of a function is, from the folder of its workflow; `<stdin>` and its like are no files."""
+    return os.path.normpath(os.path.join(folder, file)) if file and not file.startswith("<") else file
 
 
 def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
@@ -56,6 +81,10 @@ def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
             return values.find(("steps", value, "output"), job)
         case "item":
             return values.find(("item",), job)
+        case "execution":
+            return values.find(("execution",), job)
+        case "input":
+            return values.find(("inputs", value), job)
         case "list":
             return [_argument(inner[0], inner[1], job, values) for inner in value]
         case "mapping":
@@ -63,20 +92,26 @@ def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
     return value
 
 
-def outcome_of(report: Returned, state: State, folder: str) -> Outcome:
-    """What a call came to."""
+def outcome_of(report: Returned, state: State, job: Job | None, folder: str) -> Outcome:
+    """What a call came to; `end` may decide on the verdict by what it returns."""
     usage = Usage(max(0.0, report.at - report.started_at), report.cpu_seconds, report.rss_bytes_max)
     log = report.log if report.log.segment else None
     if report.kind:
         return Outcome(report.exit_code or 1, _failure(report, folder), usage, log)
-    job = state.jobs.get(report.job)
     if job is None:
         return Outcome(0, None, usage, log)
     name = state.step_of(job).name
     if not report.value and name not in state.frame_of(job.scope).values:
         return Outcome(0, None, usage, log)
     value = msgspec.json.decode(report.value) if report.value else None
-    return Outcome(0, None, usage, log, {name: value})
+    verdict = value.get("workflow_status") if isinstance(value, dict) and state.is_end(job) else None
+    if verdict is None:
+        return Outcome(0, None, usage, log, {name: value})
+    if verdict not in OVERRIDES:
+        message = f"workflow_status is {str(verdict)[:60]!r}, not completed or failed"
+        failure = Failure("contract", message, 0, signature="contract: verdict")
+        return Outcome(0, failure, usage, log, {name: value})
+    return Outcome(0, None, usage, log, {name: value, "workflow_status": verdict})
 
 
 def _failure(report: Returned, folder: str) -> Failure:

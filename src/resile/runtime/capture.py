@@ -54,11 +54,21 @@ def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
 
 
 def _json(name: str, data: bytes) -> Any:
-    """JSON text as its value."""
+    """JSON text as its value; shells put line breaks into texts as they are, so these are taken."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CaptureRefused(f"capture {name!r}: the output is not JSON ({error})") from error
+        import json
+
+        try:
+            return json.loads(data, strict=False, parse_constant=_no_number)
+        except (ValueError, RecursionError):
+            raise CaptureRefused(f"capture {name!r}: the output is not JSON ({error})") from error
+
+
+def _no_number(word: str) -> Any:
+    """Infinity and its like are no JSON."""
+    raise ValueError(word)
 
 
 def _number(name: str, text: str) -> int | float:

@@ -1,11 +1,12 @@
 """Cases: what a playbook's step says about its own events, and what follows from it.
 
-    events of a success   call.done, step.exit          of a loop as a whole also   loop.done
-    events of a failure   call.error, call.done, step.exit   (only cases that speak of `error` answer one)
+    events of a success   call.done, step.exit, step.done          of a loop as a whole also   loop.done
+    events of a failure   call.error, call.done, step.exit, step.failed   (only cases that speak of `error` answer one)
 
     at each event the first case that holds counts --> effects (kept with the outcome)   arcs, rules, sinks (`case`)
 
-A condition that names something unknown does not hold. Effects are part of the attempt's outcome, so that what a run
+A condition that names something unknown does not hold. A case of a loop has also come true where it did for one of the
+items. Effects are part of the attempt's outcome, so that what a run
 remembers is in its log.
 """
 
@@ -21,7 +22,7 @@ from resile.dialects.interpolate import MISSING, ValueRefused
 from resile.dialects.noetl_jinja import Unknown, as_result, condition_text, holds, names_in, native
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut
-from resile.runtime.jinja import AGAIN, COLLECTED, FIRED, VARS, Names, Texts
+from resile.runtime.jinja import AGAIN, COLLECTED, FIRED, ITER, VARS, Names, Texts
 from resile.runtime.values import walk
 
 if TYPE_CHECKING:
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from resile.model.workflow import Arc, Condition, Step
     from resile.runtime.memory import Memories
 
-ON_SUCCESS = ("call.done", "step.exit")
-ON_SUCCESS_OF_LOOP = ("call.done", "step.exit", "loop.done")
-ON_FAILURE = ("call.error", "call.done", "step.exit")
+ON_SUCCESS = ("call.done", "step.exit", "step.done")
+ON_SUCCESS_OF_LOOP = ("call.done", "step.exit", "loop.done", "step.done")
+ON_FAILURE = ("call.error", "call.done", "step.exit", "step.failed")
 ON_ENTER = "step.enter"
 # What a case may name that is not there at every event; to name it in vain is no mistake.
 _SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
 _ASKED_AGAIN = "again: "
+PAGE = "_page"
 _JUDGING = ("again", "fail")
 _HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
 _TIMEOUT = re.compile(r"timed? ?out|deadline exceeded", re.IGNORECASE)
@@ -84,6 +86,24 @@ def kind_of(failure: Failure, status: int | None) -> str:
     return "connection" if _CONNECTION.search(text) else "unknown"
 
 
+class Success(str):
+    """The status of an outcome that went well, which playbooks call `success` or `ok`."""
+
+    def __eq__(self, other: object) -> bool:
+        """Is this one of its two names?"""
+        return other in ("success", "ok")
+
+    def __hash__(self) -> int:
+        """As of the first of them."""
+        return hash("success")
+
+
+def _outcome(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
+    """What the tool of a pipeline came to, as its rules see it."""
+    known = {"result": result, "http": {"status": status}}
+    return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
+
+
 class Cases:
     """Asks the cases of the steps of one run."""
 
@@ -106,7 +126,10 @@ class Cases:
         subject = self._names.subject(job)
         if condition.language == "case":
             return condition.source in self._standing(subject), ""
-        return self._holds(condition.source, subject, self._about(subject, "step.exit"))
+        about = self._about(subject, "step.exit")
+        if "event" in names_in(condition_text(condition.source)):
+            return self._at_some_event(condition.source, subject, about, about), ""
+        return self._holds(condition.source, subject, about)
 
     def carried(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
         """What the arcs carry that are taken, by the step that they lead to; raises ValueRefused."""
@@ -132,12 +155,14 @@ class Cases:
         """The same, or ValueRefused."""
         pages = any(effect.kind == "again" for effect in step.effects)
         keeper = _Keeper(dict(self._names.variables(job)), self._names.again(job) if pages else None)
+        if self._names.host(job) is not None:
+            keeper.scratch = dict(self._names.scratch(job))
         before = dict(keeper.variables)
         values, failure = outcome.values, outcome.failure
         value = values.get(step.name)
         seen = self._view(value, failure)
         events = ON_FAILURE if failure is not None else _successes(step)
-        whatever = [effect for effect in step.effects if effect.case < 0 and failure is None]
+        whatever = [effect for effect in step.effects if effect.case < 0 and (failure is None or _answers(effect))]
         for effect in whatever:
             if effect.kind not in _JUDGING:
                 self._follow(job, effect, "step.exit", seen, keeper)
@@ -153,12 +178,20 @@ class Cases:
         if failure is None:
             if keeper.result is not MISSING:
                 values = {**values, step.name: keeper.result}
+            if keeper.result is not MISSING and pages and _has_sinks(step):
+                # A sink that takes each page sees the page, and not what was collected.
+                values = {**values, f"{step.name}{PAGE}": value}
             failure = keeper.failure
+        if keeper.scratch is not None:
+            values = {**values, ITER: keeper.scratch}
         # What the step set when it started is recorded with its end.
         sets = any(effect.kind == "enter" for effect in step.effects)
         changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
         changed |= self._fired_before(job, fired if keeper.result is not MISSING else None)
         memory = self._memories.write(job, changed | self._again(job, keeper, over=failure is None))
+        if fired and self._state.scopes[job.scope].kind == "item":
+            # The loop as a whole is asked about them when its items are gone.
+            values = {**values, FIRED: fired}
         return replace(outcome, values=values, failure=failure, memory={**outcome.memory, **memory})
 
     def _follow(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
@@ -166,14 +199,28 @@ class Cases:
         if effect.kind == "enter":
             return
         kept = {"vars": {**dict(self._all(job)), **keeper.variables}, "ctx": keeper.variables}
+        if keeper.scratch is not None:
+            kept[ITER] = {**self._names.find(ITER, job), **keeper.scratch}
         more = {**keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
-        if effect.when and not self._holds(effect.when, job, more)[0]:
+        if effect.when and not self._at_some_event(effect.when, job, more, seen):
             return
-        if not effect.unless or not self._holds(effect.unless, job, more)[0]:
+        if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
             keeper.keep(effect, self._names.texts(job, more).data(effect.value))
 
+    def _at_some_event(self, text: str, job: Job, more: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
+        """Does a condition hold: as it stands, or where it speaks of events at one of those of the step?"""
+        if "event" not in names_in(condition_text(text)):
+            return self._holds(text, job, more)[0]
+        events = ON_FAILURE if "error" in seen else _successes(self._state.step_of(job))
+        return any(self._holds(text, job, {**more, "event": self._event(job, name, seen)})[0] for name in events)
+
+    def hosted(self, job: Job, step: Step) -> Outcome:
+        """What a step comes to whose playbook went well."""
+        value = self._names.gave(job)
+        return self.concluded(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
+
     def after_host(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
-        """What a loop or a playbook step leaves in the memory when it is over."""
+        """What a loop, or a step whose playbook failed, leaves in the memory when it is over."""
         value = self._names.value(job)
         failure = job.error.failure if job.error is not None else None
         outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
@@ -215,7 +262,8 @@ class Cases:
         value = self._names.value(job)
         seen = self._view(None if value is MISSING else value, error.failure if error is not None else None)
         events = ON_FAILURE if error is not None else _successes(step)
-        return {str(number) for _, number in self._fired(job, step, events, seen)}
+        fired = {str(number) for _, number in self._fired(job, step, events, seen)}
+        return fired | self._names.came_true(job) if isinstance(step.action, FanOut) else fired
 
     def _fired(
         self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
@@ -244,19 +292,23 @@ class Cases:
 
     def _about(self, job: Job, event: str) -> dict[str, Any]:
         """What conditions and arcs of a job can name besides what its texts can."""
-        value, error = self._names.value(job), job.error
-        seen = self._view(None if value is MISSING else value, error.failure if error is not None else None)
+        value = self._names.value(job)
+        seen = self._view(None if value is MISSING else value, _failure(job))
+        page = self._state.frame_of(job.scope).values.get(f"{self._state.step_of(job).name}{PAGE}", MISSING)
+        if page is not MISSING and "error" not in seen:
+            seen |= dict.fromkeys(("page", "response"), as_result(page))
         return {**seen, "event": self._event(job, event, seen)}
 
     def _view(self, value: Any, failure: Failure | None) -> dict[str, Any]:
         """The names for what an attempt came to."""
         if failure is not None:
             error = error_of(failure)
-            return {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
+            seen = {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
+            return {**seen, "outcome": _outcome(error.status, None, error)}
         whole = as_result(value)
         status = value.get("status_code") if isinstance(value, dict) else None
         gave = dict.fromkeys(("response", "result", "this", "data", "page"), whole)
-        return {**gave, "success": True, "status_code": status}
+        return {**gave, "success": True, "status_code": status, "outcome": _outcome(status, whole, None)}
 
     def _event(self, job: Job, name: str, seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The event that a condition speaks of."""
@@ -273,6 +325,8 @@ class _Keeper:
         self.result: Any = MISSING
         self.failure: Failure | None = None
         self.again: dict[str, Any] | None = None
+        # What the tools of a pipeline keep for each other, where this is one of them.
+        self.scratch: dict[str, Any] | None = None
         # What a step collects that asks for further attempts belongs to these, and begins anew with each visit.
         self.pages: dict[str, Any] | None = None if again is None else dict(again.get(COLLECTED, {}))
 
@@ -291,11 +345,29 @@ class _Keeper:
                     self.failure = Failure("check", said, 0, signature=f"{_ASKED_AGAIN}{which}")
             case "fail":
                 self.failure = Failure("check", str(value) or "a case failed the step", 0, signature="check: case")
+            case "set" if self.scratch is not None and effect.name.startswith(f"{ITER}."):
+                self.scratch[effect.name.removeprefix(f"{ITER}.")] = native(value)
             case _:
                 added = self.pages if self.pages is not None and effect.kind != "set" else self.variables
                 self.variables[effect.name] = added[effect.name] = _joined(
                     effect, added.get(effect.name), native(value)
                 )
+
+
+def _answers(effect: Effect) -> bool:
+    """Does an effect follow from a failure, because its condition speaks of one?"""
+    return "step.failed" in effect.when or "error" in names_in(condition_text(effect.when or "true"))
+
+
+def _has_sinks(step: Step) -> bool:
+    """Does something take the result of an attempt?"""
+    return step.on_success is not None or any(rule.repair is not None for rule in step.rules)
+
+
+def _failure(job: Job) -> Failure | None:
+    """Why a job failed; a success that asks for one more attempt did not."""
+    failure = job.error.failure if job.error is not None else None
+    return None if failure is not None and failure.signature.startswith(_ASKED_AGAIN) else failure
 
 
 def _successes(step: Step) -> tuple[str, ...]:

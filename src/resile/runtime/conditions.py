@@ -1,14 +1,15 @@
-"""Answers to what the core asks about values: `when`, the conditions on arcs, the code of rules."""
+"""Answers to what the core asks about values: `when`, the conditions on arcs, the code of rules, what children gave."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute
+from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute, AnswerValue
 from resile.core.answers import ladder_of
-from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered
+from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered, ValueAnswered
 from resile.core.state import SUCCESS, Job, State
 from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference
+from resile.model.failure import Outcome
 from resile.model.fanout import FanOut
 from resile.model.workflow import Child, Condition
 from resile.runtime.values import Values
@@ -16,7 +17,7 @@ from resile.runtime.values import Values
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from resile.model.workflow import Arc, Step
+    from resile.model.workflow import Arc, Step, Templates
     from resile.runtime.cases import Cases
     from resile.runtime.expressions import Expressions
 
@@ -27,17 +28,23 @@ class Conditions:
     """Evaluates conditions for one run; the sandbox is only fetched when there is code to run."""
 
     def __init__(
-        self, state: State, values: Values, expressions: Callable[[], Expressions], cases: Callable[[], Cases]
+        self,
+        state: State,
+        values: Values,
+        expressions: Callable[[Templates], Expressions],
+        cases: Callable[[], Cases],
+        complete: Callable[[Job, Step, Outcome, Any, float], Outcome],
     ) -> None:
         self._state = state
         self._values = values
         self._make = expressions
-        self._made: Expressions | None = None
+        self._made: dict[Templates, Expressions] = {}
         self._cases = cases
+        self._complete = complete
 
     def answer(
-        self, order: AnswerCondition | AnswerArcs | AnswerRoute, at: float
-    ) -> ConditionAnswered | ArcsAnswered | RouteAnswered:
+        self, order: AnswerCondition | AnswerArcs | AnswerRoute | AnswerValue, at: float
+    ) -> ConditionAnswered | ArcsAnswered | RouteAnswered | ValueAnswered:
         """Whatever the core asks."""
         match order:
             case AnswerCondition():
@@ -46,6 +53,8 @@ class Conditions:
                 return self._answer_arcs(order, at)
             case AnswerRoute():
                 return self._answer_route(order, at)
+            case AnswerValue():
+                return self._answer_value(order, at)
         assert_never(order)
 
     def _answer_when(self, order: AnswerCondition, at: float) -> ConditionAnswered:
@@ -61,7 +70,7 @@ class Conditions:
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         try:
-            memory = self._cases().after_host(job, step) if _is_host(step) and step.effects else {}
+            memory = self._cases().after_host(job, step) if _is_host(step, job) and step.effects else {}
             answers = [(True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in step.arcs]
             taken: list[Arc] = []
             for number, arc in enumerate(step.arcs):
@@ -89,24 +98,42 @@ class Conditions:
         actions = step.on_success if order.rule == SUCCESS else ladder_of(step)[order.rule]
         assert actions is not None
         if order.about == "target":
-            target, stop, problems = self.expressions.target(actions.transitions, actions.target_js, job, at)
+            target, stop, problems = self._for(job).target(actions.transitions, actions.target_js, job, at)
             return RouteAnswered(at, order.job, "target", None, target, stop, problems)
         repair = step.on_success if order.rule == SUCCESS else ladder_of(step)[order.rule].repair
         assert repair is not None
-        calls, problems = self.expressions.steps_to_run(repair.calls_js, job, at)
+        calls, problems = self._for(job).steps_to_run(repair.calls_js, job, at)
         return RouteAnswered(at, order.job, "calls", calls, problems=problems)
 
-    def close(self) -> None:
-        """Let the sandbox go, if there was one."""
-        if self._made is not None:
-            self._made.close()
+    def _answer_value(self, order: AnswerValue, at: float) -> ValueAnswered:
+        """What does the value of a child workflow come to?"""
+        job = self._state.jobs[order.job]
+        step = self._state.step_of(job)
+        error = job.error
+        if error is not None and self._state.workflow_of(job.scope).templates == "jinja":
+            outcome = Outcome(1, error.failure)
+        elif error is not None:
+            outcome = self._complete(job, step, Outcome(1, error.failure), None, at)
+        elif step.cases or step.effects:
+            outcome = self._cases().hosted(job, step)
+        else:
+            outcome = self._complete(job, step, Outcome(0), self._values.child_gave(job), at)
+        return ValueAnswered(at, order.job, order.attempt, outcome)
 
-    @property
-    def expressions(self) -> Expressions:
-        """The sandbox, from the first time on that it is needed."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+    def close(self) -> None:
+        """Let go of every sandbox that there was."""
+        for made in self._made.values():
+            made.close()
+
+    def expressions(self, templates: Templates) -> Expressions:
+        """The sandbox with the names that code has beside these templates, from the first time on that it is needed."""
+        if templates not in self._made:
+            self._made[templates] = self._make(templates)
+        return self._made[templates]
+
+    def _for(self, job: Job) -> Expressions:
+        """The sandbox for the code of a job: a child workflow may be of another language than the run."""
+        return self.expressions(self._state.workflow_of(job.scope).templates)
 
     def _holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
         """A condition and those besides it, as far as they must be asked."""
@@ -122,9 +149,9 @@ class Conditions:
     def _one_holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
         """One condition: a literal, one reference whose value is judged, or code."""
         if condition.language == "js":
-            return self.expressions.holds(condition.source, job, at)
+            return self._for(job).holds(condition.source, job, at)
         if condition.language == "code":
-            return self.expressions.check("condition", condition.source, job, at)
+            return self._for(job).check("condition", condition.source, job, at)
         if condition.language in ("jinja", "case"):
             return self._cases().holds(condition, job)
         source = condition.source.strip()
@@ -133,9 +160,9 @@ class Conditions:
         return source == "true", ""
 
 
-def _is_host(step: Step) -> bool:
-    """Do other steps run for this one, so that no attempt of its own says what it came to?"""
-    return isinstance(step.action, FanOut | Child)
+def _is_host(step: Step, job: Job) -> bool:
+    """Did other steps run for this one, so that no attempt of its own says what it came to, or a child that failed?"""
+    return isinstance(step.action, FanOut) or (isinstance(step.action, Child) and job.error is not None)
 
 
 def truthy(value: Any) -> bool:

@@ -29,10 +29,12 @@ from resile.core.actions import (
     AnswerArcs,
     AnswerCondition,
     AnswerRoute,
+    AnswerValue,
     FindAttempt,
     KillAttempt,
     Note,
     Order,
+    ReadGroups,
     ReadItems,
     SetTimer,
     StartAttempt,
@@ -258,7 +260,7 @@ class Engine:
                 self._executor.kill(order.job, order.attempt)
             case FindAttempt():
                 finds.append((order.job, order.attempt))
-            case AnswerCondition() | AnswerArcs() | AnswerRoute():
+            case AnswerCondition() | AnswerArcs() | AnswerRoute() | AnswerValue():
                 # A job that was stopped meanwhile may be gone with its item.
                 if order.job in self._state.jobs:
                     self._inbox.append((self._conditions.answer(order, time.time()), None))
@@ -266,6 +268,8 @@ class Engine:
                 heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair, order.item))
             case ReadItems():
                 self._inbox.append((self._performer.read_items(order, time.time()), None))
+            case ReadGroups():
+                self._inbox.append((self._performer.read_groups(order, time.time()), None))
             case StopEngine():
                 self._stop = order.status
             case _:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from resile.core.state import Job, State
     from resile.dialects.interpolate import Lookup
     from resile.model.failure import Failure, Outcome
-    from resile.model.workflow import Step
+    from resile.model.workflow import Step, Templates
     from resile.runtime.cases import Cases
     from resile.runtime.codes import Codes
     from resile.runtime.expressions import Expressions
@@ -52,7 +52,7 @@ class Evaluators:
         self._env = env
         self._hidden = hidden
         self._debug = debug
-        self.conditions = Conditions(state, values, self._expressions, self.cases)
+        self.conditions = Conditions(state, values, self._expressions, self.cases, self.complete)
         values.languages["liquid"] = self._lookup
         values.languages["jinja"] = lambda job: self.cases().texts(job)
 
@@ -61,12 +61,16 @@ class Evaluators:
         return self._inside.perform(job, step, at)
 
     def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
-        """An outcome with the value of the step, which must meet its conditions."""
+        """An outcome with the value of the step, which must meet its conditions; of a failed one, with what is left."""
+        if outcome.failure is not None:
+            return self._inside.failed(step, outcome.failure)
         return self._inside.complete(job, step, outcome, value, at)
 
     def failed_value(self, failure: Failure) -> dict[str, Any]:
         """What a failed step gives to those that go on without its success."""
-        return self._inside.failed_value(failure)
+        from resile.runtime.known import failed_value
+
+        return failed_value(failure)
 
     def cases(self) -> Cases:
         """What answers for workflows with Jinja templates."""
@@ -78,9 +82,9 @@ class Evaluators:
 
         return Templated(lambda: self._known.variables(job))
 
-    def _expressions(self) -> Expressions:
-        """The sandbox, with the names that the workflow's code knows."""
-        if self._state.workflow.templates == "liquid":
+    def _expressions(self, templates: Templates) -> Expressions:
+        """A sandbox, with the names that code knows beside these templates."""
+        if templates == "liquid":
             from resile.runtime.codes import Codes
 
             return Codes(self._state, self._values, self._env, self._hidden, self._debug, self._known)
@@ -89,10 +93,10 @@ class Evaluators:
         return Expressions(self._state, self._values, self._env, self._hidden, self._debug)
 
     def _codes(self) -> Codes:
-        """The same sandbox, for steps that are code."""
+        """The sandbox for steps and values that are code, whatever the language of the texts beside it."""
         from resile.runtime.codes import Codes
 
-        made = self.conditions.expressions
+        made = self.conditions.expressions("liquid")
         assert isinstance(made, Codes)
         return made
 
@@ -108,14 +112,17 @@ class Evaluators:
         """What texts and code see."""
         from resile.runtime.known import Known
 
-        return Known(self._state, self._values, self._memories, self._store, self._row.id, self._env, self._hidden)
+        row = self._row
+        return Known(
+            self._state, self._values, self._memories, self._store, row.id, self._env, self._hidden, row.directory
+        )
 
     @cached_property
     def _inside(self) -> Inside:
         """Made once."""
         from resile.runtime.inside import Inside
 
-        return Inside(self._known, self._memories, self._codes)
+        return Inside(self._known, self._memories, self._codes, self._values.of)
 
     @cached_property
     def _made_cases(self) -> Cases:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from resile.core.fanout import item_id
+from resile.core.fanout import short_name
 from resile.core.state import Job, State
 from resile.dialects.interpolate import MISSING, names
 from resile.model.limits import EXPRESSION_BYTES_MAX
@@ -157,7 +157,7 @@ class Expressions:
             return None
         owner = self._state.jobs[scope.owner]
         return {
-            "key": item_id(self._state, owner, scope.item),
+            "key": f"{short_name(self._state, owner)}[{scope.item.index}]",
             "index": scope.item.index,
             "total": self._state.fans[owner.id].total,
             "path": scope.name,

@@ -20,16 +20,20 @@ from resile.dialects.liquid import render, value_of
 from resile.model.failure import Failure, Outcome
 from resile.model.inside import Ask, Check, Collect, Computed, Memory, Script, Transform
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
-from resile.runtime.known import rendered
+from resile.runtime.known import failed_value
+from resile.runtime.programs import render_data
 from resile.runtime.schemas import unmet
+from resile.runtime.templates import render_text
 
 if TYPE_CHECKING:
     from resile.core.state import Job
+    from resile.dialects.interpolate import Lookup
     from resile.model.workflow import Step
     from resile.runtime.codes import Codes
     from resile.runtime.known import Known
     from resile.runtime.memory import Memories
 
+_LAST_LINES_MAX = 1_000
 _NO_LIST = "gave nothing to run for: its output must be a list, or one item"
 
 
@@ -44,10 +48,13 @@ class Broken(Exception):
 class Inside:
     """Evaluates for the jobs of one run; the sandbox is only fetched when there is code to run."""
 
-    def __init__(self, known: Known, memories: Memories, codes: Callable[[], Codes]) -> None:
+    def __init__(
+        self, known: Known, memories: Memories, codes: Callable[[], Codes], texts: Callable[[Job], Lookup]
+    ) -> None:
         self._known = known
         self._memories = memories
         self._codes = codes
+        self._texts = texts
 
     def perform(self, job: Job, step: Step, at: float) -> Outcome:
         """What a step that needs no process comes to."""
@@ -61,15 +68,15 @@ class Inside:
                 case Collect():
                     return Outcome(0, values=self._collect(job, action.values, at))
                 case Ask():
-                    question = render(action.question, self._known.variables(job)).strip()
+                    question = render_text(action.question, self._texts(job)).strip()
                     message = f"waits for an answer: {question}"[:MESSAGE_CHARACTERS_MAX]
                     return Outcome(failure=Failure("contract", message, signature="question"))
                 case _:
                     raise AssertionError(f"{type(action).__name__} steps run elsewhere")
         except Broken as broken:
-            return self._failed(step, broken.failure)
+            return self.failed(step, broken.failure)
         except ValueRefused as problem:
-            return self._failed(step, _contract(str(problem)))
+            return self.failed(step, _contract(str(problem)))
         return self.complete(job, step, outcome, outcome.values["value"], at)
 
     def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
@@ -85,20 +92,9 @@ class Inside:
             return replace(outcome, failure=_contract(str(problem)))
         return replace(outcome, remarks=(*outcome.remarks, *remarks)) if remarks else outcome
 
-    def _failed(self, step: Step, failure: Failure) -> Outcome:
+    def failed(self, step: Step, failure: Failure) -> Outcome:
         """A failure, with what others see of it."""
-        return Outcome(1, failure, values=dict.fromkeys((c.name for c in step.capture), self.failed_value(failure)))
-
-    def failed_value(self, failure: Failure) -> dict[str, Any]:
-        """What a failed step gives to those that go on without its success."""
-        return {
-            "error": True,
-            "exit_code": failure.exit_code,
-            "message": failure.message,
-            "stdout": failure.stdout.strip(),
-            "stderr": failure.stderr.strip(),
-            "timeout": failure.kind == "timeout",
-        }
+        return Outcome(1, failure, values=dict.fromkeys((c.name for c in step.capture), failed_value(failure)))
 
     def _script(self, job: Job, action: Script, at: float) -> Outcome:
         """Code that may write the memory."""
@@ -111,14 +107,14 @@ class Inside:
 
     def _memory(self, job: Job, action: Memory, at: float) -> Outcome:
         """One operation on the memory."""
-        variables = self._known.variables(job)
+        texts = self._texts(job)
         space = dict(self._memories.seen(job).get(action.namespace, {}))
-        key = render(action.key, variables)
+        key = render_text(action.key, texts)
         given: Any = None
         if action.code:
             given = self._value(job, action.code, at, "value_js")
         elif action.value is not None:
-            given = rendered(action.value, variables)
+            given = render_data(action.value, texts)
         result: Any = None
         match action.operation:
             case "get":
@@ -172,11 +168,7 @@ class Inside:
             value = answer.value
         if transform.schema is not None and (problem := unmet(transform.schema, value)):
             raise Broken(_contract(f"schema: {problem}"))
-        if transform.as_items and not isinstance(value, list):
-            if value is None or value == "":
-                raise Broken(_contract(f"{step.name!r} {_NO_LIST}"))
-            value = [value]
-        return value
+        return _items(step, value) if transform.as_items else value
 
     def _checked(self, job: Job, check: Check, value: Any, at: float) -> str:
         """What is to be remarked of a condition; raises Broken where it fails the attempt."""
@@ -191,6 +183,16 @@ class Inside:
         if check.must:
             raise Broken(_contract(text))
         raise Broken(Failure("check", text, 0, signature=f"check: {check.name}"))
+
+
+def _items(step: Step, value: Any) -> list[Any]:
+    """A list of whatever is there; a text that is a list is one, also where it is to be left as it is."""
+    read = _read(value)
+    if isinstance(read, list):
+        return read
+    if value is None or value == "":
+        raise Broken(_contract(f"{step.name!r} {_NO_LIST}"))
+    return [value]
 
 
 def _contract(message: str) -> Failure:
@@ -227,7 +229,20 @@ def _read(value: Any) -> Any:
 
 
 def _subject(value: Any) -> Any:
-    """What conditions call `output`: a list is in `items`, and there are always `issues`."""
+    """What conditions call `output`: a list is in `items`, there are always `issues`, and JSON behind text counts."""
+    if isinstance(value, str):
+        value = _at_the_end(value)
     if isinstance(value, list):
         return {"items": value, "issues": []}
-    return {"issues": [], **value} if isinstance(value, dict) else value
+    return {"issues": [], **(value or {})} if value is None or isinstance(value, dict) else value
+
+
+def _at_the_end(text: str) -> Any:
+    """The JSON object or list with which a text ends, from the beginning of a line on; else the text."""
+    lines = text.rstrip().split("\n")
+    for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _LAST_LINES_MAX), -1):
+        if lines[number][:1] in ("{", "["):
+            read = _read("\n".join(lines[number:]))
+            if not isinstance(read, str):
+                return read
+    return text

@@ -2,11 +2,11 @@
 
     Source --items_program--> items_step.py lists a file or a command's output  \
     Source --list_values----> lists a list or a step's output in this process    } items file --read_items--> Items
-    Items  --write_letters--> what a redrive runs over                          /
+    Items  --write_letters--> what a redrive runs over                          /   groups file --read_groups--> Groups
 
 An items file has one line for each item, `[index,value]`, with its history as a third part in a redrive. It is there
 whole or not at all, so a place in it is a number of bytes that means the same for ever, and a million items are never
-in memory.
+in memory. A redrive has a second file beside it, which says whose letters stand where in the first.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from resile.dialects.interpolate import render_text
 from resile.dialects.shell import render_shell
 from resile.executors.steps.items_text import ItemsRefused, checked, decode, encode
 from resile.model.digest import sha256_hex
-from resile.model.letters import Item
+from resile.model.letters import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ __all__ = [
     "items_path",
     "items_program",
     "list_values",
+    "read_groups",
     "read_items",
+    "remove_letters",
     "write_letters",
 ]
 
@@ -55,7 +59,7 @@ def items_program(source: Source, path: str, folder: str, lookup: Lookup) -> tup
     """The command that lists a file or a command's output into `path`, and what it is told."""
     from resile.runtime.programs import packed, step_command
 
-    rendered = msgspec.structs.replace(
+    rendered = replace(
         source,
         path=render_text(source.path, lookup),
         command=render_shell(source.command, lookup, source.program),
@@ -88,12 +92,55 @@ def list_values(path: str, values: Any, source: Source) -> int:
     return write_items(path, texts, source, ITEMS_FILTER_SECONDS_MAX)
 
 
-def write_letters(path: str, items: Iterable[Item]) -> int:
-    """Write the items of a redrive, with their history, to `path`; how many there are."""
-    from resile.executors.steps.items_select import write_lines
+def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]]) -> int:
+    """Write the items of a redrive, with their history, to `path`, and whose they are beside it; how many there are.
 
+    How many items a group has, and where, is filled in here. Nothing is left behind where there are none.
+    """
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    return write_lines(path, (_line(item) + b"\n" for item in items))
+    total = 0
+    try:
+        with open(path, "wb") as file, open(_groups_path(path), "wb") as beside:
+            for group, items in groups:
+                offset, before = file.tell(), total
+                for item in items:
+                    file.write(_line(item) + b"\n")
+                    total += 1
+                if total > before:
+                    beside.write(_line(replace(group, total=total - before, offset=offset)) + b"\n")
+            for written in (file, beside):
+                written.flush()
+                os.fsync(written.fileno())
+    except BaseException:
+        remove_letters(path)
+        raise
+    if not total:
+        remove_letters(path)
+    return total
+
+
+def remove_letters(path: str) -> None:
+    """Remove what was written for a redrive."""
+    for name in (path, _groups_path(path)):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def read_groups(path: str, place: int, count: int) -> tuple[tuple[LetterGroup, ...], int, bool]:
+    """Up to so many fan-outs of a redrive from a place on, the place after them, and whether it is the end."""
+    groups: list[LetterGroup] = []
+    at = place
+    with open(_groups_path(path), "rb") as file:
+        file.seek(place)
+        while len(groups) < count and at - place < ITEMS_CHUNK_BYTES and (line := file.readline()):
+            groups.append(msgspec.convert(decode(line), LetterGroup))
+            at += len(line)
+        return tuple(groups), at, not file.peek(1)
+
+
+def _groups_path(path: str) -> str:
+    """Where it stands whose items a file holds."""
+    return f"{path}.groups"
 
 
 def read_items(path: str, place: int, count: int) -> tuple[tuple[Item, ...], int, bool]:
@@ -183,8 +230,8 @@ def _item(line: bytes) -> Item:
         return msgspec.convert(decode(line), Item)
 
 
-def _line(item: Item) -> bytes:
-    """The line of an item."""
+def _line(item: Item | LetterGroup) -> bytes:
+    """The line of an item, or of a fan-out."""
     try:
         return msgspec.json.encode(item)
     except UnicodeEncodeError:

@@ -13,10 +13,11 @@ Only what a text names is looked up. Variables are the namespace `vars` of the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.converge import execution
+from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
 from resile.dialects.interpolate import MISSING
 from resile.dialects.noetl_jinja import (
     as_result,
@@ -32,10 +33,13 @@ from resile.model.fanout import FanOut
 from resile.model.status import Status
 from resile.model.workflow import Child
 from resile.runtime.known import Lazy
+from resile.runtime.memory import host_of
 from resile.runtime.templates import Templated, checked
 
 if TYPE_CHECKING:
     from resile.core.state import Job, Scope, State
+    from resile.model.failure import Outcome
+    from resile.model.workflow import Workflow
     from resile.runtime.known import Known
     from resile.runtime.memory import Memories
     from resile.runtime.values import Values
@@ -46,6 +50,9 @@ AGAIN = "again"
 FIRED = "cases"
 """The namespaces of the memory: variables, settings of an attempt that is asked for once more, cases that came true."""
 COLLECTED = "collected"
+ITER = "iter"
+PREVIOUS = "_prev"
+"""What the tools of a pipeline keep for each other, and which of them was the last."""
 CONTEXT = (
     "workload", "vars", "ctx", "payload", "args", "execution_id", "catalog_id", "job", "execution", "attempt",
     "item", "loop", "loop_index", "result", "response",
@@ -158,8 +165,9 @@ class Names:
     def args(self, job: Job) -> dict[str, Any]:
         """The arguments of a step: those of the arc that led to it before its own."""
         job = self.subject(job)
+        host = self.host(job)
         names = dict.fromkeys([*self._state.step_of(job).args, *self.given(job)])
-        return {name: self.find(name, job) for name in names}
+        return {**(self.args(host) if host is not None else {}), **{name: self.find(name, job) for name in names}}
 
     def given(self, job: Job) -> dict[str, Any]:
         """What the arc carried that led to a step; for an item, to its loop."""
@@ -168,8 +176,32 @@ class Names:
             return self.given(self._state.jobs[scope.owner])
         return scope.given.get(self._state.step_of(job).name, {})
 
+    def host(self, job: Job) -> Job | None:
+        """The step whose pipeline a job is a part of."""
+        return host_of(self._state, self._values, job)
+
+    def scratch(self, job: Job) -> dict[str, Any]:
+        """What the tools of a pipeline keep for each other."""
+        found: dict[str, Any] = self._state.frame_of(job.scope).values.get(ITER, {})
+        return found
+
+    def _of_pipeline(self, name: str, job: Job, host: Job) -> Any:
+        """A name as a tool of a pipeline sees it: the others' by their labels, else what the step sees."""
+        if name == ITER:
+            around = self.find(ITER, host)
+            return {**(around if isinstance(around, Mapping) else {}), **self.scratch(job)}
+        if name == PREVIOUS:
+            before = self.scratch(job).get(PREVIOUS, "")
+            return self.step(before, job) if before else None
+        if name in self._state.plan_of(self._state.frame_of(job.scope).id).index and name != "end":
+            return self.step(name, job)
+        return {"_task": self._state.step_of(job).name, "attempt": job.attempt}.get(name) or self.find(name, host)
+
     def _behind_args(self, name: str, job: Job) -> Any:
         """A name as the arguments themselves see it: of those, only what the arc carried."""
+        host = self.host(job)
+        if host is not None and name not in self.given(job):
+            return self._of_pipeline(name, job, host)
         for place in (self.given(job), self._item(job), self.variables(job)):
             if name in place:
                 return place[name]
@@ -204,8 +236,8 @@ class Names:
         assert isinstance(action, FanOut)
         index, total = scope.item.index, fan.total if fan is not None else 0
         loop = {"index": index, "first": not index, "last": index == total - 1, "length": total, "done": False}
-        known = {"item": scope.item.value, "loop": loop, "loop_index": index, "iter": {}}
-        return known | ({action.item_name: scope.item.value} if action.item_name else {})
+        named = {action.item_name: scope.item.value} if action.item_name else {}
+        return {"item": scope.item.value, "loop": loop, "loop_index": index, ITER: {**named, "index": index}, **named}
 
     def step(self, name: str, job: Job) -> Any:
         """What the step of a name gave, MISSING where there is none; one that has not run is not defined."""
@@ -221,21 +253,36 @@ class Names:
         match step.action:
             case FanOut():
                 return self._results(job, step.action) if job.id in self._state.fans else MISSING
-            case Child():
-                found = frame.outputs.get(step.name)
-                if found is None:
-                    return MISSING
-                return found.get(step.action.result, MISSING) if step.action.result else dict(found)
+            case Child() if step.name not in frame.values:
+                return self.gave(job)
         value = frame.values.get(step.name, MISSING)
         if job.status is Status.failed and isinstance(value, dict) and value.get("error") is True:
             return {"id": self.key(job), "status": "error", "error": value.get("message", "")}
         return value
+
+    def gave(self, job: Job) -> Any:
+        """What the playbook of a step gave, or MISSING."""
+        step = self._state.step_of(job)
+        assert isinstance(step.action, Child)
+        found = self._state.frame_of(job.scope).outputs.get(step.name)
+        if found is None:
+            return MISSING
+        if step.action.shares:
+            return found.get(found.get(ITER, {}).get(PREVIOUS, ""))
+        return found.get(step.action.result, MISSING) if step.action.result else dict(found)
 
     def _results(self, job: Job, action: FanOut) -> list[Any]:
         """What the items of a loop gave, in their order."""
         inner = action.steps[-1]
         if not isinstance(inner.action, Child):
             return self._known.results(job, inner.name)
+        if inner.transform is not None:
+            places = self._places(job, "", inner.name)
+            judged = self._outcomes(places, ValueAnswered)
+            gave = {places[number]: outcome.values.get(inner.name) for number, outcome in judged if not outcome.failure}
+            return [gave[index] for index in sorted(gave)]
+        if inner.action.shares:
+            return self._last_of_each(job, inner.name, inner.action.workflow)
         wanted = inner.action.result
         parts = {
             step.name: self._gathered(job, inner.name, step.name)
@@ -249,14 +296,55 @@ class Names:
 
     def _gathered(self, fan: Job, inner: str, name: str) -> dict[int, Any]:
         """What a step of the playbook gave that runs for each item, by the number of the item."""
+        places = self._places(fan, f"/{inner}", name)
+        return {places[job]: outcome.values.get(name) for job, outcome in self._outcomes(places) if not outcome.failure}
+
+    def _last_of_each(self, fan: Job, inner: str, pipeline: Workflow) -> list[Any]:
+        """What the last tool of a pipeline gave for each item, in the order of the items."""
+        tools = {
+            number: (index, step.name)
+            for step in pipeline.steps
+            for number, index in self._places(fan, f"/{inner}", step.name).items()
+        }
+        last: dict[int, Any] = {}
+        for number, outcome in self._outcomes(tools):
+            if outcome.failure is None:
+                index, name = tools[number]
+                last[index] = outcome.values.get(name)
+        return [last[index] for index in sorted(last)]
+
+    def came_true(self, fan: Job) -> set[str]:
+        """The cases that came true for one of the items of a loop, at its last attempt."""
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        inner = action.steps[-1]
+        kind = ValueAnswered if isinstance(inner.action, Child) else AttemptEnded
+        last = dict(self._outcomes(self._places(fan, "", inner.name), kind))
+        return {number for outcome in last.values() for number in outcome.values.get(FIRED, ())}
+
+    def _places(self, fan: Job, within: str, name: str) -> dict[int, int]:
+        """The jobs of a step that runs for each item, or within what does, with the number of the item."""
         scope = self._state.scopes[fan.scope]
         before = (f"{scope.name}/" if scope.owner else "") + f"{self._state.step_of(fan).name}["
-        places: dict[int, int] = {}
+        found: dict[int, int] = {}
         for row in self._store.jobs(self._run):
-            number = row.scope.removeprefix(before).removesuffix(f"]/{inner}")
-            if row.step == name and number.isdigit() and row.scope == f"{before}{number}]/{inner}":
-                places[row.id] = int(number)
-        return {places[job]: value for job, value in self._known.recorded(name, set(places))}
+            number = row.scope.removeprefix(before).removesuffix(f"]{within}")
+            if row.step == name and number.isdigit() and row.scope == f"{before}{number}]{within}":
+                found[row.id] = int(number)
+        return found
+
+    def _outcomes(
+        self, jobs: Container[int], kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
+    ) -> Iterator[tuple[int, Outcome]]:
+        """What these jobs came to in this epoch, attempt by attempt, as events of a kind say in the log."""
+        found: list[tuple[int, Outcome]] = []
+        for entry in self._store.entries(self._run):
+            event = entry.event
+            if isinstance(event, EpochStarted) and not event.failed_only:
+                found.clear()
+            elif isinstance(event, kind) and event.job in jobs:
+                found.append((event.job, event.outcome))
+        yield from found
 
     def _workload(self, job: Job) -> Mapping[str, Any]:
         """The inputs of the playbook; texts among them are templates, rendered when they are asked for."""
@@ -294,6 +382,7 @@ class Names:
             "args": lambda: self.given(job),
             "env": lambda: dict(self._env),
             "keychain": lambda: self._keychain(job),
+            "token": lambda: lambda name, *_: self._keychain(job)[name]["token"],
             "execution_id": lambda: str(self._run),
             "catalog_id": lambda: str(self._run),
             "job": lambda: {"id": self._run, "uuid": _uuid(f"{self._run}/{self._state.started_at}")},
@@ -301,6 +390,7 @@ class Names:
             "failed_steps": lambda: self._execution(job)["failed_steps"],
             "results": lambda: self._execution(job)["results"],
             "attempt": lambda: job.attempt,
+            "_retry": lambda: dict.fromkeys(("index", "count"), job.error.attempt if job.error else job.attempt),
             "now": lambda: lambda: _moment(self._state.last_at or self._state.started_at),
             "result": lambda: self._before(job),
             "response": lambda: self._before(job),
@@ -348,17 +438,22 @@ class Names:
 
     def context(self, job: Job, find: Callable[[str], Any]) -> dict[str, Any]:
         """Everything that a job sees, as data."""
-        from jinja2 import Undefined
-
+        host = self.host(job)
+        if host is not None:
+            tools = self._state.plan_of(self._state.frame_of(job.scope).id).index
+            own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := _data(find(name))) is not MISSING}
+            return {**self.context(host, find), **own}
         *_, frame = self._values.frames(job)
         steps = [step.name for step in self._state.plan_of(frame.id).steps]
         names = [*self._workload(job), *steps, *self.variables(job), *self._item(job), *self.args(job), *CONTEXT]
-        found: dict[str, Any] = {}
-        for name in names:
-            value = find(name)
-            if value is not MISSING and not isinstance(value, Undefined):
-                found[name] = native(value)
-        return found
+        return {name: value for name in names if (value := _data(find(name))) is not MISSING}
+
+
+def _data(value: Any) -> Any:
+    """A value as data; MISSING for what a step gave that has not run."""
+    from jinja2 import Undefined
+
+    return MISSING if value is MISSING or isinstance(value, Undefined) else native(value)
 
 
 def _uuid(text: str) -> str:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from resile.core.actions import Action, DropLetter, KeepLetter, Note, Order
+from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order
 from resile.core.events import Event
 from resile.core.state import FORMAT, ROOT, State, encode
-from resile.model.letters import DeadLetter
+from resile.model.letters import DeadLetter, KeptScope
 from resile.model.status import Status
 from resile.runtime.rows import job_row
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
 
-SNAPSHOT_ENTRIES = 20_000
+SNAPSHOT_ENTRIES_MIN = 20_000
 
 
 class Journal:
@@ -29,7 +29,8 @@ class Journal:
         self._attempts: dict[tuple[int, int, int], AttemptRow] = {}
         self._touched: set[int] = set()
         self._rows: dict[int, JobRow] = {}
-        self._letters: dict[tuple[int, int], DeadLetter | None] = {}
+        self._letters: dict[tuple[str, int], DeadLetter | None] = {}
+        self._scopes: dict[int, KeptScope] = {}
         self._orders: list[Order] = []
         self._notes: list[Note] = []
         self._row: RunRow | None = None
@@ -44,9 +45,11 @@ class Journal:
             if isinstance(action, Note):
                 notes.append(action)
             elif isinstance(action, KeepLetter):
-                self._letters[action.letter.job, action.letter.item.index] = action.letter
+                self._letters[action.letter.name, action.letter.item.index] = action.letter
             elif isinstance(action, DropLetter):
-                self._letters[action.job, action.index] = None
+                self._letters[action.name, action.index] = None
+            elif isinstance(action, KeepScope):
+                self._scopes[action.kept.scope] = action.kept
             else:
                 self._orders.append(action)
         self._entries.append(Entry(notes[0].seq if notes else state.seq, event, tuple(notes)))
@@ -94,7 +97,9 @@ class Journal:
         """Hand everything gathered to the writer; `at_once` where nobody has anything to do until it is durable."""
         self._since_snapshot += len(self._entries)
         picture = None
-        if snapshot or self._since_snapshot >= SNAPSHOT_ENTRIES:
+        # A snapshot holds every job, so the more there are the longer the next one waits: together they cost no more
+        # than the entries between them.
+        if snapshot or self._since_snapshot >= max(SNAPSHOT_ENTRIES_MIN, len(state.jobs)):
             self._since_snapshot = 0
             picture = Snapshot(state.seq, FORMAT, encode(state))
         jobs = state.jobs
@@ -106,6 +111,9 @@ class Journal:
             batch.letters = tuple(letter for letter in self._letters.values() if letter is not None)
             batch.letters_gone = tuple(key for key, letter in self._letters.items() if letter is None)
             self._letters = {}
+        if self._scopes:
+            batch.scopes = tuple(self._scopes.values())
+            self._scopes = {}
         self._written.append((self._writer.submit(batch, at_once=at_once), self._orders, self._notes))
         self._entries, self._orders, self._notes = [], [], []
         self._attempts, self._touched, self._rows, self._row, self._answered = {}, set(), {}, None, ()

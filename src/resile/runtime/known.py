@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resile.core.events import AttemptEnded, EpochStarted
-from resile.dialects.interpolate import MISSING
+from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
+from resile.dialects.interpolate import MISSING, text_of
 from resile.dialects.liquid import value_of
-from resile.dialects.liquid_filters import MEMORY
+from resile.dialects.liquid_filters import FOLDER, MEMORY
 from resile.model.fanout import FanOut
 from resile.model.inside import Ask
 from resile.model.status import TERMINAL
@@ -24,6 +24,8 @@ from resile.runtime.secrets import redact
 
 if TYPE_CHECKING:
     from resile.core.state import Job, State
+    from resile.model.failure import Failure
+    from resile.model.workflow import Step
     from resile.runtime.memory import Memories
     from resile.runtime.values import Values
     from resile.store.contract import Store
@@ -66,6 +68,7 @@ class Known:
         run: int,
         env: Mapping[str, str],
         secrets: tuple[str, ...],
+        folder: str,
     ) -> None:
         self._state = state
         self._values = values
@@ -74,6 +77,7 @@ class Known:
         self._run = run
         self._env = env
         self._secrets = secrets
+        self._folder = folder
 
     def variables(self, job: Job) -> dict[str, Any]:
         """The variables of a template."""
@@ -93,6 +97,8 @@ class Known:
             "pr": {},
             "files": [],
             "fileCount": 0,
+            "memory": {"listNamespaces": list(self._memories.seen(job))},
+            FOLDER: self._folder,
             MEMORY: {**self._memories.seen(job), "": self._state.workflow_of(job.scope).memory_namespace},
         }
         found = {name: value for name, value in found.items() if value is not MISSING}
@@ -154,9 +160,8 @@ class Known:
         if isinstance(action, Child):
             return self._values.output(other)
         value = self._values.find(("steps", name, "output"), job)
-        if isinstance(action, Ask):
-            return {"text": value or action.default}
-        return value
+        # What somebody answers is text, also where it looks like a number.
+        return text_of(value) or action.default if isinstance(action, Ask) else value
 
     def whole(self, name: str, job: Job) -> Any:
         """The value of a step, also where an item of it is what this job runs for."""
@@ -191,7 +196,8 @@ class Known:
             if row.step == name and row.scope.startswith(prefix) and row.scope[len(prefix) : -1].isdigit():
                 places[row.id] = int(row.scope[len(prefix) : -1])
         last: dict[int, Any] = {}
-        for job, value in self.recorded(name, set(places)):
+        is_child = any(step.name == name and gives_of_child(step) for step in action.steps)
+        for job, value in self.recorded(name, set(places), is_child):
             last[places[job]] = value
         return [last[index] for index in sorted(last)]
 
@@ -201,16 +207,18 @@ class Known:
         if other is None:
             fan = self._fan_with(name, job)
             return [] if fan is None else self.results(fan, name)
-        return [value for _, value in self.recorded(name, {other.id})]
+        return [value for _, value in self.recorded(name, {other.id}, gives_of_child(self._state.step_of(other)))]
 
-    def recorded(self, name: str, jobs: set[int]) -> Iterator[tuple[int, Any]]:
+    def recorded(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[tuple[int, Any]]:
         """The values that attempts of these jobs gave in this epoch, as the log has them."""
         found: list[tuple[int, Any]] = []
+        # The attempt that opens a child workflow gives the inputs of that, and no value.
+        kind = ValueAnswered if is_child else AttemptEnded
         for entry in self._store.entries(self._run):
             event = entry.event
             if isinstance(event, EpochStarted) and not event.failed_only:
                 found.clear()
-            elif isinstance(event, AttemptEnded) and event.job in jobs and event.outcome.failure is None:
+            elif isinstance(event, kind) and event.job in jobs and event.outcome.failure is None:
                 found.append((event.job, event.outcome.values.get(name)))
         yield from found
 
@@ -276,6 +284,23 @@ class Known:
     def _environment(self) -> Mapping[str, str]:
         """The caller's variables, without secrets."""
         return {name: redact(value, self._secrets) for name, value in self._env.items()}
+
+
+def gives_of_child(step: Step) -> bool:
+    """Is a step's value made of what a child workflow gave?"""
+    return isinstance(step.action, Child) and step.transform is not None
+
+
+def failed_value(failure: Failure) -> dict[str, Any]:
+    """What a failed step gives to those that go on without its success."""
+    return {
+        "error": True,
+        "exit_code": failure.exit_code,
+        "message": failure.message,
+        "stdout": failure.stdout.strip(),
+        "stderr": failure.stderr.strip(),
+        "timeout": failure.kind == "timeout",
+    }
 
 
 def rendered(data: Any, variables: Mapping[str, Any]) -> Any:

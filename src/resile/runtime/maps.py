@@ -6,12 +6,16 @@ The same in a run's document, in `resile metrics`, and as `${map.…}` in the st
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resile.core.fanout import counts
+from resile.core.fanout import counts, fan_action, fan_name
 from resile.core.fans import Fan, Pattern
-from resile.core.state import ROOT, State
-from resile.model.fanout import FanOut
+from resile.core.isolation import isolated
+from resile.core.outcomes import FINE
+from resile.core.state import ROOT, Job, State
+from resile.model.status import Status
+from resile.store.contract import JobRow, LetterCount
 
 PATTERN_COUNT_MIN = 3
 
@@ -35,8 +39,8 @@ _SUGGESTIONS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def map_metrics(fan: Fan) -> dict[str, Any]:
-    """Every field of ErrorMetrics, and how the circuit and the dead letters stand."""
+def map_metrics(fan: Fan, letters: int) -> dict[str, Any]:
+    """Every field of ErrorMetrics, how the circuit stands, and how many dead letters there are now."""
     numbers = counts(fan)
     return {
         "total_items": fan.total,
@@ -51,21 +55,54 @@ def map_metrics(fan: Fan) -> dict[str, Any]:
             for signature, pattern in fan.patterns.items()
             if pattern.count >= PATTERN_COUNT_MIN
         ],
-        "dead_letters": fan.failed + fan.held,
+        "dead_letters": letters,
         "circuit": fan.circuit,
         "running": len(fan.active),
         "waiting": len(fan.waiting),
     }
 
 
-def all_metrics(state: State) -> dict[str, Any]:
+def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
     """The fan-outs of a run's root, by step."""
+    kept = letters_by_name(letters)
     found: dict[str, Any] = {}
-    for number, fan in state.fans.items():
+    for number in state.fans:
         job = state.jobs[number]
-        step = state.step_of(job)
-        if job.scope == ROOT and isinstance(step.action, FanOut):
-            found[step.name] = map_metrics(fan)
+        fan = state.fan_of(job)
+        if job.scope == ROOT and fan is not None:
+            found[state.step_of(job).name] = map_metrics(fan, kept.get(fan_name(state, job), 0))
+    return found
+
+
+def result_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> list[int]:
+    """For each item of a fan-out that succeeded, in their order, the job of its last step that ran.
+
+    An item that was tried again has the jobs of each execution, one after the other: the last counts.
+    """
+    fan, action = state.fans[job.id], fan_action(state, job)
+    own = {step.name for step in action.steps}
+    steps = {step.name: number for number, step in enumerate(isolated(action))}
+    prefix = f"{fan_name(state, job)}["
+    last: dict[int, tuple[int, int, bool]] = {}
+    for row in rows:
+        if row.id <= fan.after or row.step not in steps or not row.scope.startswith(prefix):
+            continue
+        index = row.scope[len(prefix) : -1]
+        if not index.isdigit() or row.scope != f"{prefix}{index}]":
+            continue
+        before = last.get(int(index))
+        goes_on = before is not None and before[0] < steps[row.step]
+        number, fine = (before[1], before[2]) if before is not None and goes_on else (0, True)
+        number = row.id if row.status == Status.completed and row.step in own else number
+        last[int(index)] = (steps[row.step], number, fine and row.status in FINE)
+    return [number for _, (_, number, fine) in sorted(last.items()) if fine and number]
+
+
+def letters_by_name(letters: Sequence[LetterCount]) -> dict[str, int]:
+    """How many dead letters each fan-out has, by its name."""
+    found: dict[str, int] = {}
+    for count in letters:
+        found[count.name] = found.get(count.name, 0) + count.count
     return found
 
 

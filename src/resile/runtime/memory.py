@@ -16,12 +16,23 @@ import msgspec
 
 from resile.dialects.interpolate import ValueRefused
 from resile.model.limits import VALUE_BYTES_MAX
+from resile.model.workflow import Child
 
 if TYPE_CHECKING:
     from resile.core.state import Job, State
     from resile.runtime.values import Values
 
 Namespaces = dict[str, dict[str, Any]]
+
+
+def host_of(state: State, values: Values, job: Job) -> Job | None:
+    """The step that a job is a part of: that of a child workflow which shares everything with the one around it."""
+    *_, frame = values.frames(job)
+    if frame.kind != "child":
+        return None
+    host = state.jobs[frame.owner]
+    action = state.step_of(host).action
+    return host if isinstance(action, Child) and action.shares else None
 
 
 class Memories:
@@ -51,6 +62,8 @@ class Memories:
 
     def _prefix(self, job: Job) -> str:
         """What the namespaces of a child workflow begin with; nothing for those of the run itself."""
+        while (host := host_of(self._state, self._values, job)) is not None:
+            job = host
         *_, frame = self._values.frames(job)
         return f"{frame.name}/" if frame.kind == "child" else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -51,6 +52,7 @@ class Observer:
         self._folder = folder
         self._secrets = secrets
         self._started: dict[tuple[int, int], AttemptRow] = {}
+        self._outcome_of: Callable[..., Outcome] | None = None
 
     def observe(self, report: Report, *, interrupted: bool) -> tuple[Event, AttemptRow | None]:
         """The event that a report stands for, and the attempt's row where that changed."""
@@ -69,10 +71,7 @@ class Observer:
             case Lost():
                 return self.ended(report.job, report.attempt, report.at, evidence.lost(report))
             case Returned():
-                from resile.runtime.calls import outcome_of
-
-                outcome = self._concluded(report.job, outcome_of(report, self._state, self._folder), False)
-                return self.ended(report.job, report.attempt, report.at, outcome, pid=report.pid)
+                return self.ended(report.job, report.attempt, report.at, self._returned(report), pid=report.pid)
             case Ended():
                 if output_lost(report) or (interrupted and report.cut == "killed"):
                     self._started.pop((report.job, report.attempt), None)
@@ -101,6 +100,19 @@ class Observer:
             pid if known is None else known.pid,
         )
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
+
+    def _returned(self, report: Returned) -> Outcome:
+        """What a call of a function came to."""
+        if self._outcome_of is None:
+            from resile.runtime.calls import outcome_of
+
+            self._outcome_of = outcome_of
+        job = self._state.jobs.get(report.job)
+        outcome = self._outcome_of(report, self._state, job, self._folder)
+        if job is None:
+            return outcome
+        step = self._state.step_of(job)
+        return self._inside.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
 
     def _timeout(self, report: Ended) -> float:
         """The time that an attempt had, for its message."""
@@ -141,7 +153,7 @@ class Observer:
             values = {**values, "workflow_status": verdict}
         outcome = msgspec.structs.replace(outcome, values=values)
         lookup = self._values.of(job)
-        directory = self._performer.directory_of(step, lookup)
+        directory = self._performer.directory_of(job, step, lookup)
         if step.outputs and (missing := missing_outputs(directory, self._performer.outputs_of(step, lookup))):
             return _broken(outcome, missing, "output file missing")
         if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):

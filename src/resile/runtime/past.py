@@ -50,10 +50,10 @@ def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
 
     Of more than so many items only the jobs of those that did not succeed.
     """
-    many = sum(fan.total for fan in state.fans.values()) > ITEMS_LISTED_MAX
+    many = state.items > ITEMS_LISTED_MAX
     scope: list[JobRow] = []
     for row in store.jobs(run):
-        if row.id in state.jobs or row.id > state.last_job:
+        if row.id in state.jobs or row.id <= state.jobs_before:
             continue
         if scope and scope[0].scope != row.scope:
             yield from _worth_listing(scope, many)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from msgspec.structs import replace
 
-from resile.core.actions import ReadItems, StartAttempt
-from resile.core.events import ItemsRead
+from resile.core.actions import ReadGroups, ReadItems, StartAttempt
+from resile.core.events import GroupsRead, ItemsRead
 from resile.core.hold import granted
-from resile.core.state import Error, Job, State
+from resile.core.state import ROOT, Error, Job, State
 from resile.dialects.interpolate import ValueRefused, text_of
 from resile.dialects.shell import plain_argv
 from resile.executors.contract import Launch
@@ -58,6 +58,7 @@ class Performer:
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self._rehearsal = rehearsal
+        self._launch_of: Callable[..., Launch] | None = None
         self._inside = inside
         self._gpus = visible_gpus(os.environ)
         self._state = state
@@ -65,7 +66,7 @@ class Performer:
         self._directory = directory
         self._folder = folder
         self._scripts = os.path.join(folder, "scripts")
-        self._run_env = {"WORKFLOW_ID": str(run), "RUN_ID": str(state.epoch), "OUTPUT_DIR": output, "API_URL": ""}
+        self._run_env = identity(run, state.epoch, output)
         self._constant_env = tuple(
             (os.fsencode(f"RESILE_{name}"), os.fsencode(value)) for name, value in self._run_env.items()
         )
@@ -76,15 +77,17 @@ class Performer:
         step = self._state.step_of(job)
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
             return supposed
-        lookup = self._values.of(job)
         told: tuple[tuple[bytes, bytes], ...] = ()
         try:
             memory = self._inside.cases().entered(job, step) if step.effects else {}
+            if isinstance(step.action, Function):
+                return self._call(order, job, step, step.action)
+            lookup = self._values.of(job)
             match step.action:
                 case Noop():
                     return Outcome(exit_code=0)
                 case WriteFile():
-                    return self._write_file(step, step.action, lookup)
+                    return self._write_file(job, step, step.action, lookup)
                 case Shell() | Validate():
                     argv, fallback = self._command(order, step.action.command, step.action.program, lookup)
                     if isinstance(step.action, Shell) and step.action.stdin:
@@ -97,8 +100,6 @@ class Performer:
                     argv, fallback = self._agent(order, step.action, lookup), ()
                 case Http() | Python() | Query():
                     (argv, told), fallback = self._program(order, job, step.name, step.action, lookup), ()
-                case Function():
-                    return self._call(order, job, step, step.action)
                 case FanOut():
                     listed = self._list_items(order, job, step.action, lookup)
                     if isinstance(listed, Outcome):
@@ -112,7 +113,7 @@ class Performer:
                 case _:
                     assert_never(step.action)
             if step.commit_required:
-                self._note_head(order, step, lookup)
+                self._note_head(order, job, step, lookup)
             return self._launch(order, job, step, argv, fallback, lookup, told)
         except ValueRefused as problem:
             return Outcome(failure=Failure("contract", str(problem), signature="contract: value refused"))
@@ -128,12 +129,13 @@ class Performer:
         told: tuple[tuple[bytes, bytes], ...],
     ) -> Launch:
         """The attempt with its environment, place and limits."""
+        directory = self.directory_of(job, step, lookup)
         return Launch(
             order.job,
             order.attempt,
             argv,
             self._env(order, job, step, lookup) + told,
-            os.fsencode(self.directory_of(step, lookup)) if step.working_dir else b"",
+            b"" if directory == self._directory else os.fsencode(directory),
             time_limit(self._state, job) or 0.0,
             self._grace(job, step),
             fallback,
@@ -141,11 +143,27 @@ class Performer:
         )
 
     def _call(self, order: StartAttempt, job: Job, step: Step, action: Function) -> Launch:
-        """A call of a function."""
-        from resile.runtime.calls import launch_of
+        """A call of a function; its worker knows the run, and the call its job."""
+        if self._launch_of is None:
+            from resile.runtime.calls import launch_of
 
-        limit = time_limit(self._state, job) or 0.0
-        return launch_of(order, job, action, self._values, limit, self._grace(job, step))
+            self._launch_of = launch_of
+        state = self._state
+        workflow = state.workflow if job.scope == ROOT else state.workflow_of(job.scope)
+        env: tuple[tuple[bytes, bytes], ...] = ()
+        if action.workers == "processes" and (step.env or workflow.env or order.gpus or self._values.failed_job(job)):
+            env = self._env(order, job, step, self._values.of(job))
+        return self._launch_of(
+            order,
+            job,
+            step,
+            action,
+            self._values,
+            folder=workflow.folder,
+            timeout_seconds=time_limit(state, job) or 0.0,
+            grace_seconds=workflow.grace_seconds if step.grace_seconds is None else step.grace_seconds,
+            env=env,
+        )
 
     def _grace(self, job: Job, step: Step) -> float:
         """The time between SIGTERM and SIGKILL."""
@@ -227,6 +245,13 @@ class Performer:
         items, place, last = read_items(items_path(self._folder, order.label), order.place, order.count)
         return ItemsRead(at, order.job, order.label, items, place, last)
 
+    def read_groups(self, order: ReadGroups, at: float) -> GroupsRead:
+        """The next fan-outs of a redrive."""
+        from resile.runtime.items import items_path, read_groups
+
+        groups, place, last = read_groups(items_path(self._folder, order.label), order.place, order.count)
+        return GroupsRead(at, order.label, groups, place, last)
+
     def _child_inputs(self, action: Child, given: dict[str, Any]) -> dict[str, Any]:
         """The inputs of a child workflow: what is given, else its defaults."""
         for name, declared in action.workflow.inputs.items():
@@ -262,9 +287,9 @@ class Performer:
         """The arguments of a step that runs a playbook, and what the arc carries that led to it."""
         return self._inside.cases().texts(job).args if self._state.workflow_of(job.scope).templates == "jinja" else {}
 
-    def _write_file(self, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
+    def _write_file(self, job: Job, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
         """A file made from text: it appears whole or not at all."""
-        path = os.path.join(self.directory_of(step, lookup), render_text(action.path, lookup))
+        path = os.path.join(self.directory_of(job, step, lookup), render_text(action.path, lookup))
         folder, name = os.path.split(path)
         data = render_text(action.content, lookup).encode("utf-8", "surrogateescape")
         beside = os.path.join(folder, f".{name}.part")
@@ -278,17 +303,18 @@ class Performer:
             return Outcome(1, Failure("exit", message, 1, signature=f"write_file: {error.strerror}"))
         return Outcome(exit_code=0)
 
-    def directory_of(self, step: Step, lookup: Lookup) -> str:
+    def directory_of(self, job: Job, step: Step, lookup: Lookup) -> str:
         """Where a step runs."""
-        return os.path.join(self._directory, render_text(step.working_dir, lookup))
+        base = self._values.folder_of(job) or self._directory
+        return os.path.join(base, render_text(step.working_dir, lookup)) if step.working_dir else base
 
     def outputs_of(self, step: Step, lookup: Lookup) -> list[str]:
         """The files that a step must leave."""
         return [render_text(name, lookup) for name in step.outputs]
 
-    def _note_head(self, order: StartAttempt, step: Step, lookup: Lookup) -> None:
+    def _note_head(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> None:
         """Keep the commit that a step starts from; a crash must not forget it, so it is a file."""
-        head = head_of(self.directory_of(step, lookup))
+        head = head_of(self.directory_of(job, step, lookup))
         if head is None:
             raise ValueRefused("commit_required: the step does not run inside a git repository")
         self._file(order, "head", head.encode())
@@ -339,9 +365,17 @@ class Performer:
         return os.fsencode(path)
 
 
+def identity(run: int, epoch: int, output: str) -> dict[str, str]:
+    """By which names everything that a run starts knows it; each stands behind `RESILE_`."""
+    return {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch), "OUTPUT_DIR": output, "API_URL": ""}
+
+
 def time_limit(state: State, job: Job) -> float | None:
     """How long an attempt may run: the shorter of its timeout and of the runtime it was granted."""
-    step, resources = state.step_of(job), granted(state, job)
+    step = state.step_of(job)
+    if step.resources is None and not job.runtime_seconds:
+        return step.timeout_seconds
+    resources = granted(state, job)
     written = step.resources.runtime_seconds if step.resources is not None else None
     # More time than the file says, granted by a rule or a judge, replaces the timeout too.
     timeout = step.timeout_seconds if job.runtime_seconds <= (written or 0.0) else None

@@ -64,12 +64,18 @@ def _python(action: Python, name: str, folder: str, texts: Texts) -> dict[str, A
     return {
         "name": name,
         "source": action.source,
-        "file": os.path.join(folder, file) if file else "",
+        "file": _script(folder, file),
         "inputs": args,
         "context": context,
         "places": texts.data(action.places),
         "status_fails": action.status_fails,
     }
+
+
+def _script(folder: str, file: str) -> str:
+    """Where a script is: beside the playbook, or else as the step sees it from where the run was started."""
+    beside = os.path.join(folder, file)
+    return beside if file and os.path.exists(beside) else file
 
 
 def _is_undefined(value: Any) -> bool:
@@ -122,7 +128,7 @@ def _query(action: Query, folder: str, shared: str, texts: Texts) -> dict[str, A
     return {
         "engine": action.engine,
         "statements": render_sql(action.statements, texts.find),
-        "file": os.path.join(folder, file) if file else "",
+        "file": _script(folder, file),
         "auth": texts.text(action.auth),
         # One file for a run, so that what a step creates is there for the next one.
         "database": texts.text(action.database) or os.path.join(os.path.abspath(shared), "tables.duckdb"),

@@ -24,6 +24,12 @@ _MEMORY = (
     "clear: (name) => { write(name); data[name ?? own] = {}; }, "
     "$changed: () => Object.fromEntries([...changed].map((name) => [name, data[name]])) }; })(); "
 )
+# What an answer has that is no object, so that code need not ask what it is: a text itself, and no issues.
+_OF_PLAIN_VALUES = {
+    "text": "Object.defineProperty(String.prototype, 'text', { get() { return String(this); } }); ",
+    "issues": "for (const kind of [String, Number, Boolean]) "
+    "Object.defineProperty(kind.prototype, 'issues', { get() { return []; } }); ",
+}
 _READ_ONLY = "throw new Error('only a script or memory step can write memory');"
 _LOG = (
     "const $said = []; const log = (...parts) => { if ($said.length < 100) $said.push(parts.map((part) => "
@@ -77,7 +83,7 @@ def program(code: str, namespace: str) -> str:
 
 def _before(code: str, namespace: str, write: str) -> str:
     """What stands before the code."""
-    parts: list[str] = []
+    parts = [source for word, source in _OF_PLAIN_VALUES.items() if f".{word}" in code]
     if "memory" in code:
         import msgspec
 

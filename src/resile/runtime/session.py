@@ -14,8 +14,9 @@ from resile.core.state import State, new_state
 from resile.executors.contract import Executor
 from resile.executors.local import LocalExecutor
 from resile.model import codec
+from resile.model.fanout import FanOut
 from resile.model.status import RUN_ENDED, RunStatus, Status
-from resile.model.workflow import Function, Workflow
+from resile.model.workflow import Child, Function, Step, Workflow
 from resile.runtime.engine import LEASE_SECONDS, Engine, Listener
 from resile.runtime.env_files import load_env_files
 from resile.runtime.evaluators import Evaluators
@@ -24,7 +25,7 @@ from resile.runtime.journal import Journal
 from resile.runtime.logfiles import LogFiles
 from resile.runtime.observe import Observer
 from resile.runtime.past import counts
-from resile.runtime.perform import Performer, Rehearsal
+from resile.runtime.perform import Performer, Rehearsal, identity
 from resile.runtime.secrets import load_secrets, needles
 from resile.runtime.values import Values
 from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
@@ -186,7 +187,8 @@ class Session:
                     launcher=launcher,
                 ),
                 parallel,
-                env,
+                epoch,
+                {**env, **secrets},
             ),
             performer=performer,
             observer=Observer(state, performer, values, evaluators, folder=folder, secrets=hidden),
@@ -196,10 +198,12 @@ class Session:
             listener=self._listener,
         )
 
-    def _executor(self, folder: str, commands: LocalExecutor, parallel: int, env: Mapping[str, str]) -> Executor:
+    def _executor(
+        self, folder: str, commands: LocalExecutor, parallel: int, epoch: int, env: Mapping[str, str]
+    ) -> Executor:
         """The executor of commands, with that of functions beside it where the workflow has any."""
         state = self._state
-        if state.workflow.dialect != "python":
+        if not calls_functions(state.workflow):
             return commands
         import sys
 
@@ -207,7 +211,9 @@ class Session:
         from resile.executors.functions import FunctionExecutor
 
         path = [*sys.path, state.workflow.folder]
-        functions = FunctionExecutor(folder, slots=parallel, path=path, env=env)
+        run = self._row.id
+        env = {**env, **{f"RESILE_{name}": value for name, value in identity(run, epoch, self._row.output).items()}}
+        functions = FunctionExecutor(folder, slots=parallel, path=path, env=env, run=run, epoch=epoch)
 
         def is_call(number: int) -> bool:
             """Does this job call a function?"""
@@ -215,6 +221,23 @@ class Session:
             return job is not None and isinstance(state.step_of(job).action, Function)
 
         return Composite(commands, functions, is_call)
+
+
+def calls_functions(workflow: Workflow) -> bool:
+    """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
+    return any(_calls(step) for step in workflow.steps) or _calls(workflow.end)
+
+
+def _calls(step: Step) -> bool:
+    """Does a step, or what runs for it, call a function?"""
+    match step.action:
+        case Function():
+            return True
+        case FanOut():
+            return any(_calls(inner) for inner in step.action.steps)
+        case Child():
+            return calls_functions(step.action.workflow)
+    return False
 
 
 def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:

@@ -16,8 +16,8 @@ from resile.core.state import Job, Scope, State
 from resile.dialects.interpolate import MISSING, ValueRefused, or_default, path_of
 from resile.executors.segments import Stream, read
 from resile.model.fanout import FanOut
+from resile.model.inside import Collect
 from resile.model.limits import VALUE_BYTES_MAX
-from resile.model.status import Status
 from resile.model.workflow import Child, Function
 from resile.runtime.folders import epoch_folder, worktree, worktree_branch
 from resile.store.contract import AttemptRow, Store
@@ -55,8 +55,10 @@ class Values:
         match head:
             case "inputs":
                 return walk(self._inputs(job), rest)
-            case "item" | "item_index" | "item_id" | "worktree" | "worktree_branch":
+            case "item" | "item_index" | "item_id":
                 return self._item(str(head), rest, job)
+            case "worktree" | "worktree_branch" if not rest:
+                return self._worktree(head, job)
             case "env":
                 return self._env.get(str(rest[0]), "") if len(rest) == 1 else MISSING
             case "steps":
@@ -107,14 +109,42 @@ class Values:
             return walk(scope.item.value, rest)
         from resile.core.fanout import item_id
 
+        if rest:
+            return MISSING
         owner = self._state.jobs[scope.owner]
-        known: dict[str, Any] = {
-            "item_index": scope.item.index,
-            "item_id": item_id(self._state, owner, scope.item),
-            "worktree": worktree(self._output, self._run, owner.id, scope.item.index),
-            "worktree_branch": worktree_branch(self._run, owner.id, scope.item.index),
-        }
-        return MISSING if rest else known[head]
+        return scope.item.index if head == "item_index" else item_id(self._state, owner, scope.item)
+
+    def _worktree(self, head: str, job: Job) -> Any:
+        """The worktree that a job works in, or its branch."""
+        scope = self._isolated_scope(job)
+        if scope is None or scope.item is None:
+            return MISSING
+        if head == "worktree":
+            return worktree(self._output, self._run, scope.owner, scope.item.index)
+        return worktree_branch(self._run, scope.owner, scope.item.index)
+
+    def _isolated_scope(self, job: Job) -> Scope | None:
+        """The nearest item around a job that works apart, whatever lies between."""
+        scope: Scope | None = self._state.scopes[job.scope]
+        while scope is not None:
+            if scope.kind == "item":
+                action = self._state.step_of(self._state.jobs[scope.owner]).action
+                if isinstance(action, FanOut) and action.isolation == "worktree":
+                    return scope
+            scope = self._state.around(scope)
+        return None
+
+    def folder_of(self, job: Job) -> str:
+        """The worktree that is a job's directory; empty where that is the caller's.
+
+        An item's own worktree is made and merged from outside of it: by the first and the last of its jobs.
+        """
+        scope = self._isolated_scope(job)
+        if scope is not None and job.scope == scope.id and job.step in (0, len(scope.waiting) - 1):
+            scope = self._isolated_scope(self._state.jobs[scope.owner])
+        if scope is None or scope.item is None:
+            return ""
+        return worktree(self._output, self._run, scope.owner, scope.item.index)
 
     def item_scope(self, job: Job) -> Scope | None:
         """The scope of the item that a job runs for."""
@@ -123,36 +153,33 @@ class Values:
     def _map(self, path: Sequence[Key], job: Job) -> Any:
         """The numbers of a fan-out, by the name of its step."""
         other = self._state.job_named(str(path[0]), job.scope)
-        fan = None if other is None else self._state.fans.get(other.id)
+        fan = None if other is None else self._state.fan_of(other)
         if other is None or fan is None or len(path) < 2:
             return MISSING
         if path[1] == "results":
             return walk(self.results(other), path[2:])
-        from resile.runtime.maps import map_metrics
+        from resile.core.fanout import fan_name
+        from resile.runtime.maps import letters_by_name, map_metrics
 
-        return walk({**map_metrics(fan), "total": fan.total}, path[1:])
+        # They are all on disk: a step that asks was started after the last of them was written.
+        letters = self._store.letter_counts(self._run) if path[1] == "dead_letters" else []
+        kept = letters_by_name(letters).get(fan_name(self._state, other), 0)
+        return walk({**map_metrics(fan, kept), "total": fan.total}, path[1:])
 
     def results(self, job: Job) -> list[Any]:
         """What the last step of each item wrote, of those that succeeded, in the order of the items."""
         from resile.core.fanout import fan_action
+        from resile.runtime.maps import result_jobs
 
-        prefix = f"{fan_action(self._state, job).scope or self._state.step_of(job).name}["
-        last: dict[int, int] = {}
-        for row in self._store.jobs(self._run):
-            if row.scope.startswith(prefix) and row.scope.endswith("]"):
-                index = int(row.scope[len(prefix) : -1])
-                if row.status == Status.completed:
-                    last[index] = row.id
-                else:
-                    last.pop(index, None)
+        last = result_jobs(self._state, job, self._store.jobs(self._run))
         if isinstance(fan_action(self._state, job).steps[-1].action, Function):
             from resile.runtime.calls import results_of
 
-            return results_of(self._store, self._run, [last[index] for index in sorted(last)])
+            return results_of(self._store, self._run, last)
         found: list[Any] = []
         size = 0
-        for index in sorted(last):
-            text = self._text_of(last[index], "o")
+        for number in last:
+            text = self._text_of(number, "o")
             size += len(text)
             if size > VALUE_BYTES_MAX:
                 raise ValueRefused(f"the results of {job_name(self._state, job)} are more than {VALUE_BYTES_MAX} bytes")
@@ -231,21 +258,30 @@ class Values:
     def _captured(self, job: Job) -> dict[str, Any]:
         """The names that a step captures, with their values."""
         frame, step = self._state.frame_of(job.scope), self._state.step_of(job)
-        if isinstance(step.action, Child):
+        if isinstance(step.action, Child) and not step.capture:
             return frame.outputs.get(step.name, {})
         return {capture.name: frame.values.get(capture.name) for capture in step.capture}
+
+    def child_gave(self, job: Job) -> dict[str, Any]:
+        """What a child workflow gave: the values of its own where it names some, else those of its steps."""
+        step = self._state.step_of(job)
+        assert isinstance(step.action, Child)
+        found = self._state.frame_of(job.scope).outputs.get(step.name, {})
+        last = step.action.workflow.end.action
+        return {one.name: found.get(one.name) for one in last.values} if isinstance(last, Collect) else found
 
     def output(self, job: Job) -> Any:
         """The captured value where there is exactly one, else the trimmed stdout; of its fallback where it has one."""
         if job.output_job:
             return self.output(self._state.jobs[job.output_job])
         captured = self._captured(job)
-        if isinstance(self._state.step_of(job).action, Child):
+        step = self._state.step_of(job)
+        if isinstance(step.action, Child) and not step.capture:
             return captured
         if len(captured) == 1:
             return next(iter(captured.values()))
         if job.excused:
-            return self._state.frame_of(job.scope).values.get(self._state.step_of(job).name, "")
+            return self._state.frame_of(job.scope).values.get(step.name, "")
         if job.id in self._state.fans:
             return self.results(job)
         return self._text(job, "o")

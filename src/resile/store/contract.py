@@ -17,7 +17,7 @@ from msgspec import Struct
 from resile.core.actions import Note
 from resile.core.events import Event
 from resile.model.failure import Failure, LogRange, Usage
-from resile.model.letters import DeadLetter, ItemFailure, LetterReason
+from resile.model.letters import DeadLetter, ItemFailure, KeptScope, LetterReason
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -80,11 +80,17 @@ class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
-    """A dead letter as the surfaces see it; `signature` is the last failure's, or the reason where nothing failed."""
+    """A dead letter as the surfaces see it; `signature` is the last failure's, or the reason where nothing failed.
 
-    job: int
+    `name` is that of its fan-out among all of the run, `map` the same without the items around it.
+    """
+
+    name: str
     index: int
+    map: str
     step: str
+    job: int
+    scope: int
     item_id: str
     correlation_id: str
     reason: LetterReason
@@ -98,10 +104,13 @@ class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class LetterCount(Struct, frozen=True, gc=False):
-    """How many dead letters one fan-out has."""
+    """How many dead letters one fan-out has; of one that ran twice there may be letters of both its jobs."""
 
-    job: int
+    name: str
+    map: str
     step: str
+    job: int
+    scope: int
     count: int
 
 
@@ -118,7 +127,8 @@ class Batch(Struct, gc=False):
 
     `token` is the lease's: a batch of an engine that lost its lease is refused. `answered` are the requests that
     became events here: they are done with when the events are durable, not before. `letters` are added (or replace
-    that of the same item), `letters_gone` (job, index of the item) leave.
+    that of the same item), `letters_gone` (name of the fan-out, index of the item) leave. `scopes` are kept for the
+    redrive of letters inside them.
     """
 
     run: int
@@ -130,7 +140,8 @@ class Batch(Struct, gc=False):
     snapshot: Snapshot | None = None
     answered: tuple[int, ...] = ()
     letters: tuple[DeadLetter, ...] = ()
-    letters_gone: tuple[tuple[int, int], ...] = ()
+    letters_gone: tuple[tuple[str, int], ...] = ()
+    scopes: tuple[KeptScope, ...] = ()
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -226,18 +237,22 @@ class Store(Protocol):
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
         """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
 
-    def letters(self, run: int, job: int | None = None, after_index: int = -1) -> Iterator[LetterRow]:
-        """The dead letters of a run (or of one fan-out's job) with an index above this, by job and index, streamed."""
+    def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
+        """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""
 
-    def letter(self, run: int, job: int, index: int) -> LetterRow | None:
+    def letter(self, run: int, name: str, index: int) -> LetterRow | None:
         """The dead letter of one item."""
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """How many dead letters each fan-out of a run has, by job; those without any are left out."""
+        """How many dead letters each fan-out of a run has, by name and job; those without any are left out."""
 
-    def purge_letters(self, lease: Lease, keys: Sequence[tuple[int, int]] | None = None) -> int:
-        """Remove all dead letters of the lease's run, or these (job, index of the item); how many there were.
+    def kept_scope(self, run: int, scope: int) -> KeptScope | None:
+        """A scope that is over and has had dead letters inside."""
 
+    def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
+        """Remove all dead letters of the lease's run, or these (name of the fan-out, index); how many there were.
+
+        With all letters go the scopes that were kept for them.
         Raises LeaseHeld where the lease is no longer its holder's: only who drives a run changes its letters.
         """
 

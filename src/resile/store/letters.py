@@ -2,6 +2,8 @@
 
     DeadLetter (core) --as_row--> LetterRow --values--> dead_letters --to_letter--> LetterRow (surfaces)
 
+The scopes around a letter of a map inside of another are kept beside it.
+
 An item is eligible for redrive unless its last attempt was lost: what it runs may take the machine down, so somebody
 looks at it first.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resile.model.letters import DeadLetter, ItemFailure
+from resile.model.letters import DeadLetter, ItemFailure, KeptScope
 from resile.store.contract import LetterRow
 from resile.store.rows import Insert, from_json, to_json
 
@@ -20,9 +22,15 @@ if TYPE_CHECKING:
 
     from resile.store.rows import Value
 
-LETTER = "run, job, idx, step, item_id, reason, signature, failure_count, first_at, last_at, eligible, item, history"
+LETTER = (
+    "run, name, idx, map, step, job, scope, reason, signature, failure_count, first_at, last_at, eligible, item,"
+    " history"
+)
 SELECT = f"SELECT {LETTER} FROM dead_letters WHERE run = ?"
-COUNT = "SELECT job, step, count(*) FROM dead_letters WHERE run = ? GROUP BY job ORDER BY job"
+COUNT = (
+    "SELECT name, map, step, job, scope, count(*) FROM dead_letters WHERE run = ? GROUP BY name, job ORDER BY name, job"
+)
+SCOPE = "SELECT scope, outer_scope, body FROM kept_scopes WHERE run = ? AND scope = ?"
 _REPLACE = Insert("REPLACE", "dead_letters", LETTER)
 _DELETE = "DELETE FROM dead_letters WHERE run = ?"
 
@@ -36,12 +44,16 @@ def as_row(run: int, letter: DeadLetter) -> LetterRow:
     """What the surfaces see of a dead letter."""
     history = letter.item.history
     last = history[-1] if history else None
+    item_id = f"{letter.name}[{letter.item.index}]"
     return LetterRow(
-        job=letter.job,
+        name=letter.name,
         index=letter.item.index,
+        map=letter.map,
         step=letter.step,
-        item_id=letter.item_id,
-        correlation_id=correlation_id(run, letter.item_id),
+        job=letter.job,
+        scope=letter.scope,
+        item_id=item_id,
+        correlation_id=correlation_id(run, item_id),
         reason=letter.reason,
         signature=letter.reason if last is None else last.signature or f"{last.kind}: {last.step}",
         failure_count=len(history),
@@ -53,29 +65,51 @@ def as_row(run: int, letter: DeadLetter) -> LetterRow:
     )
 
 
-def write(db: apsw.Connection, run: int, letters: Iterable[DeadLetter], gone: Iterable[tuple[int, int]]) -> None:
-    """Add some letters and remove others, inside a transaction."""
+def write(
+    db: apsw.Connection,
+    run: int,
+    letters: Iterable[DeadLetter],
+    gone: Iterable[tuple[str, int]],
+    scopes: Iterable[KeptScope] = (),
+) -> None:
+    """Add some letters and remove others, and keep scopes, inside a transaction."""
     _REPLACE.into(db, _values(run, letters))
-    db.executemany(f"{_DELETE} AND job = ? AND idx = ?", [(run, *key) for key in gone])
+    db.executemany(f"{_DELETE} AND name = ? AND idx = ?", [(run, *key) for key in gone])
+    rows = [(run, kept.scope, kept.outer, to_json(kept.body)) for kept in scopes]
+    db.executemany("REPLACE INTO kept_scopes VALUES (?, ?, ?, ?)", rows)
 
 
-def purge(db: apsw.Connection, run: int, keys: Sequence[tuple[int, int]] | None) -> int:
+def purge(db: apsw.Connection, run: int, keys: Sequence[tuple[str, int]] | None) -> int:
     """Remove all letters of a run or these, inside a transaction; how many there were."""
     before = db.total_changes()
     if keys is None:
         db.execute(_DELETE, (run,))
     else:
         write(db, run, (), keys)
-    return db.total_changes() - before
+    gone = db.total_changes() - before
+    if keys is None:
+        db.execute("DELETE FROM kept_scopes WHERE run = ?", (run,))
+    return gone
+
+
+def to_scope(row: Sequence[Any]) -> KeptScope:
+    """From the columns of SCOPE."""
+    scope, outer, body = row
+    return KeptScope(scope, outer, from_json(body, dict[str, Any]))
 
 
 def to_letter(row: Sequence[Any]) -> LetterRow:
     """From the columns LETTER."""
-    run, job, index, step, item_id, reason, signature, failures, first_at, last_at, eligible, item, history = row
+    run, name, index, map_, step, job, scope = row[:7]
+    reason, signature, failures, first_at, last_at, eligible, item, history = row[7:]
+    item_id = f"{name}[{index}]"
     return LetterRow(
-        job=job,
+        name=name,
         index=index,
+        map=map_,
         step=step,
+        job=job,
+        scope=scope,
         item_id=item_id,
         correlation_id=correlation_id(run, item_id),
         reason=reason,
@@ -94,6 +128,7 @@ def _values(run: int, letters: Iterable[DeadLetter]) -> list[Value]:
     values: list[Value] = []
     for letter in letters:
         row = as_row(run, letter)
-        values += (run, row.job, row.index, row.step, row.item_id, row.reason, row.signature, row.failure_count)
+        values += (run, row.name, row.index, row.map, row.step, row.job, row.scope)
+        values += (row.reason, row.signature, row.failure_count)
         values += (row.first_at, row.last_at, row.eligible, to_json(row.value), to_json(row.history))
     return values

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from resile.core.actions import Note
 from resile.model.codec import content_hash
+from resile.model.letters import KeptScope
 from resile.store import lease as leases
 from resile.store.contract import (
     AttemptRow,
@@ -57,7 +58,8 @@ class _Run:
         self.row = row
         self.jobs = {job.id: job for job in jobs}
         self.attempts: dict[tuple[int, int, int], AttemptRow] = {}
-        self.letters: dict[tuple[int, int], LetterRow] = {}
+        self.letters: dict[tuple[str, int], LetterRow] = {}
+        self.scopes: dict[int, KeptScope] = {}
         self.entries: list[Entry] = []
         self.snapshot: Snapshot | None = None
         self.lease: Lease | None = None
@@ -91,7 +93,8 @@ class MemoryDatabase:
                 kept.entries += batch.entries
                 kept.jobs.update(batch.jobs)
                 kept.attempts.update(batch.attempts)
-                kept.letters |= {(one.job, one.item.index): as_row(batch.run, one) for one in batch.letters}
+                kept.letters |= {(one.name, one.item.index): as_row(batch.run, one) for one in batch.letters}
+                kept.scopes |= {one.scope: one for one in batch.scopes}
                 for key in batch.letters_gone:
                     kept.letters.pop(key, None)
                 kept.row = kept.row if batch.row is None else structs.replace(batch.row, id=batch.run)
@@ -223,26 +226,31 @@ class MemoryStore:
         kept = found.attempts if found else {}
         return iter([kept[key] for key in sorted(kept) if job is None or key[0] == job])
 
-    def letters(self, run: int, job: int | None = None, after_index: int = -1) -> Iterator[LetterRow]:
-        """The dead letters of a run (or of one fan-out's job) with an index above this, by job and index."""
+    def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
+        """The dead letters of a run (or of one fan-out) with an index above this, by name and index."""
         found = self._database.runs.get(run)
         kept = found.letters if found else {}
-        return iter([kept[key] for key in sorted(kept) if job in (None, key[0]) and key[1] > after_index])
+        return iter([kept[key] for key in sorted(kept) if name in (None, key[0]) and key[1] > after_index])
 
-    def letter(self, run: int, job: int, index: int) -> LetterRow | None:
+    def letter(self, run: int, name: str, index: int) -> LetterRow | None:
         """The dead letter of one item."""
         found = self._database.runs.get(run)
-        return None if found is None else found.letters.get((job, index))
+        return None if found is None else found.letters.get((name, index))
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """How many dead letters each fan-out of a run has, by job."""
-        counts: dict[int, LetterCount] = {}
+        """How many dead letters each fan-out of a run has, by name and job."""
+        counts: dict[tuple[str, int], LetterCount] = {}
         for row in self.letters(run):
-            before = counts.get(row.job, LetterCount(row.job, row.step, 0))
-            counts[row.job] = structs.replace(before, count=before.count + 1)
-        return list(counts.values())
+            before = counts.get((row.name, row.job), LetterCount(row.name, row.map, row.step, row.job, row.scope, 0))
+            counts[row.name, row.job] = structs.replace(before, count=before.count + 1)
+        return [counts[key] for key in sorted(counts)]
 
-    def purge_letters(self, lease: Lease, keys: Sequence[tuple[int, int]] | None = None) -> int:
+    def kept_scope(self, run: int, scope: int) -> KeptScope | None:
+        """A scope that is over and has had dead letters inside."""
+        found = self._database.runs.get(run)
+        return None if found is None else found.scopes.get(scope)
+
+    def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         """Remove all dead letters of the lease's run, or these; how many there were."""
         with self._writing("purge_letters"):
             kept = self._known(lease.run)
@@ -251,6 +259,8 @@ class MemoryStore:
             before = len(kept.letters)
             for key in list(kept.letters) if keys is None else keys:
                 kept.letters.pop(key, None)
+            if keys is None:
+                kept.scopes.clear()
             return before - len(kept.letters)
 
     def writer(self) -> MemoryWriter:

@@ -157,7 +157,46 @@ CREATE TABLE dead_letters (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2)
+# A letter's key becomes the name of its fan-out, which is the same in every execution of whatever is around it; the
+# number of its job is not.
+VERSION_3 = """
+ALTER TABLE dead_letters RENAME TO dead_letters_of_version_2;
+CREATE TABLE dead_letters (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    name TEXT NOT NULL,         -- of the fan-out among all of the run: outer[3]/inner
+    idx INTEGER NOT NULL,       -- of the item, in the input
+    map TEXT NOT NULL,          -- the name without the items around it: outer/inner
+    step TEXT NOT NULL,
+    job INTEGER NOT NULL,
+    scope INTEGER NOT NULL,
+    item_id TEXT AS (name || '[' || idx || ']'),
+    correlation_id TEXT AS (run || ':' || name || '[' || idx || ']'),
+    reason TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    failure_count INTEGER NOT NULL,
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    eligible INTEGER NOT NULL,
+    item TEXT NOT NULL,
+    history TEXT NOT NULL,
+    PRIMARY KEY (run, name, idx)
+) WITHOUT ROWID;
+INSERT INTO dead_letters
+    SELECT run, substr(item_id, 1, length(item_id) - length(idx) - 2), idx, step, step, job, 1,
+        reason, signature, failure_count, first_at, last_at, eligible, item, history
+    FROM dead_letters_of_version_2;
+DROP TABLE dead_letters_of_version_2;
+
+CREATE TABLE kept_scopes (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    scope INTEGER NOT NULL,
+    outer_scope INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run, scope)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3)
 
 
 def version(db: apsw.Connection, path: str, newest: int) -> int:

@@ -17,6 +17,7 @@ import apsw
 
 from resile.core.actions import Note
 from resile.model.codec import content_hash
+from resile.model.letters import KeptScope
 from resile.store import lease as leases
 from resile.store import rows, schema
 from resile.store.connection import Writing, connect, explain, write_refused
@@ -145,30 +146,37 @@ class SqliteStore:
             return map(rows.to_attempt, self._all(f"{select} {order}", run))
         return map(rows.to_attempt, self._all(f"{select} AND job = ? {order}", run, job))
 
-    def letters(self, run: int, job: int | None = None, after_index: int = -1) -> Iterator[LetterRow]:
-        """The dead letters of a run (or of one fan-out's job) with an index above this, by job and index, streamed."""
+    def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
+        """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""
         from resile.store import letters
 
-        if job is None:
-            found = self._all(f"{letters.SELECT} AND idx > ? ORDER BY job, idx", run, after_index)
+        if name is None:
+            found = self._all(f"{letters.SELECT} AND idx > ? ORDER BY name, idx", run, after_index)
         else:
-            found = self._all(f"{letters.SELECT} AND job = ? AND idx > ? ORDER BY idx", run, job, after_index)
+            found = self._all(f"{letters.SELECT} AND name = ? AND idx > ? ORDER BY idx", run, name, after_index)
         return map(letters.to_letter, found)
 
-    def letter(self, run: int, job: int, index: int) -> LetterRow | None:
+    def letter(self, run: int, name: str, index: int) -> LetterRow | None:
         """The dead letter of one item."""
         from resile.store import letters
 
-        found = self._first(f"{letters.SELECT} AND job = ? AND idx = ?", run, job, index)
+        found = self._first(f"{letters.SELECT} AND name = ? AND idx = ?", run, name, index)
         return None if found is None else letters.to_letter(found)
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """How many dead letters each fan-out of a run has, by job."""
+        """How many dead letters each fan-out of a run has, by name and job."""
         from resile.store import letters
 
         return [LetterCount(*row) for row in self._all(letters.COUNT, run)]
 
-    def purge_letters(self, lease: Lease, keys: Sequence[tuple[int, int]] | None = None) -> int:
+    def kept_scope(self, run: int, scope: int) -> KeptScope | None:
+        """A scope that is over and has had dead letters inside."""
+        from resile.store import letters
+
+        found = self._first(letters.SCOPE, run, scope)
+        return None if found is None else letters.to_scope(found)
+
+    def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         """Remove all dead letters of the lease's run, or these; how many there were."""
         from resile.store import letters
 

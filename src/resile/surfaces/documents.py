@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from resile.core.actions import Note
@@ -11,7 +11,7 @@ from resile.core.notes import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
 from resile.runtime.past import counts
-from resile.store.contract import JobRow, RunRow
+from resile.store.contract import JobRow, LetterCount, RunRow
 
 
 def timestamp(at: float | None) -> str | None:
@@ -24,7 +24,12 @@ def timestamp(at: float | None) -> str | None:
 
 
 def run_document(
-    row: RunRow, state: State, status: RunStatus, now: float, gone: Iterable[JobRow] = ()
+    row: RunRow,
+    state: State,
+    status: RunStatus,
+    now: float,
+    gone: Iterable[JobRow] = (),
+    letters: Sequence[LetterCount] = (),
 ) -> dict[str, Any]:
     """One run, as `run --json` and `status --json` print it; `gone` are jobs that its state has forgotten."""
     if status != "running":
@@ -73,26 +78,25 @@ def run_document(
             "message": first.message,
         },
         "outputs": dict(scope.values) if scope is not None else {},
-        "maps": _maps(state),
+        "maps": _maps(state, letters),
+        "dead_letters": sum(fan.count for fan in letters),
     }
 
 
-def _maps(state: State) -> dict[str, Any]:
+def _maps(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
     """The numbers of a run's fan-outs, by step."""
     if not state.fans:
         return {}
     from resile.runtime.maps import all_metrics
 
-    return all_metrics(state)
+    return all_metrics(state, letters)
 
 
 def _job(state: State, job: Job, now: float) -> dict[str, Any]:
     """One job of a run's document."""
     cause = job.cause
-    if job.started_at is None:
-        seconds = 0.0
-    else:
-        seconds = (now if job.ended_at is None else job.ended_at) - job.started_at
+    began, ended = state.times(job)
+    seconds = 0.0 if began is None else (now if ended is None else ended) - began
     return {
         "id": job.id,
         "step": state.step_of(job).name,

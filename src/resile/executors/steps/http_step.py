@@ -124,7 +124,7 @@ def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
     envelope = {
         "status": answer.status,
         "status_code": answer.status,
-        "url": step["shown"],
+        "url": step["url"].partition("?")[0],
         "headers": {name.lower(): value for name, value in answer.headers.items()},
         "data": body,
     }

@@ -214,8 +214,13 @@ COMMANDS = (
         "list the events of a run",
         about="With --json one object on each line (JSON Lines).",
         arguments=(_RUN,),
-        options=(_TYPE, _AFTER, _NAMES),
-        examples=("resile events ls 7", "resile events ls 7 --type step_failed --json"),
+        options=(
+            _TYPE,
+            _AFTER,
+            Option("--story", "only those of one job and what led to them, causes first", value="JOB", kind="whole"),
+            _NAMES,
+        ),
+        examples=("resile events ls 7", "resile events ls 7 --type step_failed --json", "resile events ls 7 --story 3"),
         exits=_LOOK_EXITS,
     ),
     Command(
@@ -237,6 +242,20 @@ COMMANDS = (
         about="Each with its message, the end of its output, its attempts, and how to judge it.",
         arguments=(_RUN,),
         examples=("resile failures 7", "resile failures 7 --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "explain",
+        "Look",
+        "explain:explain",
+        "tell why: failures, the rules that answered, causes",
+        about=(
+            "Without STEP: whatever went other than well, in order, down to the cause, through repairs, items and "
+            "child workflows. With STEP, a step's name, a job's id or an item such as map[3]: all about that, also "
+            "why it did not run."
+        ),
+        arguments=(_RUN, Argument("STEP", "step", "?")),
+        examples=("resile explain 7", "resile explain 7 publish", "resile explain 7 'map[3]' --json"),
         exits=_LOOK_EXITS,
     ),
     Command(

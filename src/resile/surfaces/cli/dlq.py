@@ -77,7 +77,7 @@ def _print_array(letters: Iterator[dict[str, Any]]) -> None:
 def _row(letter: dict[str, Any]) -> list[str]:
     """One line of the list."""
     history = letter["failure_history"]
-    what = f"{history[-1]['step_failed']}: {history[-1]['error_message']}" if history else "it never started"
+    what = _failure(history[-1]) if history else "it never started"
     return [
         visible(letter["item_id"]),
         letter["reason"] if letter["reprocess_eligible"] else f"{letter['reason']}, for review",
@@ -85,6 +85,11 @@ def _row(letter: dict[str, Any]) -> list[str]:
         _day(letter["last_attempt"]),
         visible(what),
     ]
+
+
+def _failure(failure: dict[str, Any]) -> str:
+    """At which step, if at one, and what happened."""
+    return ": ".join(filter(None, (failure["step_failed"], failure["error_message"])))
 
 
 def _day(stamp: str) -> str:
@@ -111,7 +116,7 @@ def show(call: Call) -> int:
     history = letter["failure_history"]
     for failure in history[-HISTORY_MAX:]:
         told = f"{failure['attempt_number']}. {_day(failure['timestamp'])}, {duration(failure['duration_ms'] / 1000)}"
-        lines.append(fit(f"  {told}, {visible(failure['step_failed'])}: {visible(failure['error_message'])}", size))
+        lines.append(fit(f"  {told}, {visible(_failure(failure))}", size))
         if failure["json_log_location"]:
             lines.append(f"     {visible(failure['json_log_location'])}")
     if history:
@@ -290,5 +295,7 @@ def _told(document: dict[str, Any], go_on: str, call: Call) -> str:
         case "parked":
             failures = again(f"failures {call.run}", call.db)
             return f"{text}, {left} left; failures wait for judgement: `{failures}`\n"
-    shown = again(f"dlq list {call.run} --step {quoted(document['step'])}", call.db)
-    return f"{text}, {left} failed again; `{shown}` shows them\n" if left else f"{text}\n"
+    shown = again(f"dlq list {call.run} --step {quoted(document['map'])}", call.db)
+    words = [f"{document['failed']} failed again"] if document["failed"] else []
+    words += [f"{left - document['failed']} not tried"] if left > document["failed"] else []
+    return f"{text}, {', '.join(words)}; `{shown}` shows them\n" if left else f"{text}\n"

@@ -46,6 +46,7 @@ _TROUBLE = frozenset(
 _FAN_OUT = frozenset(
     {
         "items_listed",
+        "redrive_started",
         "item_dead_lettered",
         "circuit_opened",
         "circuit_half_opened",
@@ -87,7 +88,11 @@ class Lines:
 
     def _note_crowds(self, state: State) -> None:
         """Which maps at work have so many items that they are not told one by one."""
-        hosts = [state.jobs[number] for number, fan in state.fans.items() if fan.goal > EVERY_ITEM_MAX]
+        redrive = state.redrive if state.redrive is not None and state.redrive.total > EVERY_ITEM_MAX else None
+        of_many = redrive.open if redrive is not None else []
+        hosts = [
+            state.jobs[number] for number, fan in state.fans.items() if fan.goal > EVERY_ITEM_MAX or number in of_many
+        ]
         self._crowds = tuple(f"{_place(state, job)}[" for job in hosts if job.hosting)
 
     def show(self, notes: list[Note]) -> None:
@@ -164,6 +169,8 @@ class Lines:
             case "items_listed":
                 self._note_crowds(state)
                 self._maps.begin(note.job, note.at)
+            case "redrive_started":
+                self._note_crowds(state)
             case "map_progress":
                 if fan is None or not is_large or data["done"] != data["of"]:
                     return ""
@@ -214,9 +221,10 @@ class Lines:
     def _time(self, note: Note) -> str:
         """How long a step took, also where another engine started it; items are forgotten too soon to say."""
         job = self._state.jobs.get(note.job) if self._state is not None else None
-        if job is None or job.started_at is None or in_item(note.scope):
+        if self._state is None or job is None or in_item(note.scope):
             return ""
-        return f" in {duration(max(0.0, note.at - job.started_at))}"
+        began, _ = self._state.times(job)
+        return "" if began is None else f" in {duration(max(0.0, note.at - began))}"
 
     def _resumed(self, data: dict[str, Any]) -> str:
         """A run goes on, or again: how much of it is there already."""
@@ -237,9 +245,8 @@ class Lines:
             return []
         first = self._next_maps == 0.0
         self._next_maps = now + PROGRESS_SECONDS
-        told = self._maps.running(self._state, now)
-        large = [line for job, line in told.items() if self._state.fans[job].goal > EVERY_ITEM_MAX]
-        return [] if first else [f"{clock(now)} {line}" for line in large]
+        told = self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
+        return [] if first else [f"{clock(now)} {line}" for line in told]
 
     def _progress(self, now: float) -> list[str]:
         """How far a large run is, every few seconds."""

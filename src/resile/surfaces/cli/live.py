@@ -153,14 +153,14 @@ class Live:
             mark = f"{_SYMBOLS.get(job.shown, '·')} "
             if job.scope == ROOT:
                 name = Text(mark + visible(step.name), color, no_wrap=True)
-                rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(job), "dim"))
+                rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(state, job), "dim"))
             elif job.status is Status.running and not job.hosting:
                 # Of repairs, items and child workflows only what runs; the step around tells what came of it.
                 inside += 1
                 if inside <= min(RUNNING_SHOWN_MAX, self._room - len(maps)):
                     scope = state.scopes.get(job.scope)
                     name = Text(mark + visible(within(scope.name if scope else "", step.name)), color, no_wrap=True)
-                    inner.add_row(name, tries, Text(_elapsed(job), "dim"))
+                    inner.add_row(name, tries, Text(_elapsed(state, job), "dim"))
         return Group(self._headline(), rows, *_map_lines(maps), inner, *self._foot())
 
     def _overview(self) -> RenderableType:
@@ -228,11 +228,11 @@ def _grid(count: int) -> Table:
     return rows
 
 
-def _map_lines(maps: dict[int, str]) -> list[Any]:
+def _map_lines(maps: list[str]) -> list[Any]:
     """How far the maps are, the first few of them."""
     from rich.text import Text
 
-    lines = [Text(line, "cyan", no_wrap=True, overflow="ellipsis") for line in list(maps.values())[:MAPS_SHOWN_MAX]]
+    lines = [Text(line, "cyan", no_wrap=True, overflow="ellipsis") for line in maps[:MAPS_SHOWN_MAX]]
     hidden = len(maps) - len(lines)
     return [*lines, Text(f"and {plural(hidden, 'more map')}", "dim")] if hidden else lines
 
@@ -248,8 +248,7 @@ def _word(job: Job) -> tuple[str, str]:
     return ("parked" if status is Status.pending_failed else word), STATUS_COLORS.get(status.name, "dim")
 
 
-def _elapsed(job: Job) -> str:
+def _elapsed(state: State, job: Job) -> str:
     """How long a job has been at it."""
-    if job.started_at is None:
-        return ""
-    return duration(max(0.0, (job.ended_at or time.time()) - job.started_at))
+    began, ended = state.times(job)
+    return "" if began is None else duration(max(0.0, (ended or time.time()) - began))

@@ -152,7 +152,10 @@ def events_ls(call: Call) -> int:
     """List the events of a run so far."""
     after, names = call.whole("after") or 0, call.text("names") or ""
     types = call.texts("type") if names else _types(call)
-    return _print_events(call, verbs.events(call.run, db=call.db, types=types, after=after, names=names))
+    job = call.whole("story") or 0
+    if job and names:
+        raise refusal("a story is told in our own names", "leave out --names or --story")
+    return _print_events(call, verbs.events(call.run, db=call.db, types=types, after=after, names=names, job=job))
 
 
 def events_follow(call: Call) -> int:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from resile.surfaces.cli.output import delay, duration, fit, plural, visible
 
 if TYPE_CHECKING:
-    from resile.core.fans import Fan
+    from resile.core.fans import Fan, Redrive
     from resile.core.state import State
 
 PACE_SECONDS = 30.0
 PACE_SAMPLES_MAX = 60
 REPORTED_LINES_MAX = 50
+# The number of a redrive where fan-outs are told apart by their jobs.
+REDRIVE = 0
 
 
 def in_item(scope: str) -> bool:
@@ -55,19 +57,23 @@ class Progress:
         """The items of a fan-out begin now."""
         self._paces[job] = Pace(now, 0)
 
-    def running(self, state: State, now: float) -> dict[int, str]:
-        """A line for each fan-out at work, by its job."""
-        found: dict[int, str] = {}
+    def running(self, state: State, now: float, items_min: int = 0) -> list[str]:
+        """A line for each fan-out at work with so many items; the letters of a redrive count as one."""
+        found: dict[int, tuple[str, Fan]] = {}
+        redrive = state.redrive
+        if redrive is not None:
+            fans = [fan for number in list(redrive.open) if (fan := state.fans.get(number)) is not None]
+            found[REDRIVE] = redrive.map, _summed(redrive, fans)
         for number, fan in list(state.fans.items()):
             job = state.jobs.get(number)
-            if job is None or not job.hosting:
+            if job is None or not job.hosting or (redrive is not None and number in redrive.open):
                 continue
             scope = state.scopes.get(job.scope)
             around = f"{scope.name}/" if scope is not None and scope.owner else ""
-            found[number] = self.line(number, f"{around}{state.step_of(job).name}", fan, now)
+            found[number] = f"{around}{state.step_of(job).name}", fan
         for gone in self._paces.keys() - found.keys():
             del self._paces[gone]
-        return found
+        return [self.line(number, name, fan, now) for number, (name, fan) in found.items() if fan.goal >= items_min]
 
     def line(self, job: int, name: str, fan: Fan, now: float) -> str:
         """Items done, failed and held of all, how fast, how long still, and a circuit that is not closed."""
@@ -85,6 +91,21 @@ class Progress:
         parts += [f"{duration(left / rate)} left"] if rate and left and fan.circuit == "closed" else []
         parts += [_circuit(fan, now)] if fan.circuit != "closed" else []
         return f"{visible(name)}: {', '.join(parts)}"
+
+
+def _summed(redrive: Redrive, fans: list[Fan]) -> Fan:
+    """All letters of a redrive as if they were one fan-out's."""
+    from resile.core.fans import Fan
+
+    total = Fan(redrive.total, redrive.label, goal=redrive.total, done=redrive.done, bad=redrive.bad)
+    for fan in fans:
+        total.done += fan.done
+        total.bad += fan.bad
+        total.active |= fan.active
+        total.waiting |= fan.waiting
+        if fan.circuit != "closed":
+            total.circuit, total.due = fan.circuit, fan.due
+    return total
 
 
 def _speed(rate: float) -> str:

@@ -183,6 +183,7 @@ def _next(document: Document, db: str | None) -> list[str]:
     steps: list[tuple[str, str]] = []
     match document["status"]:
         case "failed":
+            steps.append((again(f"explain {run}", db), "which rules answered, and why"))
             failed = [job for job in document["jobs"] if job["status"] == "failed" and not job["tolerated"]]
             culprit = next((job for job in failed if job["scope"] == "root"), None)
             # Without an exit code there was no process, so nothing was printed.
@@ -202,7 +203,7 @@ def _next(document: Document, db: str | None) -> list[str]:
             if document["steps"]["parked"]:
                 steps += _judging(document, db)
             steps.append((again(f"logs {run} -f", db), "follow what its steps print"))
-    letters = sum(numbers["dead_letters"] for numbers in document["maps"].values())
+    letters = document["dead_letters"]
     if letters:
         steps.append((again(f"dlq list {run}", db), plural(letters, "dead letter")))
     if letters and document["status"] in ("completed", "failed", "canceled"):

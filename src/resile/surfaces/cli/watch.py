@@ -66,7 +66,7 @@ class Tally:
             if job.status is Status.running:
                 step = state.step_of(job).name
                 self.running[job.id] = Note(
-                    0, job.started_at or 0.0, "attempt_started", "root", step, job.id, job.attempt
+                    0, state.times(job)[0] or 0.0, "attempt_started", "root", step, job.id, job.attempt
                 )
             elif job.status in TERMINAL or job.status is Status.pending_failed:
                 self._settle(job.id, _word(STATUS_NAMES[job.status], job.recovered, job.tolerated))

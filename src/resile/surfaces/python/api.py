@@ -10,13 +10,14 @@ was broken off.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
 from resile.errors import ResileError
 from resile.executors import function_calls
 from resile.model import workflow as model
+from resile.model.fanout import FanOut
 from resile.model.status import RunStatus, Status
 from resile.surfaces.python.build import Result, Workflow
 from resile.surfaces.verbs import drive
@@ -24,6 +25,9 @@ from resile.surfaces.verbs import drive
 if TYPE_CHECKING:
     from resile.core.actions import Note
     from resile.core.state import State
+
+
+T = TypeVar("T")
 
 
 class _Silent:
@@ -52,7 +56,15 @@ class Run:
     def __repr__(self) -> str:
         return f"<run {self.id}: {self.status}>"
 
-    def result(self, step: Result | str) -> Any:
+    @overload
+    def result(self, step: Result[T]) -> T:
+        """Of a step by what its call gave."""
+
+    @overload
+    def result(self, step: str) -> Any:
+        """Of a step by its name."""
+
+    def result(self, step: Result[Any] | str) -> Any:
         """What a step gave; of a map, the list of what its items gave. Raises ResileError where it gave nothing."""
         from resile.runtime.past import folded, row_of
         from resile.runtime.values import Values
@@ -74,11 +86,21 @@ class Run:
             store.close()
         if not function_calls.mentions_pickle(value):
             return value
-        files = [found.action.file for found in self._state.workflow.steps if isinstance(found.action, model.Function)]
-        for file in filter(None, files[:1]):
+        if file := _own_file(self._state.workflow):
             # Pickles name the classes of the workflow's own file by the module that this makes sure of.
             function_calls.load_file(file)
         return function_calls.revived(value)
+
+
+def _own_file(workflow: model.Workflow) -> str:
+    """The file that the functions of a workflow stand in; empty where they are all from modules."""
+    from resile.runtime.calls import place_of
+
+    for step in workflow.steps:
+        action = step.action.steps[0].action if isinstance(step.action, FanOut) else step.action
+        if isinstance(action, model.Function) and action.file:
+            return place_of(action.file, workflow.folder)
+    return ""
 
 
 def load(path: str) -> model.Workflow:

@@ -1,6 +1,6 @@
 """From a workflow written in Python to the model: the tree of a native file is made of it and read as one.
 
-    Workflow (build.py) --nodes--> compile_native --> steps that do nothing --> Function, FanOut of Function
+    Workflow (build.py) --nodes--> compile_native --> steps that call functions --> the same with their arguments
 
 Each node has the line of the call, or of the function's definition for what the function says of failures, so a
 finding leads to the Python line that it is about.
@@ -17,8 +17,11 @@ from resile.dialects.base import Compiled, Diagnostics, Source
 from resile.dialects.tree import Mapping, Mark, Node, Scalar, Sequence
 from resile.executors.function_calls import load_file, type_name
 from resile.model.fanout import FanOut
-from resile.model.workflow import Capture, Function, Given, Step
+from resile.model.workflow import Function, Given, Step
 from resile.surfaces.python.build import Made, Result, StepFunction, Workflow, place_of
+
+# Options that no step of a file has in this form.
+_READ_APART = ("name", "needs", "rules")
 
 
 def compile_flow(flow: Workflow, file: str = "") -> Compiled:
@@ -32,14 +35,26 @@ def compile_flow(flow: Workflow, file: str = "") -> Compiled:
         report.error("value", f"the workflow {flow.name!r} has no steps", Mark(flow.line, 1), hint=hint)
         return Compiled(None, report.findings(), "python", "it was built in Python")
     folder = os.path.dirname(os.path.abspath(file))
-    workflow = compile_native(Source(file, b"", folder), _root(flow, report), report)
+    if flow.workers == "processes":
+        _check_files(flow, report)
+    workflow = compile_native(Source(file, b"", folder), _Tree(flow, folder, report).root(), report)
     if workflow is None or report.errors:
         return Compiled(None, report.findings(), "python", "it was built in Python")
     made = flow.calls
-    steps = tuple(_with_call(flow, made[found.name], found) for found in workflow.steps)
-    end = _with_call(flow, made["end"], workflow.end) if "end" in made else workflow.end
+    steps = tuple(_with_arguments(made[found.name], found) for found in workflow.steps)
+    end = _with_arguments(made["end"], workflow.end) if "end" in made else workflow.end
     workflow = replace(workflow, steps=steps, end=end, dialect="python")
     return Compiled(workflow, report.findings(), "python", "it was built in Python")
+
+
+def _check_files(flow: Workflow, report: Diagnostics) -> None:
+    """Worker processes load functions by their names, and what was typed in has no file."""
+    for made in {id(made.step): made for made in flow.calls.values()}.values():
+        file = place_of(made.step.function)[0]
+        if file and not os.path.isfile(file):
+            message = f"the function `{made.step.function.__name__}` is in no file, so no worker process can load it"
+            where = Mark(_place(flow, made), 1)
+            report.error("python", message, where, hint="put it into a module, or use workers='threads'")
 
 
 def compile_module(path: str) -> Compiled:
@@ -86,79 +101,133 @@ def _line_of(error: BaseException, file: str) -> int:
     return line
 
 
-def _root(flow: Workflow, report: Diagnostics) -> Mapping:
-    """The workflow as the tree of a native file."""
-    line, options = flow.line, flow.options
-    entries: dict[str, Node] = {"resile": _scalar(1, line), "name": _scalar(flow.name, line)}
-    for key in ("max_parallel", "grace"):
-        if options[key] is not None:
-            entries[key] = _node(options[key], line, report)
-    if options["max_loops"] is not None:
-        entries["routing"] = _mapping({"max_loops": _node(options["max_loops"], line, report)}, line)
-    handlers: dict[str, Node] = {}
-    steps: dict[str, tuple[Scalar, Node]] = {}
-    for name, made in flow.calls.items():
-        steps[name] = (_scalar(name, made.line), _step(made, handlers, report))
-    if handlers:
-        entries["failure_handlers"] = _mapping(handlers, line)
-    entries["steps"] = Mapping(steps, line, 1)
-    return _mapping(entries, line)
+class _Tree:
+    """The workflow as the tree of a native file; what a function says is the same nodes in all its steps."""
+
+    def __init__(self, flow: Workflow, folder: str, report: Diagnostics) -> None:
+        self.flow = flow
+        self.folder = folder
+        self.report = report
+        self.handlers: dict[int, tuple[str, Node]] = {}
+        self.told: dict[int, dict[str, Node]] = {}
+
+    def root(self) -> Mapping:
+        """All of it."""
+        flow, line, options = self.flow, self.flow.line, self.flow.options
+        entries: dict[str, Node] = {"resile": _scalar(1, line), "name": _scalar(flow.name, line)}
+        for key in ("max_parallel", "grace", "env"):
+            if options[key] is not None:
+                entries[key] = _node(options[key], line, self.report)
+        if flow.inputs:
+            declared = {name: _declared(value) for name, value in flow.inputs.items()}
+            entries["inputs"] = _node(declared, line, self.report)
+        if options["max_loops"] is not None:
+            entries["routing"] = _mapping({"max_loops": _node(options["max_loops"], line, self.report)}, line)
+        steps: dict[str, tuple[Scalar, Node]] = {
+            name: (_scalar(name, made.line), self.step(made)) for name, made in flow.calls.items()
+        }
+        if self.handlers:
+            entries["failure_handlers"] = _mapping(dict(self.handlers.values()), line)
+        entries["steps"] = Mapping(steps, line, 1)
+        return _mapping(entries, line)
+
+    def step(self, made: Made) -> Mapping:
+        """One step; of a map the options of its function are those of the step inside, but for what all items share."""
+        line = made.line
+        inside = self.told.get(id(made.step))
+        if inside is None:
+            inside = self.told[id(made.step)] = self._said(made.step, _place(self.flow, made))
+        outside = inside
+        if made.items is not None:
+            settings = {key: _node(value, line, self.report) for key, value in made.map_options.items()}
+            each = {key: value for key, value in inside.items() if key != "critical"}
+            steps = _mapping({made.step.title: _mapping(each, line)}, line)
+            whole = _mapping({"input": _input(made.items, line), "steps": steps, **settings}, line)
+            outside = {"map": whole, **{key: inside[key] for key in ("critical",) if key in inside}}
+        # `end` runs after everything else by itself.
+        needs = [*(made.needs if made is not self.flow.calls.get("end") else ()), *_needs(self.flow, made, self.report)]
+        if needs:
+            outside = {**outside, "needs": Sequence([_scalar(need, line) for need in dict.fromkeys(needs)], line, 1)}
+        return _mapping(outside, line)
+
+    def _said(self, step: StepFunction[Any], line: int) -> dict[str, Node]:
+        """What a function says about its steps; its rules are a failure handler of its name."""
+        said: dict[str, Node] = {"function": self._call(step, line)}
+        said |= {key: _node(value, line, self.report) for key, value in step.said.items() if key not in _READ_APART}
+        if "rules" in step.said:
+            # Functions of one name, from different modules or with different options, have rules of their own.
+            taken = {name for name, _ in self.handlers.values()}
+            name = step.title if step.title not in taken else f"{step.title}-{len(taken) + 1}"
+            rules = _node(step.said["rules"], line, self.report)
+            self.handlers[id(step)] = (name, _mapping({"rules": rules}, line))
+            said["failure_handler"] = _scalar(name, line)
+        return said
+
+    def _call(self, step: StepFunction[Any], line: int) -> Mapping:
+        """What a step calls; the arguments are put in afterwards, because they are values and no text of a file."""
+        file, module, name = place_of(step.function)
+        if os.path.isabs(file):
+            file = os.path.relpath(file, self.folder)
+        said = {"name": name, "module": module, "file": file, "workers": self.flow.workers}
+        return _mapping({key: _scalar(value, line) for key, value in said.items() if value}, line)
 
 
-def _step(made: Made, handlers: dict[str, Node], report: Diagnostics) -> Mapping:
-    """One step; of a map the options of its function are those of the step inside."""
-    line = made.line
-    inside = _said(made.step, handlers, report)
-    outside: dict[str, Node] = {}
-    if made.items is not None:
-        # What the items are is put in afterwards: they are values, and no text of a file.
-        given = _mapping({"step": _scalar(made.items, line)}, line) if isinstance(made.items, str) else None
-        settings = {key: _node(value, line, report) for key, value in made.map_options.items()}
-        steps = _mapping({made.step.title: _mapping({"noop": _scalar(True, line), **inside}, line)}, line)
-        outside["map"] = _mapping({"input": given or Sequence([], line, 1), "steps": steps, **settings}, line)
-    else:
-        outside = {"noop": _scalar(True, line), **inside}
-    if made.needs:
-        outside["needs"] = Sequence([_scalar(need, line) for need in made.needs], line, 1)
-    return _mapping(outside, line)
+def _input(items: list[Any] | Result[Any], line: int) -> Node:
+    """Where the items of a map come from; values are put in afterwards too."""
+    if not isinstance(items, Result):
+        return Sequence([], line, 1)
+    if items.kind == "step":
+        return _mapping({"step": _scalar(items.name, line)}, line)
+    return _mapping({"template": _scalar(f"${{inputs.{items.name}}}", line)}, line)
 
 
-def _said(step: StepFunction, handlers: dict[str, Node], report: Diagnostics) -> dict[str, Node]:
-    """What a function says about failures and time; its rules are a failure handler of its name."""
-    if not step.options:
-        return {}
-    line = step.function.__code__.co_firstlineno
-    said = {key: _node(value, line, report) for key, value in step.options.items() if key != "rules"}
-    if "rules" in step.options:
-        handlers.setdefault(step.title, _mapping({"rules": _node(step.options["rules"], line, report)}, line))
-        said["failure_handler"] = _scalar(step.title, line)
-    return said
+def _place(flow: Workflow, made: Made) -> int:
+    """The line to blame for what a function says: where it is defined, or where it is called if that is elsewhere."""
+    code = made.step.function.__code__
+    return code.co_firstlineno if code.co_filename == flow.file else made.line
 
 
-def _with_call(flow: Workflow, made: Made, step: Step) -> Step:
-    """The step with what it really does."""
-    file, module, name = place_of(made.step.function)
-    function = Function(
-        name,
-        module,
-        file,
-        tuple(Given(*pair) for pair in made.args),
-        {key: Given(*pair) for key, pair in made.kwargs.items()},
-        flow.workers,
-    )
-    if isinstance(step.action, FanOut):
-        source = step.action.source
-        if not isinstance(made.items, str):
-            source = replace(source, values=tuple(made.items or ()))
-        inner = step.action.steps[0]
-        inner = replace(inner, action=function, capture=(Capture(inner.name, "value"),))
-        return replace(step, action=replace(step.action, source=source, steps=(inner,)))
-    return replace(step, action=function, capture=(Capture(step.name, "value"),))
+def _needs(flow: Workflow, made: Made, report: Diagnostics) -> list[str]:
+    """What a function says that its steps need; a function stands for all its calls in the workflow."""
+    needs = made.step.said.get("needs", ())
+    found: list[str] = []
+    for need in needs if isinstance(needs, list | tuple) else [needs]:
+        if isinstance(need, StepFunction):
+            calls = [name for name, other in flow.calls.items() if other.step.function is need.function]
+            if not calls:
+                message = f"`needs` names `{need.title}`, which the workflow does not call"
+                report.error("unknown-step", message, Mark(_place(flow, made), 1))
+            found += calls
+        else:
+            found.append(need.name if isinstance(need, Result) else str(need))
+    return found
+
+
+def _declared(value: Any) -> Any:
+    """An input: a mapping says what it is, any other value is its default and decides on its type."""
+    if isinstance(value, dict):
+        return value
+    kind = "bool" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "text"
+    return {"default": value, "type": kind if isinstance(value, str | int | float) else "json"}
+
+
+def _with_arguments(made: Made, step: Step) -> Step:
+    """The step with the values that it is given."""
+    action = step.action
+    if isinstance(action, FanOut):
+        source, inner = action.source, action.steps[0]
+        if isinstance(made.items, list):
+            source = replace(source, values=tuple(made.items))
+        return replace(step, action=replace(action, source=source, steps=(_with_arguments(made, inner),)))
+    assert isinstance(action, Function)
+    args = tuple(Given(*pair) for pair in made.args)
+    kwargs = {key: Given(*pair) for key, pair in made.kwargs.items()}
+    return replace(step, action=replace(action, args=args, kwargs=kwargs))
 
 
 def _mapping(entries: dict[str, Node], line: int) -> Mapping:
-    """A mapping of nodes."""
-    return Mapping({key: (_scalar(key, line), value) for key, value in entries.items()}, line, 1)
+    """A mapping of nodes, each with its key in its line."""
+    return Mapping({key: (_scalar(key, value.line), value) for key, value in entries.items()}, line, 1)
 
 
 def _scalar(value: Any, line: int) -> Scalar:

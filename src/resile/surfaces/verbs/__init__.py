@@ -6,6 +6,7 @@ judge.py  parked failures               metrics.py  how the rules did
 dlq.py    dead letters                  redrive.py  dead letters run again
 migrate.py  a file of any dialect as a native one
 rehearse.py  one step's ladder against a supposed failure
+explain.py  which rule answered which failure, and why
 names.py  the types of events
 """
 
@@ -34,6 +35,7 @@ _MODULES = {
     "RedriveCall": "redrive",
     "preview": "redrive",
     "redrive": "redrive",
+    "explain": "explain",
     "metrics": "metrics",
     "migrate": "migrate",
     "rehearse": "rehearse",

@@ -70,7 +70,7 @@ def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic |
         severity="error",
         code="expression",
         message=f"`{piece.key}` is not an expression that can run: {problem}",
-        file=workflow.file,
+        file=piece.origin.file or workflow.file,
         line=piece.origin.line,
         column=piece.origin.column,
         hint="it is JavaScript: " + piece.code.strip().partition("\n")[0][:80],
@@ -106,7 +106,7 @@ def pieces_of(step: Step) -> Iterator[Piece]:
 def _conditions(first: Condition) -> Iterator[Piece]:
     """The code of a condition and of those besides it."""
     for condition in (first, *first.besides):
-        if condition.language != "value":
+        if condition.language in ("js", "code"):
             key = "when" if condition.language == "js" else "condition"
             yield Piece(key, condition.source, condition.origin)
 

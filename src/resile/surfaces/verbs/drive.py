@@ -22,7 +22,7 @@ from resile.runtime.capacity import CALLS_AHEAD, measure, refuse_misfits
 from resile.runtime.env_files import load_env_files
 from resile.runtime.past import folded, gone_jobs, row_of
 from resile.runtime.secrets import load_secrets, refuse_secret_inputs
-from resile.runtime.session import Session, caller, create, next_event, take
+from resile.runtime.session import Session, caller, calls_functions, create, next_event, take
 from resile.store.contract import Lease, RunRow, Store
 from resile.store.open import default_output, exists, open_store
 from resile.surfaces.documents import run_document
@@ -227,7 +227,7 @@ def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
     """What the engine may use: the caller's word, then the file's, then the machine's."""
     parallel = machine.max_parallel if machine.max_parallel is not None else workflow.max_parallel
     capacity = measure(parallel, machine.cpus, machine.memory_bytes, machine.gpus)
-    if workflow.dialect == "python":
+    if calls_functions(workflow):
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
         # A fan-out that asks for more at a time gets it, unless somebody said how much there may be.
@@ -324,5 +324,6 @@ def _told(store: Store, row: RunRow, state: State) -> Finished:
 
 def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> Finished:
     """The result of a verb that drove a run."""
-    document = run_document(row, state, status, time.time(), gone_jobs(store, row.id, state))
+    gone, letters = gone_jobs(store, row.id, state), store.letter_counts(row.id)
+    document = run_document(row, state, status, time.time(), gone, letters)
     return Finished(row.id, status, EXIT_CODES[status], document)

@@ -70,10 +70,10 @@ def _looks_around(step: Step) -> bool:
 
 def compiled(path: str, taken: Taken = Taken()) -> Workflow:
     """Compile a file; every finding at once where it is wrong."""
-    return accepted(_compile(path, taken))
+    return accepted(compile_any(path, taken))
 
 
-def _compile(path: str, taken: Taken) -> Compiled:
+def compile_any(path: str, taken: Taken) -> Compiled:
     """What comes of a file: of a Python one by loading it, of any other by its front end."""
     if path.endswith(".py") and taken.dialect in ("", "python"):
         from resile.surfaces.python.compile import compile_module
@@ -119,7 +119,7 @@ def check(paths: Sequence[str], taken: Taken = Taken()) -> dict[str, Any]:
 
     files: list[dict[str, Any]] = []
     for path in paths:
-        result = _compile(path, taken)
+        result = compile_any(path, taken)
         findings = list(result.diagnostics)
         if result.workflow is not None:
             findings += check_code(result.workflow)

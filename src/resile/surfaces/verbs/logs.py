@@ -1,4 +1,10 @@
-"""What steps wrote: read from the segments, followed while they run, exported under the names people look for."""
+"""What steps wrote: read from the segments, followed while they run, exported under the names people look for.
+
+    logs          every attempt so far, by job: two streams of rows that are read side by side
+    follow_logs   the same, then the attempts that the run's events name, as they start, write and end
+
+Who follows looks at the attempts that run, and at the log's new events; what is over is never looked at again.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from resile.core.state import State
 from resile.errors import ResileError
 from resile.executors.segments import Stream as Ending
 from resile.executors.segments import place, read_from, spooled_end
 from resile.model.failure import LogRange
 from resile.runtime.folders import epoch_folder
 from resile.runtime.logfiles import export_attempt
-from resile.runtime.past import row_of
+from resile.runtime.past import folded, row_of
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
 from resile.store.open import open_store
 from resile.surfaces.verbs.look import FOLLOW_SECONDS, standing
@@ -25,6 +32,8 @@ CHUNK_BYTES = 256 * 1024
 Stream = Literal["both", "out", "err"]
 _ENDINGS: dict[Stream, tuple[Ending, ...]] = {"both": ("o", "e"), "out": ("o",), "err": ("e",)}
 _NAMES: dict[Ending, str] = {"o": "out", "e": "err"}
+# The events after which there is more to read of an attempt, or nothing more to come.
+_TOLD = ("attempt_started", "attempt_adopted", "attempt_succeeded", "attempt_failed", "attempt_lost")
 
 
 class LogPart(Struct, frozen=True):
@@ -37,6 +46,24 @@ class LogPart(Struct, frozen=True):
     data: bytes
 
 
+class _Reader(Struct):
+    """What has been read of one attempt, by stream."""
+
+    name: str
+    tried: AttemptRow
+    seen: dict[Ending, int]
+
+    def parts(self, row: RunRow, stream: Stream) -> Iterator[LogPart]:
+        """What the attempt wrote beyond the bytes already read, in pieces."""
+        folder = epoch_folder(row.output, row.id, self.tried.epoch)
+        log = self.tried.log
+        for ending in _ENDINGS[stream] if log is not None else ():
+            assert log is not None
+            while data := _piece(folder, log, self.tried, ending, self.seen.get(ending, 0)):
+                self.seen[ending] = self.seen.get(ending, 0) + len(data)
+                yield LogPart(self.tried.job, self.name, self.tried.attempt, _NAMES[ending], data)
+
+
 def logs(
     number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
 ) -> Iterator[LogPart]:
@@ -44,11 +71,11 @@ def logs(
     store = open_store(db, readonly=True)
     try:
         row = row_of(store, number)
-        _check_attempt(store, row, step, attempt)
-        for job in _jobs(store, row, step):
-            for tried in _attempts(store, row, job, attempt):
-                for ending in _ENDINGS[stream]:
-                    yield from _parts(row, job, tried, ending, 0)
+        state = folded(store, row)
+        _check(store, state, row, step, attempt)
+        for job, tried in _attempts(store, state, row, step):
+            if attempt in (None, tried.attempt):
+                yield from _Reader(name_of(job), tried, {}).parts(row, stream)
     finally:
         store.close()
 
@@ -58,25 +85,57 @@ def follow_logs(
 ) -> Iterator[LogPart]:
     """The same, and what is still being written, until nobody drives the run any more."""
     store = open_store(db, readonly=True)
-    seen: dict[tuple[int, int, int, str], int] = {}
     try:
         row = row_of(store, number)
+        running: dict[tuple[int, int], _Reader] = {}
+        with store.reading():
+            state = folded(store, row)
+            _check(store, state, row, step, None)
+            for job, tried in _attempts(store, state, row, step):
+                if attempt in (None, tried.attempt):
+                    reader = _Reader(name_of(job), tried, {})
+                    yield from reader.parts(row, stream)
+                    if tried.ended_at is None:
+                        running[tried.job, tried.attempt] = reader
+        after = state.seq
         while True:
             driven = standing(store, row_of(store, number), time.time()) == "running"
-            for job in _jobs(store, row, step):
-                for tried in _attempts(store, row, job, attempt):
-                    for ending in _ENDINGS[stream]:
-                        key = (job.id, tried.epoch, tried.attempt, ending)
-                        for part in _parts(row, job, tried, ending, seen.get(key, 0)):
-                            seen[key] = seen.get(key, 0) + len(part.data)
-                            yield part
+            if store.changed() or not driven:
+                after = _look(store, row, after, step, attempt, running)
+            for key, reader in list(running.items()):
+                yield from reader.parts(row, stream)
+                if reader.tried.ended_at is not None:
+                    del running[key]
             if not driven:
-                if not seen:
-                    _check_attempt(store, row, step, attempt)
+                if attempt is not None:
+                    _check(store, folded(store, row), row, step, attempt)
                 return
             time.sleep(FOLLOW_SECONDS)
     finally:
         store.close()
+
+
+def _look(
+    store: Store,
+    row: RunRow,
+    after: int,
+    step: str | None,
+    attempt: int | None,
+    running: dict[tuple[int, int], _Reader],
+) -> int:
+    """Note which attempts have started or ended since an event; the last event there is."""
+    told: dict[tuple[int, int], str] = {}
+    for note in store.notes(row.id, after):
+        after = note.seq
+        if note.type in _TOLD and attempt in (None, note.attempt):
+            job = JobRow(note.job, note.step, note.scope, 0)
+            if _is_meant(job, step):
+                told[note.job, note.attempt] = name_of(job)
+    for key, name in told.items():
+        for tried in [found for found in store.attempts(row.id, key[0]) if found.attempt == key[1]][-1:]:
+            reader = running.setdefault(key, _Reader(name, tried, {}))
+            reader.tried = tried
+    return after
 
 
 def export_logs(number: int, folder: str, *, db: str | None) -> int:
@@ -96,57 +155,65 @@ def export_logs(number: int, folder: str, *, db: str | None) -> int:
         store.close()
 
 
-def _jobs(store: Store, row: RunRow, step: str | None) -> Iterator[JobRow]:
-    """The jobs of a run, or those of one step, item or step of an item (by name or id)."""
-    found = False
-    for job in store.jobs(row.id):
-        if step is None or step in (job.step, str(job.id), job.scope, name_of(job)):
-            found = True
-            yield job
-    if not found and step is not None:
-        raise ResileError(
-            "no-such-step", f"run {row.id} has no step {step!r}", hint=f"`resile status {row.id}` lists its steps"
-        )
-
-
 def name_of(job: JobRow) -> str:
     """What a job is called among all of a run: its step, with its scope in front where that is not the run itself."""
     return job.step if job.scope == "root" else f"{job.scope}/{job.step}"
 
 
-def _check_attempt(store: Store, row: RunRow, step: str | None, attempt: int | None) -> None:
-    """Refuse a number that no attempt has; an attempt that wrote nothing has one too."""
+def _is_meant(job: JobRow, step: str | None) -> bool:
+    """Is a job of this step, of this item, or this step of that item (by name or id)?"""
+    return step is None or step in (job.step, str(job.id), job.scope, name_of(job))
+
+
+def _jobs(store: Store, state: State, row: RunRow, step: str | None) -> Iterator[JobRow]:
+    """The jobs of a run that are meant; those inside of others only where they are of its present epoch."""
+    for job in store.jobs(row.id):
+        if (job.id in state.jobs or job.id > state.jobs_before) and _is_meant(job, step):
+            yield job
+
+
+def _attempts(store: Store, state: State, row: RunRow, step: str | None) -> Iterator[tuple[JobRow, AttemptRow]]:
+    """The attempts of the jobs that are meant, each job's of its last epoch."""
+    rows = store.attempts(row.id)
+    tried = next(rows, None)
+    for job in _jobs(store, state, row, step):
+        own: list[AttemptRow] = []
+        while tried is not None and tried.job <= job.id:
+            own = [*own, tried] if tried.job == job.id else own
+            tried = next(rows, None)
+        yield from ((job, found) for found in own if found.epoch == own[-1].epoch)
+
+
+def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: int | None) -> None:
+    """Refuse a step that the run has not and will not have, and a number that no attempt has."""
+    if step is not None and next(_jobs(store, state, row, step), None) is None and not _may_come(state, step):
+        hint = f"`resile status {row.id}` lists its steps"
+        raise ResileError("no-such-step", f"run {row.id} has no step {step!r}", hint=hint)
     if attempt is None:
         return
-    last = 0
-    for job in _jobs(store, row, step):
-        for tried in _attempts(store, row, job, None):
-            last = max(last, tried.attempt)
+    last = max((tried.attempt for _, tried in _attempts(store, state, row, step)), default=0)
     if attempt > last:
         who = f"step {step!r} of run {row.id}" if step is not None else f"run {row.id}"
         hint = f"its attempts: 1 to {last}" if last > 1 else "its only attempt: 1" if last else "nothing has started"
         raise ResileError("no-such-attempt", f"{who} has no attempt {attempt}", hint=hint)
 
 
-def _attempts(store: Store, row: RunRow, job: JobRow, attempt: int | None) -> Iterator[AttemptRow]:
-    """The attempts of a job in the run's present epoch."""
-    epoch = 0
-    rows = list(store.attempts(row.id, job.id))
-    for tried in rows:
-        epoch = max(epoch, tried.epoch)
-    for tried in rows:
-        if tried.epoch == epoch and (attempt is None or tried.attempt == attempt) and tried.log is not None:
-            yield tried
+def _may_come(state: State, step: str) -> bool:
+    """Does a run that has not ended have such a step somewhere inside, whose jobs are made when they are due?"""
+    from resile.model.fanout import FanOut
+    from resile.model.workflow import Child
 
-
-def _parts(row: RunRow, job: JobRow, tried: AttemptRow, ending: Ending, skip: int) -> Iterator[LogPart]:
-    """What one attempt wrote to one stream beyond the bytes already seen, in pieces."""
-    folder = epoch_folder(row.output, row.id, tried.epoch)
-    log = tried.log
-    assert log is not None
-    while data := _piece(folder, log, tried, ending, skip):
-        skip += len(data)
-        yield LogPart(job.id, name_of(job), tried.attempt, _NAMES[ending], data)
+    work = list(state.workflow.steps) if state.phase != "ended" else []
+    while work:
+        found = work.pop()
+        if found.name == step:
+            return True
+        if isinstance(found.action, FanOut):
+            work += found.action.steps
+        elif isinstance(found.action, Child):
+            work += found.action.workflow.steps
+        work += [inner for rule in found.rules if rule.repair is not None for inner in rule.repair.steps]
+    return False
 
 
 def _piece(folder: str, log: LogRange, tried: AttemptRow, ending: Ending, skip: int) -> bytes:
@@ -158,5 +225,5 @@ def _piece(folder: str, log: LogRange, tried: AttemptRow, ending: Ending, skip: 
     if tried.ended_at is not None:
         return read_from(folder, log, ending, skip, min(CHUNK_BYTES, place(log, ending)[1] - skip))
     data = read_from(folder, log, ending, skip, CHUNK_BYTES)
-    final = spooled_end(folder, log, tried.job, tried.attempt)
+    final = spooled_end(folder, log, tried.job, tried.attempt) if data else None
     return data if final is None else data[: max(0, place(final, ending)[1] - skip)]

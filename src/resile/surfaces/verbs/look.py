@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from resile.errors import ResileError
 from resile.model.status import RUN_ENDED, RunStatus
 from resile.runtime.past import counts, folded, gone_jobs, row_of
 from resile.store.contract import RunRow, Store
@@ -37,7 +38,8 @@ def status(number: int | None, *, db: str | None) -> dict[str, Any]:
         with store.reading():
             row = row_of(store, number)
             state = folded(store, row)
-            return run_document(row, state, standing(store, row, now), now, gone_jobs(store, number, state))
+            gone, letters = gone_jobs(store, number, state), store.letter_counts(number)
+            return run_document(row, state, standing(store, row, now), now, gone, letters)
     finally:
         store.close()
 
@@ -50,18 +52,33 @@ def _listed(store: Store, row: RunRow, now: float) -> dict[str, Any]:
 
 
 def events(
-    number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0, names: str = ""
+    number: int, *, db: str | None, types: Sequence[str] = (), after: int = 0, names: str = "", job: int = 0
 ) -> Iterator[dict[str, Any]]:
-    """The events of a run so far: the canonical ones, or under the names of another system."""
+    """The events of a run so far: the canonical ones, or under the names of another system; or the story of a job."""
     store = open_store(db, readonly=True)
     try:
         row = row_of(store, number)
-        if names:
+        if job:
+            yield from _told(store, number, types, after, job)
+        elif names:
             yield from _renamed(store, row, types, after)
         else:
             yield from _selected(store, number, types, after)
     finally:
         store.close()
+
+
+def _told(store: Store, number: int, types: Sequence[str], after: int, job: int) -> Iterator[dict[str, Any]]:
+    """The events of a job, with those that led to each."""
+    from resile.core.story import story
+
+    told = story(store.notes(number), job)
+    if not told:
+        hint = f"`resile status {number} --json` lists the jobs of the run, with their numbers"
+        raise ResileError("no-such-job", f"run {number} has no events of a job {job}", hint=hint)
+    for note in told:
+        if note.seq > after and _wanted(note.type, types):
+            yield event_document(number, note)
 
 
 def _renamed(store: Store, row: RunRow, types: Sequence[str], after: int) -> Iterator[dict[str, Any]]:

@@ -32,13 +32,14 @@ def metrics(number: int, *, db: str | None) -> dict[str, Any]:
                 tally.fired(route)
             for note in store.notes(number):
                 tally.add(note)
+            letters = store.letter_counts(number)
         return {
             "run": number,
             "workflow": row.workflow,
             "attempts": tally.attempts,
             "failures": tally.kinds,
             "rules": list(tally.rules.values()),
-            "maps": all_metrics(state),
+            "maps": all_metrics(state, letters),
         }
     finally:
         store.close()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from resile.errors import ResileError
-from resile.surfaces.verbs.load import Taken, compiled
+from resile.surfaces.verbs.load import Taken, accepted, compile_any
 
 
 class Migrated(msgspec.Struct, frozen=True):
@@ -24,11 +24,10 @@ class Migrated(msgspec.Struct, frozen=True):
 
 def migrate(path: str, out: str = "", taken: Taken = Taken(), force: bool = False) -> Migrated:
     """Translate a file; with `out` the text is written there, where nothing stands unless `force` allows it."""
-    from resile.dialects.base import compile_file
     from resile.dialects.emit import emit
 
-    workflow = compiled(path, taken)
-    found = compile_file(path, dialect=taken.dialect, profile=taken.profile).diagnostics
+    result = compile_any(path, taken)
+    workflow, found = accepted(result), result.diagnostics
     folder = os.path.dirname(os.path.abspath(out)) if out else ""
     if out and os.path.exists(out) and not force:
         raise ResileError("exists", f"{out} is there already", where=out, hint="--force writes over it")

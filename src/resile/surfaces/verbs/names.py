@@ -32,6 +32,7 @@ EVENT_TYPES = (
     "circuit_closed",
     "threshold_reached",
     "errors_reported",
+    "redrive_started",
     "redrive_finished",
     "run_resumed",
     "attempt_adopted",

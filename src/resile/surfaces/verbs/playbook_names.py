@@ -5,7 +5,8 @@
     *_canceled       *_cancelled               a playbook inside a playbook        its own first and last events
 
 It is a view: what a run wrote is told in other words, and what NoETL has no word for is left out. A playbook that a
-step runs begins and ends with events of its own here, which share the number of the step's event that they stand for.
+step runs begins and ends with events of its own here, which share the number of the step's event that they stand for;
+the tools of a pipeline are told as steps inside their step, without an `end` of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from resile.model.workflow import Child, Step, Workflow
 Event = dict[str, Any]
 
 ROOT = "root"
+FAILED_STEPS_SHOWN = 3
 # Our type: NoETL's type and status.
 NAMES: dict[str, tuple[str, str]] = {
     "playbook_started": ("playbook_started", "STARTED"),
@@ -55,8 +57,9 @@ _SETTLED = ("step_completed", "step_recovered", "step_failed", "step_canceled", 
 class _Place:
     """One scope as far as it has come: its workflow or its loop, what failed in it, and where its steps led."""
 
-    def __init__(self, workflow: Workflow | None, loop: Step | None = None) -> None:
+    def __init__(self, workflow: Workflow | None, loop: Step | None = None, *, is_pipeline: bool = False) -> None:
         self.workflow = workflow
+        self.is_pipeline = is_pipeline
         self.loop = loop
         inner = loop.action.steps if loop is not None and isinstance(loop.action, FanOut) else ()
         steps = (*workflow.steps, workflow.end) if workflow is not None else inner
@@ -64,6 +67,7 @@ class _Place:
         self.failed: list[str] = []
         self.ended: list[str] = []
         self.led: dict[str, set[str]] = {}
+        self.skipped = self.canceled = 0
 
 
 def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
@@ -75,6 +79,8 @@ def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
         step = place.steps.get(event["step"] or "") if place is not None else None
         if place is not None:
             _remember(event, place)
+        if place is not None and place.is_pipeline and event["step"] == "end":
+            continue
         if place is None or place.loop is None:
             yield from _told(event, step, place, number in will_retry)
         else:
@@ -100,8 +106,9 @@ def _place_of(event: Event, places: dict[str, _Place]) -> _Place | None:
     """The scope of an event; an item's is made when it is first met."""
     scope = event["scope"]
     if scope is None or scope in places:
-        return places.get(scope or "")
-    loop = places.get(f"{scope.rpartition('[')[0]}[]")
+        return places.get(scope or ROOT)
+    before, _, number = scope.rpartition("[")
+    loop = places.get(f"{before}[]") if number.removesuffix("]").isdigit() else None
     if loop is None:
         return None
     places[scope] = _Place(None, loop.loop)
@@ -126,6 +133,8 @@ def _remember(event: Event, place: _Place) -> None:
             place.failed.append(name)
         if kind in ("step_completed", "step_recovered") and name not in place.ended:
             place.ended.append(name)
+        place.skipped += kind == "step_skipped"
+        place.canceled += kind == "step_canceled"
 
 
 def _told(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> Iterator[Event]:
@@ -139,10 +148,15 @@ def _told(event: Event, step: Step | None, place: _Place | None, will_retry: boo
     elif loops and kind in ("attempt_succeeded", "attempt_failed"):
         yield _named(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
     elif kind in NAMES and not (loops and kind == "attempt_started"):
-        if "verdict" in data and kind in ("attempt_succeeded", "attempt_failed"):
+        if "verdict" in data and kind in ("attempt_succeeded", "attempt_failed") and not _shares(step):
             yield from _closed(event, step)
         more = _more(event, step, place, will_retry)
         yield _named(event, *NAMES[kind], {**data, **more})
+
+
+def _shares(step: Step | None) -> bool:
+    """Is this a step with a pipeline, whose tools are a part of it?"""
+    return step is not None and isinstance(step.action, Child) and step.action.shares
 
 
 def _of_item(event: Event, loop: Step, will_retry: bool) -> Iterator[Event]:
@@ -163,19 +177,38 @@ def _of_item(event: Event, loop: Step, will_retry: bool) -> Iterator[Event]:
 def _more(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> dict[str, Any]:
     """What NoETL's events say besides."""
     kind = event["type"]
-    if kind in ("attempt_failed", "attempt_lost", "attempt_succeeded") and "verdict" in event["data"]:
+    data = event["data"]
+    if kind in ("attempt_failed", "attempt_lost", "attempt_succeeded"):
         inner = _path(event["scope"], event["step"])
-        return {"child_execution_id": f"{event['run']}/{inner}", "child_status": event["data"]["verdict"]}
-    if kind in ("attempt_failed", "attempt_lost"):
-        return {"will_retry": will_retry}
-    if kind == "workflow_failed":
-        return {"end_step_failed": "end" in event["data"].get("failed_steps", ())}
+        is_host = "verdict" in data and not _shares(step)
+        child = {"child_execution_id": f"{event['run']}/{inner}", "child_status": data["verdict"]} if is_host else {}
+        if kind != "attempt_succeeded":
+            return {**child, "error": data.get("message", ""), "will_retry": will_retry}
+        if child:
+            return child
+    if kind == "step_failed":
+        reason = data.get("message", "")
+        return {"error": reason, "failure_reason": reason, "attempts": event["attempt"]}
+    if kind == "step_skipped" and place is not None and place.failed:
+        return {"reason": "upstream_failed"}
+    if place is not None and kind.startswith(("workflow_", "playbook_")) and "failed_steps" in data:
+        return _verdict(kind, data["failed_steps"], place)
     if step is None or place is None or place.workflow is None or step.name != "end":
         return {}
     injected = not step.origin.line
     if kind == "step_started":
         return _how_to_end(place, injected)
     return {"result": {"status": "aggregated"}} if injected and kind == "attempt_succeeded" else {}
+
+
+def _verdict(kind: str, failed: list[str], place: _Place) -> dict[str, Any]:
+    """What the last events of a playbook say besides."""
+    found: dict[str, Any] = {"cancelled_steps_count": place.canceled, "skipped_steps_count": place.skipped}
+    if kind == "workflow_failed":
+        found |= {"error": f"Workflow failed at steps: {', '.join(failed)}", "end_step_failed": "end" in failed}
+    elif kind == "playbook_failed":
+        found["error"] = f"Playbook failed: {', '.join(failed[:FAILED_STEPS_SHOWN])}"
+    return found
 
 
 def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
@@ -198,7 +231,9 @@ def _opened(event: Event, step: Step, places: dict[str, _Place]) -> Iterator[Eve
         places[f"{scope}[]"] = _Place(None, step)
     if not isinstance(step.action, Child):
         return
-    places[scope] = _Place(step.action.workflow)
+    places[scope] = _Place(step.action.workflow, is_pipeline=step.action.shares)
+    if step.action.shares:
+        return
     data = {"workflow": step.action.workflow.name, "parent_execution_id": event["run"], "parent_step": step.name}
     inner = {**event, "scope": scope, "step": None, "job": None, "attempt": None}
     yield _named(inner, *NAMES["playbook_started"], data)
@@ -208,8 +243,9 @@ def _opened(event: Event, step: Step, places: dict[str, _Place]) -> Iterator[Eve
 def _closed(event: Event, step: Step | None) -> Iterator[Event]:
     """A playbook inside the playbook is over."""
     verdict = event["data"]["verdict"]
-    data = {"evaluated_by_end_step": True, "failed_steps": event["data"]["failed_steps"]}
-    data |= {"failed_steps_count": len(data["failed_steps"]), "parent_execution_id": event["run"]}
+    failed: list[str] = event["data"]["failed_steps"]
+    data = {"evaluated_by_end_step": True, "failed_steps": failed, "failed_steps_count": len(failed)}
+    data["parent_execution_id"] = event["run"]
     inner = {**event, "scope": _path(event["scope"], step.name if step is not None else ""), "step": None}
     for kind in ("workflow", "playbook"):
         name, status = NAMES[f"{kind}_{verdict}"]

@@ -4,6 +4,8 @@
          ^                                                                   |
          +------ failed again: stays, with a longer history <----------------+--> succeeded: gone
 
+The letters of a map inside of another belong to many fan-outs, one for each item around it; each is written down as a
+group, with the scopes that the store kept for it, so that its items see what they saw then.
 A letter leaves only when its item has succeeded, and whoever redrives holds the run's lease from the selection on: so
 no item runs twice at a time and none is lost. A redrive that was interrupted is finished as it was begun.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from itertools import chain, groupby
 from typing import Any
 
 from msgspec import Struct
@@ -21,17 +24,17 @@ from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.errors import ResileError
 from resile.model.fanout import FanOut
-from resile.model.letters import Item
+from resile.model.letters import Item, LetterGroup
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import EXIT_CODES, RunStatus
 from resile.runtime.capacity import measure, refuse_misfits
 from resile.runtime.folders import epoch_folder
-from resile.runtime.items import items_path, read_items, write_letters
+from resile.runtime.items import items_path, read_groups, read_items, remove_letters, write_letters
 from resile.runtime.past import folded, row_of
 from resile.runtime.session import Session, caller, take
 from resile.store.contract import Lease, LetterCount, LetterRow, RunRow, Store
 from resile.store.open import open_store
-from resile.surfaces.verbs.dlq import fan_outs, record
+from resile.surfaces.verbs.dlq import Apart, apart_steps, fan_outs, letters_of, maps_of, record
 from resile.surfaces.verbs.drive import Watcher, open_again
 
 PARALLEL_DEFAULT = 5
@@ -61,11 +64,18 @@ class Redone(Struct, frozen=True):
     document: dict[str, Any]
 
 
+class _Outcome(Struct):
+    """How many items were selected; how many of them are dead letters still, and how many because they failed again."""
+
+    selected: int = 0
+    left: int = 0
+    failed: int = 0
+
+
 class _Task(Struct, frozen=True):
     """One redrive: the items in a file, and the events that begin it or go on with it."""
 
-    job: int
-    step: str
+    map: str
     path: str
     events: list[Event]
     capacity: Capacity
@@ -83,8 +93,8 @@ def preview(call: RedriveCall) -> dict[str, Any]:
             selected += 1
             if selected <= PREVIEW_ITEMS_MAX:
                 items.append(letter.item_id)
-        step = fans[0].step if fans else None
-        return {"run": call.run, "step": step, "dry_run": True, "selected": selected, "items": items}
+        name = fans[0].map if fans else None
+        return {"run": call.run, "map": name, "dry_run": True, "selected": selected, "items": items}
     finally:
         store.close()
 
@@ -100,28 +110,32 @@ def redrive(call: RedriveCall, watcher: Watcher) -> Redone:
             state = folded(store, row)
             task = _unfinished(row, state, call) or _begun(store, row, state, call)
             if task is None:
-                return _told(store, call.run, None, 0, 0, "completed")
+                return _told(store, call.run, None, _Outcome(), "completed")
             status = _drive(store, row, state, lease, task, watcher)
-            total, left = _outcome(store, call.run, task)
+            outcome = _outcome(store, call.run, task)
             if status not in _UNFINISHED:
-                os.unlink(task.path)
-            return _told(store, call.run, task.step, total, left, status)
+                remove_letters(task.path)
+                if not store.letter_counts(call.run):
+                    # Nothing will ask for the scopes any more that were kept for them.
+                    store.purge_letters(lease)
+            return _told(store, call.run, task.map, outcome, status)
         finally:
             store.release_lease(lease)
     finally:
         store.close()
 
 
-def _told(store: Store, run: int, step: str | None, total: int, left: int, status: RunStatus) -> Redone:
+def _told(store: Store, run: int, name: str | None, outcome: _Outcome, status: RunStatus) -> Redone:
     """The result of a redrive; a run's own verdict is none of its business."""
-    code = EXIT_CODES[status] if status in _UNFINISHED else int(left > 0)
+    code = EXIT_CODES[status] if status in _UNFINISHED else int(outcome.left > 0)
     document = {
         "run": run,
-        "step": step,
+        "map": name,
         "status": status if status in _UNFINISHED else "finished",
-        "selected": total,
-        "succeeded": total - left,
-        "left": left,
+        "selected": outcome.selected,
+        "succeeded": outcome.selected - outcome.left,
+        "failed": outcome.failed,
+        "left": outcome.left,
         "dead_letters": sum(fan.count for fan in store.letter_counts(run)),
         "exit_code": code,
     }
@@ -138,11 +152,11 @@ def _unfinished(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
             f"run {row.id} has a redrive that was interrupted",
             hint=f"`resile dlq retry {row.id}` without a selection finishes it",
         )
-    job, fan = next((job, fan) for job, fan in state.fans.items() if fan.redrive)
-    capacity = measure(fan.parallel, None, None, None)
-    path = items_path(epoch_folder(row.output, row.id, state.epoch), fan.label)
-    step = state.step_of(state.jobs[job])
-    return _Task(job, step.name, path, [RunResumed(time.time(), capacity, caller())], capacity)
+    begun = state.redrive
+    assert begun is not None
+    capacity = measure(begun.parallel, None, None, None)
+    path = items_path(epoch_folder(row.output, row.id, state.epoch), begun.label)
+    return _Task(begun.map, path, [RunResumed(time.time(), capacity, caller())], capacity)
 
 
 def _begun(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
@@ -156,41 +170,52 @@ def _begun(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task 
     fans = _one_map(store, row, call)
     if not fans:
         return None
-    if len(fans) > 1 or fans[0].job not in state.fans:
-        raise ResileError(
-            "nested-map",
-            f"{fans[0].step!r} is a map inside of another; its items can't be run again without that",
-            hint=f"`resile rerun {row.id}` runs all of it again",
-        )
-    job = fans[0].job
-    capacity = measure(_parallel(state, job, call), None, None, None)
+    name = fans[0].map
+    capacity = measure(_parallel(state, name, call), None, None, None)
     refuse_misfits(state.workflow, capacity)
-    label = f"redrive_j{job}_s{state.seq}"
+    label = f"redrive_s{state.seq}"
     path = items_path(epoch_folder(row.output, row.id, state.epoch), label)
-    items = (Item(letter.index, letter.value, letter.history) for letter in _selected(store, row, fans, call))
-    total = write_letters(path, items)
+    total = write_letters(path, _groups(store, row, state, fans, call))
     if not total:
-        os.unlink(path)
         return None
     now = time.time()
-    begin = Redriven(now, job, total, label, capacity.parallel, caller())
-    return _Task(job, fans[0].step, path, [begin, RunResumed(now, capacity, caller())], capacity)
+    begin = Redriven(now, name, total, label, capacity.parallel, caller())
+    return _Task(name, path, [begin, RunResumed(now, capacity, caller())], capacity)
 
 
-def _parallel(state: State, job: int, call: RedriveCall) -> int:
+def _parallel(state: State, name: str, call: RedriveCall) -> int:
     """How many items at a time: the caller's word, else the map's own within the file's."""
     if call.parallel is not None:
         return call.parallel
-    action = state.step_of(state.jobs[job]).action
+    action = dict(maps_of(state.workflow.steps))[name].action
     assert isinstance(action, FanOut)
     own = action.max_parallel or PARALLEL_DEFAULT
     return min(own, state.workflow.max_parallel or own)
 
 
+def _groups(
+    store: Store, row: RunRow, state: State, fans: list[LetterCount], call: RedriveCall
+) -> Iterator[tuple[LetterGroup, Iterator[Item]]]:
+    """What is selected of each fan-out, with the scopes around it, outermost first."""
+    selected = _selected(store, row, fans, call)
+    for _, letters in groupby(selected, key=lambda letter: (letter.name, letter.job)):
+        first = next(letters)
+        around: list[dict[str, Any]] = []
+        scope = first.scope
+        # What a redrive before this one restored is over, though not forgotten yet.
+        while scope not in state.scopes or scope in state.finished:
+            kept = store.kept_scope(row.id, scope)
+            assert kept is not None
+            around.insert(0, kept.body)
+            scope = kept.outer
+        items = (Item(letter.index, letter.value, letter.history) for letter in chain([first], letters))
+        yield LetterGroup(first.name, first.job, 0, 0, tuple(around)), items
+
+
 def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
-    """The map that is meant, once for each of its jobs; refused where it could be several."""
+    """The fan-outs of the map that is meant; refused where it could be several."""
     fans = fan_outs(store, row, call.step)
-    names = list(dict.fromkeys(fan.step for fan in fans))
+    names = list(dict.fromkeys(fan.map for fan in fans))
     if len(names) > 1:
         message = f"run {row.id} has dead letters of several maps: {', '.join(names)}"
         raise ResileError("several-maps", message, hint="name one with --step")
@@ -198,11 +223,11 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
 
 
 def _selected(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
-    """The letters that a call means, as a stream, by index."""
-    wanted = None if call.filter is None else _Filter(call.filter, row)
+    """The letters that a call means, as a stream, by fan-out and index."""
+    wanted = None if call.filter is None else _Filter(call.filter, row, apart_steps(store, row))
     try:
         for fan in fans:
-            for letter in store.letters(row.id, fan.job):
+            for letter in letters_of(store, row.id, fan):
                 if not (letter.eligible or call.force) or call.signature not in (None, letter.signature):
                     continue
                 if wanted is None or wanted.accepts(letter):
@@ -215,11 +240,12 @@ def _selected(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveC
 class _Filter:
     """An expression of the caller that is asked of each letter; one that can't answer ends the call before it runs."""
 
-    def __init__(self, code: str, row: RunRow) -> None:
+    def __init__(self, code: str, row: RunRow, apart: Apart) -> None:
         from resile.sandbox.evaluate import Sandbox
 
         self._code = code
         self._row = row
+        self._apart = apart
         self._now = time.time()
         self._sandbox: Sandbox = Sandbox()
         problem = self._sandbox.check_syntax(code, "expression")
@@ -231,7 +257,7 @@ class _Filter:
         """Does the expression hold for this letter?"""
         from resile.sandbox.evaluate import holds
 
-        known = record(self._row, letter)
+        known = record(self._row, letter, self._apart)
         item = known.pop("item_data")
         # Each may be long, and no expression should look for its answer there.
         for failure in known["failure_history"]:
@@ -261,22 +287,29 @@ def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, w
     )
 
 
-def _outcome(store: Store, run: int, task: _Task) -> tuple[int, int]:
-    """How many items were selected, and how many of them are dead letters still; both lists are in order."""
-    kept = (letter.index for letter in store.letters(run, task.job))
-    current = next(kept, None)
-    total = left = 0
-    for item in _items(task.path):
-        total += 1
-        while current is not None and current < item.index:
-            current = next(kept, None)
-        left += current == item.index
-    return total, left
-
-
-def _items(path: str) -> Iterator[Item]:
-    """The items of a file, a few at a time."""
+def _outcome(store: Store, run: int, task: _Task) -> _Outcome:
+    """What became of the selected items; they and the letters that there are now stand in the same order."""
+    outcome = _Outcome()
     place, last = 0, False
     while not last:
-        items, place, last = read_items(path, place, ITEMS_PER_READ)
+        groups, place, last = read_groups(task.path, place, ITEMS_PER_READ)
+        for group in groups:
+            outcome.selected += group.total
+            kept = store.letters(run, group.name)
+            current = next(kept, None)
+            for item in _items(task.path, group):
+                while current is not None and current.index < item.index:
+                    current = next(kept, None)
+                if current is not None and current.index == item.index:
+                    outcome.left += 1
+                    outcome.failed += current.history != item.history
+    return outcome
+
+
+def _items(path: str, group: LetterGroup) -> Iterator[Item]:
+    """The items of a group, a few at a time."""
+    place, left = group.offset, group.total
+    while left:
+        items, place, _ = read_items(path, place, min(left, ITEMS_PER_READ))
+        left -= len(items)
         yield from items

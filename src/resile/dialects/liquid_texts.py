@@ -1,0 +1,177 @@
+"""Texts as users of Visor write them, as Liquid that can be parsed: what liquidjs takes or its users mean by it.
+
+    {{ a ? b : c }}                    if, else              {{ a || b }}                  default
+    {% for x in list | slice: 0, 3 %}  filtered first        {% readfile "notes.md" %}     a value like any other
+    default: empty, default: []        empty values          memory.listNamespaces()       without its parentheses
+    === !== && || !  in a condition    == != and or not      a?.b                          a.b
+    split: "\\n"                       a line break          "say \\"hi\\""                 quotes in quotes
+
+Nothing else is touched, nor what stands in `raw`. Without escapes lines stay where they are, so that messages can
+count them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+EMPTY_LIST = "empty_list"
+"""The name of a list without items, which Liquid can't write."""
+READ_FILE = "readfile"
+Literal = Callable[[str], str]
+"""What becomes of a text in quotes."""
+
+PART_CHARACTERS_MAX = 4_000
+"""A longer tag or output is left as it is."""
+
+_CLOSERS = {"{{": "}}", "{%": "%}"}
+_RAW = re.compile(r"-?\s*raw\s*-?")
+_END_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
+_QUOTED = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
+_CONDITION = re.compile(r"(-?\s*(?:if|elsif|unless)\b)(.*?)(-?\s*)\Z", re.DOTALL)
+_LOOP = re.compile(r"(-?)(\s*for\s+)([\w-]+)(\s+in\s+)([^|]+?)(\s*\|.*?)(-?)\Z", re.DOTALL)
+_READ = re.compile(r"(-?)\s*readfile\s+(.+?)\s*(-?)\Z", re.DOTALL)
+_ASSIGNED_READ = re.compile(r"(-?\s*assign\s+[\w-]+\s*=\s*)readfile\s+(.+?)(\s*-?)\Z", re.DOTALL)
+_OPTIONS = re.compile(r"\s(reversed\b|limit\s*:|offset\s*:).*\Z", re.DOTALL)
+_PATH = re.compile(r"[\w.?\[\]'\"-]+")
+_FILTER_COLON = re.compile(r"\|\s*\w+\Z")
+
+
+def as_liquid(text: str, *, is_resolved: bool = True) -> str:
+    """The text with each of these forms as Liquid has it; escapes in quotes are resolved, or left."""
+    literal = _literal if is_resolved else str
+    parts: list[str] = []
+    at, has_raw = 0, True
+    while (start := text.find("{", at)) >= 0:
+        opener = text[start : start + 2]
+        if opener not in _CLOSERS:
+            parts.append(text[at : start + 1])
+            at = start + 1
+            continue
+        end = text.find(_CLOSERS[opener], start + 2)
+        if end < 0:
+            break
+        inside = text[start + 2 : end]
+        is_raw = has_raw and opener == "{%" and _RAW.fullmatch(inside) is not None
+        raw = _END_RAW.search(text, end) if is_raw else None
+        # One that has no end has none further on.
+        has_raw = has_raw and not (is_raw and raw is None)
+        parts.append(text[at:start])
+        at = raw.end() if raw is not None else end + 2
+        change = _output if opener == "{{" else _tag
+        is_left = raw is not None or len(inside) > PART_CHARACTERS_MAX
+        parts.append(text[start:at] if is_left else change(inside, literal))
+    return "".join([*parts, text[at:]])
+
+
+def _output(inside: str, literal: Literal) -> str:
+    """An output; one of two values becomes a condition."""
+    left, right = inside[:1] == "-", inside[-1:] == "-" and len(inside) > 1
+    inner = inside[left : len(inside) - right]
+    choice = _choice(inner)
+    if choice is None:
+        return "{{" + "-" * left + _plain(_or_default(inner), literal) + "-" * right + "}}"
+    condition, yes, no = choice
+    if _PATH.fullmatch(condition):
+        # Of a value by itself, nothing and zero count as no, as in the language this is written in.
+        condition = f"{condition} and {condition} != '' and {condition} != 0"
+    parts = ("{%" + "-" * left, " if ", _asked(condition, literal), " %}", _output(f" {yes} ", literal), "{% else %}",
+             _output(f" {no} ", literal), "{% endif ", "-" * right + "%}")  # fmt: skip
+    return "".join(parts)
+
+
+def _tag(inside: str, literal: Literal) -> str:
+    """A tag."""
+    condition = _CONDITION.match(inside)
+    if condition is not None:
+        return "{%" + condition[1] + _asked(condition[2], literal) + condition[3] + "%}"
+    read = _READ.fullmatch(inside)
+    if read is not None:
+        return "{{" + read[1] + f" {_plain(read[2], literal)} | {READ_FILE} " + read[3] + "}}"
+    assigned = _ASSIGNED_READ.fullmatch(inside)
+    if assigned is not None:
+        return "{%" + f"{assigned[1]}{_plain(assigned[2], literal)} | {READ_FILE}{assigned[3]}" + "%}"
+    loop = _LOOP.fullmatch(inside)
+    if loop is not None:
+        left, word, name, within, items, filters, right = loop.groups()
+        options = _OPTIONS.search(filters)
+        more = options[0] if options is not None else ""
+        filters = filters[: len(filters) - len(more)]
+        first = "{%" + left + f" assign {name}_items = {_plain(items + filters, literal)} " + "%}"
+        return first + "{%" + f"{word}{name}{within}{name}_items {more.strip()} " + right + "%}"
+    return "{%" + _plain(inside, literal) + "%}"
+
+
+def _plain(inner: str, literal: Literal) -> str:
+    """An expression without the words that Liquid does not have."""
+
+    def outside(part: str) -> str:
+        """What is not in quotes."""
+        part = part.replace("?.", ".")
+        part = re.sub(r"(?<=[\w\]])\(\s*\)", "", part)
+        part = re.sub(r"([:,]\s*)\[\s*\]", rf"\1{EMPTY_LIST}", part)
+        return re.sub(r"([:,]\s*)empty\b", r"\1''", part)
+
+    return _outside_quotes(inner, outside, literal)
+
+
+def _literal(quoted: str) -> str:
+    """A text in quotes with its escapes resolved, as far as Liquid can write it."""
+    if "\\" not in quoted:
+        return quoted
+    value = _ESCAPE.sub(lambda found: _ESCAPES.get(found[1]) or _character(found[1]), quoted[1:-1])
+    mark = quoted[0] if quoted[0] not in value else "'" if quoted[0] == '"' else '"'
+    return quoted if mark in value or "}}" in value or "%}" in value else f"{mark}{value}{mark}"
+
+
+def _character(escape: str) -> str:
+    """The character behind a backslash; half of a pair is left as it is written."""
+    if len(escape) == 1:
+        return escape
+    code = int(escape[1:], 16)
+    return f"\\{escape}" if 0xD800 <= code <= 0xDFFF else chr(code)
+
+
+def _asked(condition: str, literal: Literal) -> str:
+    """A condition in the words of Liquid."""
+
+    def outside(part: str) -> str:
+        """What is not in quotes."""
+        part = part.replace("!==", "!=").replace("===", "==").replace("&&", " and ").replace("||", " or ")
+        return re.sub(r"!(?!=)\s*", " not ", part)
+
+    return _outside_quotes(_plain(condition, literal), outside)
+
+
+def _or_default(inner: str) -> str:
+    """`a || b`, which is a where that is something."""
+    masked = _masked(inner)
+    at = masked.find("||")
+    if at < 0 or "|" in masked[:at].replace("||", ""):
+        return inner
+    return f"{inner[:at].rstrip()} | default: {_or_default(inner[at + 2 :]).strip()} "
+
+
+def _choice(inner: str) -> tuple[str, str, str] | None:
+    """The three parts of `a ? b : c`, or None where it is none."""
+    masked = _masked(inner)
+    mark = re.search(r"\?(?![.?])", masked)
+    if mark is None or not inner[: mark.start()].strip():
+        return None
+    for colon in re.finditer(":", masked[mark.end() :]):
+        at = mark.end() + colon.start()
+        if not _FILTER_COLON.search(masked[:at]):
+            return inner[: mark.start()].strip(), inner[mark.end() : at].strip(), inner[at + 1 :].strip()
+    return None
+
+
+def _masked(inner: str) -> str:
+    """The same text with other letters in place of what stands in quotes."""
+    return _QUOTED.sub(lambda found: "'" * len(found[0]), inner)
+
+
+def _outside_quotes(text: str, change: Callable[[str], str], literal: Literal = str) -> str:
+    """The text with what is not in quotes changed, and what is in them as `literal` has it."""
+    return "".join(literal(part) if number % 2 else change(part) for number, part in enumerate(_QUOTED.split(text)))
