@@ -77,10 +77,12 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
 
         while state.agenda:
             follow_up(state, out, event.at, state.jobs[state.agenda.pop(0)])
-    dispatch(state, out)
-    converge(state, out, event.at)
-    if state.phase == "ending":
+    # That a reserved attempt runs makes nothing free and nothing ready.
+    if type(event) is not AttemptStarted:
         dispatch(state, out)
+        converge(state, out, event.at)
+        if state.phase == "ending":
+            dispatch(state, out)
     state.last_at = event.at
     if state.seq == before:
         # An event that nobody needs to read of still has its place in the log.

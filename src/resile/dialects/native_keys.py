@@ -208,7 +208,14 @@ def _version(reading: Reading, node: Node) -> Any:
 
 def _needs(reading: Reading, node: Node) -> Any:
     """Names of steps; nothing is no needs, as the last one commented out leaves it."""
-    return () if isinstance(node, Scalar) and node.value is None else texts(_need)(reading, node)
+    if isinstance(node, Scalar) and node.value is None:
+        return ()
+    if isinstance(node, Sequence):
+        # Most of a large file is lists of plain names.
+        plain_ones = [item for item in node.items if type(item) is Scalar and item.value == item.text]
+        if len(plain_ones) == len(node.items) and "\0" not in "".join([item.text for item in plain_ones]):
+            return tuple([(item.text, item) for item in plain_ones])
+    return texts(_need)(reading, node)
 
 
 def _need(reading: Reading, node: Node) -> Any:

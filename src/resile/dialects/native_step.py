@@ -84,6 +84,7 @@ _FOR_STEPS_INSIDE = {
     "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
     "workflow": (*_RUNS_NO_PROGRAM, "env", "working_dir"),
 }
+SHARED_NEEDS_MIN = 8
 _BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish")
 
 
@@ -168,6 +169,7 @@ class NativeReading(Reading):
         self.templates: Templates = "dollar"
         self.level = 0
         self.needs: dict[str, Need] = {}
+        self.need_lists: dict[tuple[Any, ...], tuple[Need, ...]] = {}
 
     @contextmanager
     def inside(self, scope: Scope) -> Iterator[None]:
@@ -411,6 +413,10 @@ def _agent_time(reading: NativeReading, action: Action) -> float | None:
 
 def _needs(reading: NativeReading, given: Any) -> tuple[tuple[Need, Scalar | Mapping], ...]:
     """Groups of names; `a|b` is one group."""
+    values = tuple([value for value, _ in given])
+    known = reading.need_lists.get(values)
+    if known is not None:
+        return tuple(zip(known, [node for _, node in given], strict=True))
     result: list[tuple[Need, Scalar | Mapping]] = []
     seen: set[tuple[str, ...]] = set()
     for value, node in given:
@@ -429,6 +435,9 @@ def _needs(reading: NativeReading, given: Any) -> tuple[tuple[Need, Scalar | Map
         else:
             seen.add(need.any_of)
             result.append((need, node))
+    # Steps of one layer share a long list; a short one is as soon read as looked up.
+    if len(result) == len(values) >= SHARED_NEEDS_MIN:
+        reading.need_lists[values] = tuple([need for need, _ in result])
     return tuple(result)
 
 
