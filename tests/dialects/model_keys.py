@@ -89,7 +89,7 @@ def finishing(keys: str) -> SuccessActions:
 def raised() -> Match:
     """What a rule for exceptions answers, in a file that has functions."""
     handler = "failure_handlers: {h: {rules: [{types: OSError}]}}"
-    call = "steps: [{function: {file: f.py, name: f}, failure_handler: h}]"
+    call = "steps: [{function: {module: m, name: f}, failure_handler: h}]"
     return compiled(f"resile: 1\n{handler}\n{call}\n").steps[0].rules[0].match
 
 
@@ -165,7 +165,7 @@ MODEL_CASES: Cases = {
         (action_with("collect: {a: '1', b: {code: return a}}"), Collect((Computed("a", "1"), Computed("b", code="return a"))))
     ],
     ("a step", "function"): [
-        (action_with("function: {file: f.py, name: f, args: [[value, {a: 1}]], kwargs: {k: [list, [[value, 2]]]}, workers: threads}"),
+        (action_with("needs: a, function: {file: f.py, name: f, args: [[value, {a: 1}]], kwargs: {k: [list, [[value, 2]]]}, workers: threads}"),
          Function("f", "", "f.py", (Given("value", {"a": 1}),), {"k": Given("list", [["value", 2]])}, "threads")),
         (step_with("function: {module: m, name: f}").capture, (Capture("s", "value"),)),
     ],

@@ -164,9 +164,9 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
     "spec of a loop": {
         "mode": ("mode: parallel", "mode: sequential"),
         "max_in_flight": ("mode: parallel, max_in_flight: 2", "mode: parallel"),
-        "policy": ("policy: {exec: moon}", "mode: parallel"),
+        "policy": ("policy: {failure: x}", "policy: {exec: local}"),
     },
-    "policy of a loop": {"exec": ("exec: moon", "exec: local")},
+    "policy of a loop": {},
     "the task of an iterator": {
         "tool": ("tool: {" + SH + "}", "tool: {" + PY + "}"),
         "type": ("type: noop", "tool: {" + PY + "}"),

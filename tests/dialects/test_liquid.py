@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from resile.dialects.interpolate import ValueRefused
 from resile.dialects.liquid import problem, render, render_command, render_url, value_of
+from resile.dialects.liquid_filters import CONTEXT_FILTERS, FILTERS
+from resile.model.limits import VALUE_BYTES_MAX
+from tests.dialects.visor_flows import VisorFlows
 
 VALUES: dict[str, Any] = {
     "text": "a b",
@@ -74,6 +78,101 @@ def test_what_can_never_be_rendered(template: str, reason: str) -> None:
     assert reason in problem(template)
     with pytest.raises(ValueRefused, match="the template can't be rendered"):
         render(template, {})
+
+
+def nested(levels: int) -> list[Any]:
+    """Lists in lists."""
+    result: list[Any] = []
+    for _ in range(levels):
+        result = [result]
+    return result
+
+
+HOSTILE: dict[str, Any] = {
+    "half": "\ud800",
+    "byte": "a\udcff",
+    "nul": "a\0b",
+    "large": 10**5000,
+    "digits": "9" * 6000,
+    "infinite": float("inf"),
+    "deep": nested(5000),
+    "long": "a b" * 300_000,
+    "halves": ["\ud800", {"\ud800": 2**70}],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("filter_name", [*FILTERS, *CONTEXT_FILTERS, "plus", "round", "sort", "url_encode", "escape"])
+def test_a_filter_gives_a_text_or_is_refused(filter_name: str, name: str) -> None:
+    """Whatever the value is and wherever it stands, with a message that can be written down."""
+    variables = {**VALUES, "v": HOSTILE[name]}
+    for template in ("v | F", "v | F: v", "text | F: v, v", "list | F: 'i', v", "4 | F: v"):
+        try:
+            said = render("{{ " + template.replace("F", filter_name) + " }}", variables)
+        except ValueRefused as refused:
+            said = refused.message
+            said.encode()
+            assert len(said) < 600
+        assert isinstance(said, str)
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "message"),
+    [
+        ("x {{ v }}", "\ud800", "a value holds half of a character (U+D800), which can't be written"),
+        ("{{ v | base64 }}", "\ud800", "a value holds half of a character (U+D800), which can't be written"),
+        ("{{ v | uri_escape }}", "\ud800", "a value holds half of a character (U+D800), which can't be written"),
+        ("{{ 4 | uniq: v }}", "\ud800", "can't read property '\\ud800' of 4"),
+        ("{{ v }}", nested(5000), "it is nested too deeply"),
+        ("{{ v | divided_by: 3 }}", 10**500, "integer division result too large for a float"),
+    ],
+)
+def test_what_a_value_does_is_said_with_its_template(template: str, value: Any, message: str) -> None:
+    """The message names the template and the reason."""
+    with pytest.raises(ValueRefused) as refused:
+        render(template, {"v": value})
+    assert refused.value.message == f"the template `{template}` can't be rendered: {message}"
+
+
+@pytest.mark.parametrize(
+    ("value", "output", "message"),
+    [
+        (r"\ud800", "outputs.d.p", "the template `x {{ outputs.d.p }}` can't be rendered: a value holds half of"),
+        (r"\ud800", "outputs.d.p | base64", "the template `x {{ outputs.d.p | base64 }}` can't be rendered: a value"),
+        (r"a\u0000b", "outputs.d.p | readfile", "the file 'a b' can't be read: embedded null byte"),
+    ],
+)
+def test_a_hostile_value_fails_the_attempt_alone(tmp_path: Path, value: str, output: str, message: str) -> None:
+    """The engine goes on: the step fails with kind `contract`, others are run."""
+    text = f"""version: '1'
+steps:
+  d: {{type: script, content: "return {{p: '{value}'}}"}}
+  l: {{type: log, depends_on: [d], message: "x {{{{ {output} }}}}"}}
+  o: {{type: log, depends_on: [d], message: fine}}
+"""
+    ran = VisorFlows(tmp_path).run(text.replace("\\u", "\\\\u"), 1)
+    assert ran.status == {"d": "completed", "l": "failed", "o": "completed", "end": "completed"}
+    assert ran.document["first_failure"]["kind"] == "contract"
+    assert ran.failed.startswith(message)
+
+
+def test_bytes_that_are_no_text_live_on() -> None:
+    """They are written as they are, in blocks and lists too, and count as one byte each."""
+    template = "{{ v }}{% capture c %}{{ v }}{% endcapture %}{{ c }} {{ l }} {{ l | json }}"
+    assert render(template, {"v": "\udcff", "l": ["\udcff"]}) == '\udcff\udcff ["\udcff"] ["\udcff"]'
+    assert len(render("{{ v }}", {"v": "\udcff" * VALUE_BYTES_MAX})) == VALUE_BYTES_MAX
+    for template in (
+        "{{ v }}.",
+        "{% capture c %}{{ v }}.{% endcapture %}",
+        "{{ w }}{% capture c %}{{ w }}.{% endcapture %}",
+    ):
+        with pytest.raises(ValueRefused, match="output stream limit reached"):
+            render(template, {"v": "a" * VALUE_BYTES_MAX, "w": "a" * (VALUE_BYTES_MAX // 2)})
+
+
+def test_a_place_in_a_list_is_a_plain_number() -> None:
+    """A digit that is no decimal one names nothing."""
+    assert render("{{ list | get: '²', 'none' }} {{ list | get: '1' }}", VALUES) == "none two"
 
 
 def test_nothing_runs_without_end() -> None:

@@ -3,6 +3,9 @@
 # ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
+import itertools
+import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ from resile.dialects.interpolate import ValueRefused
 from resile.dialects.liquid import problem, render, render_command, value_of
 from resile.dialects.liquid_filters import FOLDER
 from resile.dialects.liquid_texts import as_liquid
+from resile.model.limits import VALUE_BYTES_MAX
+from resile.sandbox.evaluate import Sandbox
 
 VALUES: dict[str, Any] = {
     "yes": True,
@@ -38,6 +43,11 @@ VALUES: dict[str, Any] = {
         ("{{ no ? 1 : zero === 0 ? 'a: b' : 'c' }}", "a: b"),
         ("<{{- yes ? ' a ' : 'b' -}}>", "< a >"),
         ("{{ nobody || 'none' }} {{ text || 'none' }} {{ nobody || empty_text || 'last' }}", "none a b last"),
+        ("{{ zero || 'none' }} {{ no || zero || 'last' | upcase }} {{ text || 'none' | upcase }}", "none LAST A B"),
+        ("{{ memory.listNamespaces() || 'none' }} {{ map['a']?.b || 'none' }}", '["main","other"] 5'),
+        ("{{ (zero) == 0 ? 'is' : 'not' }} {{ text == 'a && b || c' || no ? 'is' : 'not' }}", "is not"),
+        ("{% if no and no or yes %}y{% else %}n{% endif %}", "n"),
+        ("{% if yes || no && no or no %}y{% endif %}{% if text == '(' && yes || no %}y{% endif %}", "y"),
         ("{{ 'a ? b : c || d' }}", "a ? b : c || d"),
         ("{{ map?.a?.b }} {{ nobody?.b }}|", "5 |"),
         ("{% if text !== 'x' && (yes) %}y{% endif %}{% unless !yes %}n{% endunless %}", "yn"),
@@ -67,6 +77,48 @@ def test_rendering(template: str, expected: str) -> None:
     assert render(template, VALUES) == expected
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a && b || c", "a || b && c", "a && b || c && d", "a || b && c || d", "a && (b || c)", "(a || b) && c || d",
+        "a && b && c || d", "a || b || c && d", "!a && b || c", "!(a && b || c) || d", "!(a || b) && c", "!a", "!!a && b",
+        "a && !b && c", "!a == !b || c && ! ( d )",
+        "(a && b || c) && (c || d && a)", "a == 'x' && b || c", "a || b === 0 && c", "a && 'x && y' || b && '||'",
+    ],
+)  # fmt: skip
+def test_conditions_hold_as_in_javascript(expression: str) -> None:
+    """Whatever the values are, a choice takes the side that JavaScript takes; so does a tag, of what is true or not."""
+    names = "abcd"
+    for values, template in (
+        ([True, False, 0, "", "x"], f"{{{{ {expression} ? 'yes' : 'no' }}}}"),
+        ([True, False, "x"], f"{{% if {expression} %}}yes{{% else %}}no{{% endif %}}"),
+    ):
+        assert problem(template) == ""
+        cases = [dict(zip(names, chosen, strict=True)) for chosen in itertools.product(values, repeat=len(names))]
+        code = f"return cases.map(({{a, b, c, d}}) => ({expression}) ? 'yes' : 'no')"
+        assert [render(template, case) for case in cases] == answered(code, {"cases": cases})
+
+
+@pytest.mark.parametrize("expression", ["a || b", "a || b || 'last'", "a || 0 || b"])
+def test_the_first_that_is_something_as_in_javascript(expression: str) -> None:
+    """Zero, the empty text, false and null are passed over; an empty list is something."""
+    values: list[Any] = [True, False, 0, "", "x", None, 7, [], [1]]
+    cases = [{"a": a, "b": b} for a in values for b in values]
+    expected = answered(f"return cases.map(({{a, b}}) => {expression})", {"cases": cases})
+    assert [value_of(f"{{{{ {expression} }}}}", case) for case in cases] == expected
+
+
+def answered(code: str, variables: dict[str, Any]) -> Any:
+    """What JavaScript makes of it."""
+    box = Sandbox()
+    try:
+        answer = box.evaluate(code, variables, now=1_000.0, seed="seed", form="body")
+    finally:
+        box.close()
+    assert answer.problem == ""
+    return answer.value
+
+
 def test_a_choice_keeps_the_type_of_its_value() -> None:
     """A text that is one of two values is that value."""
     assert value_of("{{ yes ? list : text }}", VALUES) == VALUES["list"]
@@ -92,6 +144,23 @@ def test_files_are_read_below_the_folder_of_the_run(tmp_path: Path) -> None:
     for path in ("../secret", str(tmp_path / "secret"), "nobody"):
         with pytest.raises(ValueRefused, match=r"is not below the folder|can't be read"):
             render("{% readfile path %}", {**variables, "path": path})
+
+
+def test_what_is_no_file_or_too_long_is_refused(tmp_path: Path) -> None:
+    """A name that can't be one, a pipe nobody writes into, and a file beyond the limit; at the limit it is whole."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"a" * (VALUE_BYTES_MAX + 1))
+    (tmp_path / "full").write_bytes(b"a" * VALUE_BYTES_MAX)
+    for path, reason in (
+        ("a\0b", "the file 'a b' can't be read: embedded null byte"),
+        ("\ud800", "the file ' ' can't be read: 'utf-8' codec can't encode character"),
+        ("pipe", "the file 'pipe' can't be read: it is no regular file"),
+        ("n" * 5000, "…' can't be read: File name too long"),
+        ("long", f"the file 'long' has more than {VALUE_BYTES_MAX} bytes, and is not read"),
+    ):
+        with pytest.raises(ValueRefused, match=re.escape(reason)):
+            render("{{ path | readfile }}", {FOLDER: str(tmp_path), "path": path})
+    assert len(render("{{ 'full' | readfile }}", {FOLDER: str(tmp_path)})) == VALUE_BYTES_MAX
 
 
 @settings(max_examples=300, deadline=None)

@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - a table reads better with one case in a line
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from resile.dialects.base import compile_text
@@ -133,3 +135,34 @@ def test_workflows_in_workflows_have_a_depth() -> None:
     assert [found.partition(": error: ")[2] for found in findings(text)] == [
         "workflows in workflows go no deeper than 8 levels [limit]"
     ]
+
+
+def test_the_file_of_a_function_is_there_or_can_be_written_before(tmp_path: Path) -> None:
+    """One that nothing could write before its call is missed when the workflow is compiled, at its place."""
+    (tmp_path / "flow.py").write_text("")
+    call = "function: {name: f, file: F}"
+    hint = "\n  hint: a path is relative to the workflow file; a step that the call needs may write it"
+
+    def told(steps: str, file: str) -> list[str]:
+        """What is said of a file with these steps in its second line."""
+        text = f"resile: 1\nsteps: {steps.replace('CALL', call.replace('F', file))}\n"
+        return [finding.render() for finding in compile_text(text, file="w", folder=str(tmp_path)).diagnostics]
+
+    def missing(column: int, file: str) -> list[str]:
+        """The one finding."""
+        return [f"w:2:{column}: error: there is no file `{tmp_path}/{file}` [file]{hint}"]
+
+    assert told("{s: {CALL}}", "flow.py") == told("{s: {CALL}}", str(tmp_path / "flow.py")) == []
+    assert told("{s: {CALL}}", "flaw.py") == missing(39, "flaw.py")
+    assert told("{a: {noop: true}, s: {CALL}}", ".") == missing(56, ".")
+    assert told("[{CALL}, {noop: true}]", "flaw.py") == missing(36, "flaw.py")
+    for steps in (
+        "{a: {noop: true}, s: {CALL, needs: a}}",
+        "{a: {noop: true, next: s}, s: {CALL}}",
+        "[{noop: true}, {CALL}]",
+        "{a: {shell: x, on_failure: {run: [s]}}, s: {CALL}}",
+        "{a: {map: {input: [1], steps: [{CALL}]}}}",
+        "{a: {workflow: {steps: {s: {CALL}}}}}",
+        "{a: {noop: true}, end: {CALL}}",
+    ):
+        assert told(steps, "flaw.py") == []

@@ -97,6 +97,22 @@ def test_a_tool_whose_package_is_missing_is_refused_with_a_hint(
             "workflow: [{step: start, tool: noop, loop: {in: '{{ x }}', iterator: i, concurrency: 3}}]",
             ["a sequential loop runs one item at a time"],
         ),
+        (
+            "workflow: [{step: start, tool: noop, case: [{when: a, then: {collect: {into: v, from: a, data: 1}}}]}]",
+            ["`from` and `data` both say what is added"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, retry: {retry_when: error, retry_on: [timeout]}}]",
+            ["`retry_when` and `retry_on` both say what is tried again"],
+        ),
+        (
+            "workflow: [{step: start, tool: {kind: python, script: {uri: f.py, source: {code: 'result = 1'}}}}]",
+            ["`code` is for a source of the type `inline`"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, sink: {tool: event_log, args: {a: 1}, table: t}}]",
+            ["`table` means nothing for a event_log sink"],
+        ),
     ],
 )
 def test_what_is_wrong_is_said(text: str, found: list[str]) -> None:

@@ -93,10 +93,22 @@ def test_a_refused_key_is_named(table: str, key: str, installed: Path) -> None:
 def test_a_comment_changes_nothing(table: str, key: str, installed: Path) -> None:
     """A key that only says something to people is no error and leaves the model as it is."""
     plains = [case[1] for case in CASES[table].values() if isinstance(case, tuple)]
-    without = next(text for text in plains if not text.startswith("{"))
+    without = next((text for text in plains if not text.startswith("{")), "")
     plain = result(around(table, without), installed)
     assert isinstance(plain, dict), plain
-    assert result(around(table, f"{without}, {key}: x"), installed) == plain
+    assert result(around(table, ", ".join(filter(None, (without, f"{key}: x")))), installed) == plain
+
+
+@pytest.mark.parametrize(
+    ("word", "severity"),
+    [("table: t", "warning"), ("mode: append", "warning"), ("key: a", "error"), ("mapping: {a: b}", "error")],
+)
+def test_statements_of_a_sink_stand_alone(word: str, severity: str, installed: Path) -> None:
+    """What is about rows says nothing to a sink that has statements, and somebody is told."""
+    found = compiled(around("sink", f"tool: duckdb, statement: select 1, {word}"), installed)
+    (told,) = found.diagnostics
+    assert (told.severity, told.message) == (severity, f"`{word.partition(':')[0]}` means nothing for statements")
+    assert (found.workflow is None) == (severity == "error")
 
 
 def test_every_key_is_documented() -> None:

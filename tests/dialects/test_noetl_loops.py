@@ -35,6 +35,8 @@ def sunk(folder: Path) -> str:
         ('in: "{{ workload.items }}", order_by: x.n desc', [9, 3, 2, 1]),
         ('in: ["{{ workload.items[0] }}", {n: 7}]', [3, 7]),
         ("in: [{n: 5}, {n: 4}], where: x.n < 5", [4]),
+        ("in: \"{{ workload.items | selectattr('on') }}\", limit: 2", [3, 1]),
+        ("in: \"{{ workload.items | selectattr('on') }}\", order_by: n, where: x.n > 1, limit: 1", [2]),
     ],
 )
 def test_which_items_there_are(tmp_path: Path, loop: str, found: list[int]) -> None:
@@ -68,6 +70,22 @@ def test_items_in_chunks(tmp_path: Path) -> None:
         """,
     )
     assert run.value("show") == [[1, 3, 4], [5]]
+
+
+def test_chunks_of_what_a_filter_gives(tmp_path: Path) -> None:
+    """What a filter gives one by one is counted and cut like any list."""
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - step: start
+            loop: {in: "{{ ['1', '2', '3', '4'] | map('int') }}", iterator: x, limit: 3, chunk: 2}
+            tool: {kind: python, code: "def main(x): return x"}
+            next: show
+          - {step: show, tool: {kind: python, code: "def main(start): return start"}}
+        """,
+    )
+    assert run.value("show") == [[1, 2], [3]]
 
 
 def test_a_case_of_one_item_leads_the_loop_on(tmp_path: Path) -> None:
@@ -293,6 +311,11 @@ def test_who_asks(tmp_path: Path, server: str) -> None:
     ("auth", "said"),
     [
         ("{type: basic, username: u}", "`auth` of type `basic` needs `password`, or `name`"),
+        ("{type: bearer, name: nobody, token: abc}", "a credential gives nothing beside `token`"),
+        (
+            "{type: basic, credential: c, username: u, password: p}",
+            "a credential gives nothing beside `username` and `password`",
+        ),
         ("{type: bearer, key: k, token: t}", "`key` means nothing for `type: bearer`"),
         ("'{{ start.who }}'", "`{{ start.who }}` must be known when the file is loaded"),
         ("{type: digest}", "expected one of bearer, basic, api_key, not `digest`"),

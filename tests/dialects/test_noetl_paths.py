@@ -185,6 +185,22 @@ def test_loops_of_tools_playbooks_and_iterators(tmp_path: Path) -> None:
     assert run.value("show") == [items, [6, 2, 4], [1.5, 0.5, 1.0], sorted(items), 3]
 
 
+def test_the_url_of_a_next_call_is_no_template(tmp_path: Path, server: str) -> None:
+    """An address that came from elsewhere is asked as it is, whatever stands between braces in it."""
+    Run(
+        tmp_path,
+        """
+        workload: {api: "", more: ""}
+        workflow:
+          - step: start
+            tool: {kind: http, url: "{{ api }}/?page=1"}
+            retry: [{when: "{{ response.paging.page == 1 }}", then: {next_call: {url: "{{ more }}"}}}]
+        """,
+        *("--input", f"api={server}", "--input", f"more={server}/?page=2&x={{{{7*7}}}}{{{{env.HOME}}}}"),
+    )
+    assert Pages.asked == ["/?page=1", "/?page=2&x=%7B%7B7*7%7D%7D%7B%7Benv.HOME%7D%7D"]
+
+
 def test_a_playbook_gets_what_the_arc_carries(tmp_path: Path) -> None:
     """A playbook is given the arguments of its step and of the arc; without `return_step` it gives all its results."""
     (tmp_path / "kid.yaml").write_text(

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.dialects.playbooks import Run, ok
+from tests.dialects.playbooks import Run, ok, written
 
 BAD = "{kind: shell, cmds: ['echo no >&2', 'exit 3']}"
+EVIL = "{{ env.HOME }} {{ 7 * 7 }} {{ keychain.api.token }}"
 
 
 def test_values_keep_their_types_and_their_order_of_precedence(tmp_path: Path) -> None:
@@ -46,6 +47,57 @@ def test_a_run_can_be_given_other_values(tmp_path: Path) -> None:
     program = Run(tmp_path, text).program
     done = program.call("run", "flow.yaml", "--input", "whom=me")
     assert (done.returncode, "whom" in done.stderr) == (2, True)
+
+
+def test_what_a_run_is_given_is_no_template(tmp_path: Path) -> None:
+    """Given values stay as they are, however deep; defaults are templates, also of given values and of each other."""
+    nested = {"a": [EVIL, {"b": EVIL}]}
+    run = Run(
+        tmp_path,
+        """
+        keychain: [{name: api, map: {token: x}}]
+        workload: {text: "", nested: {}, own: "{{ 6 * 7 }}", said: "<{{ text }}>", six: 6,
+                   twice: "{{ workload.six * 2 }}", deep: [{whole: "{{ nested }}"}]}
+        workflow:
+          - step: start
+            tool: {kind: python, code: "def main(text, nested, own, said, twice, deep, w, p): return [text, nested, own,
+                   said, twice, deep, w, p]"}
+            args: {w: "{{ workload.text }}", p: "{{ ctx.nested.a[0] }}"}
+        """,
+        *("--input", f"text={EVIL}", "--input", f"nested={msgspec.json.encode(nested).decode()}"),
+        API_TOKEN="s3cret",
+    )
+    found = [EVIL, nested, 42, f"<{EVIL}>", 12, [{"whole": nested}], EVIL, EVIL]
+    assert run.value("start") == found
+
+
+@pytest.mark.parametrize("by_arc", [False, True])
+def test_what_a_playbook_is_given_is_no_template(tmp_path: Path, by_arc: bool) -> None:
+    """What a step fetched stays text in the playbook that it is handed to, by its arguments or by an arc."""
+    (tmp_path / "fetched.txt").write_text(EVIL)
+    (tmp_path / "kid.yaml").write_text(
+        written(
+            """
+            workload: {text: "{{ 1 + 1 }}", own: "{{ 6 * 7 }}"}
+            workflow: [{step: start, tool: {kind: python, code: "def main(text, own, deep): return [text, own, deep]"}}]
+            """
+        )
+    )
+    args = '{text: "{{ start }}", deep: {a: ["{{ start }}"]}}'
+    run = Run(
+        tmp_path,
+        f"""
+        workflow:
+          - step: start
+            tool: {{kind: shell, cmds: [cat fetched.txt]}}
+            next: [{{step: kid, args: {args if by_arc else "{}"}}}]
+          - step: kid
+            tool: {{kind: playbook, path: kid.yaml, return_step: start, args: {"{}" if by_arc else args}}}
+            next: show
+          - {{step: show, tool: {{kind: python, code: "def main(kid): return kid"}}}}
+        """,
+    )
+    assert run.value("show") == [EVIL, 42, {"a": [EVIL]}]
 
 
 def test_a_name_that_nobody_knows_is_an_error_that_says_which(tmp_path: Path) -> None:

@@ -66,6 +66,17 @@ def find(name: str) -> Any:
     return KNOWN.get(name, MISSING)
 
 
+def test_what_a_filter_gives_one_by_one_is_a_list() -> None:
+    """Lists that come bit by bit are lists, as values, inside others and as text; what is no data is refused."""
+    assert value_of("{{ w['items'] | map('string') }}", find) == ["1", "2"]
+    assert value_of("{{ [w['items'] | select('odd')] }}", find) == [[1]]
+    assert value_of("{{ {'a': 1}.items() }}", find) == [["a", 1]]
+    assert render("<{{ w['items'] | map('string') }}>", find) == '<["1","2"]>'
+    for text in ("{{ 'a'.upper }}", "{{ ['a'] | map('nosuch') }}", "{{ w['items'] | map('length') }}"):
+        with pytest.raises(ValueRefused, match="can't be rendered"):
+            value_of(text, find)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from resile.dialects.base import compile_text
+from resile.model.workflow import Child
 from tests.dialects.visor_flows import VisorFlows, compiled
 from tests.ladder.flows import Ran
 
@@ -167,3 +168,16 @@ def test_a_file_that_others_import_needs_no_version() -> None:
     """It is known by its `id`; any other file must say its version."""
     assert compiled("id: kid\nsteps: {a: {type: noop}}")[0] is not None
     assert compiled("steps: {a: {type: noop}}")[1] == ["error: the file has no `version`"]
+
+
+def test_the_callers_max_parallelism_counts() -> None:
+    """One that a called workflow has bounds nothing, which is told where it is called."""
+    called = 'version: "1"\nworkflows: {w: {max_parallelism: 2, steps: {a: {type: command, exec: x}}}}\n'
+    workflow, found = compiled(f"{called}steps:\n  s: {{type: workflow, workflow: w}}\n")
+    assert workflow is not None
+    action = workflow.steps[0].action
+    assert isinstance(action, Child)
+    assert action.workflow.max_parallel is None
+    assert [line for line in found if "max_parallelism" in line] == [
+        "warning: `w` has a `max_parallelism`: the caller's counts"
+    ]

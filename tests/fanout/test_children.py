@@ -232,3 +232,37 @@ def test_a_child_that_takes_too_long_is_ended(flows: Flows) -> None:
     assert ran.order[-1].startswith("child-end")
     assert ran.failed == "timed out after 0.3s"
     assert ran.document["first_failure"]["kind"] == "timeout"
+
+
+def test_how_many_run_at_once_is_for_the_caller_to_say(flows: Flows) -> None:
+    """`max_parallel` in a native child is refused where the child is called, also inline; alone it may have one."""
+    child = "resile: 1\nmax_parallel: 2\nsteps: [{shell: ./step alone}]\n"
+    flows.program.write(child, "child.yaml")
+    message = "`max_parallel` has no meaning in a workflow that another one calls: the caller's counts"
+    called = flows.refused("name: parent\nsteps:\n- {id: call, workflow: child.yaml}\n")
+    assert called == [message, "`child.yaml` has errors and can't be run"]
+    inline = "name: parent\nsteps:\n- {id: call, workflow: {resile: 1, max_parallel: 2, steps: [{shell: 'true'}]}}\n"
+    assert flows.refused(inline) == [message]
+    assert flows.run(child.removeprefix("resile: 1\n")).order == ["alone"]
+
+
+def test_a_called_file_of_another_kind_is_told_that_the_caller_counts(flows: Flows) -> None:
+    """There its `max_parallelism` says more than that, so it is no error."""
+    flows.program.write("version: '1.0'\nmax_parallelism: 2\nsteps: {a: {type: command, exec: 'true'}}\n", "child.yaml")
+    flows.program.write("resile: 1\nsteps:\n- {id: call, workflow: child.yaml}\n", "flow.yaml")
+    (checked,) = flows.program.json("check", "flow.yaml")["files"]
+    (found,) = checked["diagnostics"]
+    said = "`child.yaml` bounds how many of its steps run at once: the caller's `max_parallel` counts"
+    assert (found["severity"], found["line"], found["message"]) == ("warning", 3, said)
+
+
+def test_a_child_has_what_its_env_files_say(flows: Flows) -> None:
+    """They lie beside the child's file; a name that the caller's own file gives has the caller's value."""
+    for name, text in (("child.env", "MINE=child\nBOTH=child\n"), ("parent.env", "BOTH=parent\n")):
+        flows.program.write(text, name)
+    flows.program.write(
+        "resile: 1\nname: child\nenv_files: [child.env]\nsteps:\n- {id: say, shell: './step $MINE-$BOTH'}\n",
+        "child.yaml",
+    )
+    ran = flows.run("name: parent\nenv_files: [parent.env]\nsteps:\n- {id: call, workflow: child.yaml}\n")
+    assert ran.order == ["child-parent"]

@@ -70,9 +70,12 @@ def test_the_retry_is_reserved_before_its_script_runs(flows: Flows) -> None:
         ("steps: {a: {shell: ./step a 9}}\n", "NoHandler"),
         (handled("{exit_codes: [10]}", "./step a 9"), "NoMatchingRule"),
         (handled("{exit_codes: [1], max_retries: 1}", "./step a 9"), "MaxRetriesExceeded"),
+        ("steps: {a: {shell: exit 3, on_failure: {retry: {max: 1}, commands: ['false'], fail_workflow: true}}}\n",
+         "MaxRetriesExceeded"),
+        ("steps: {a: {shell: exit 3, on_failure: {commands: ['false'], fail_workflow: true}}}\n", "MaxRetriesExceeded"),
         (handled("{exit_codes: [1], recovery_script: 'exit 1', on_script_failure: fail}", "./step a 9"), "Error"),
     ],
-)
+)  # fmt: skip
 def test_outcomes_have_the_names_of_the_design(flows: Flows, text: str, outcome: str) -> None:
     """A failure that stands says which of the outcomes it came to."""
     ran = flows.run(text, 1)

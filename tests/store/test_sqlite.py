@@ -250,7 +250,7 @@ def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
 def test_letters_of_version_2_keep_their_items(path: str) -> None:
     """They belong to maps of the run itself, called by the names that their ids have."""
     old = SqliteStore(path, migrations=(schema.VERSION_1, schema.VERSION_2))
-    run, _ = new_run(old)
+    run, _ = new_run(old, jobs=7)
     old._db.execute(
         "INSERT INTO dead_letters VALUES (?, 7, 12, 'a+b', 'list[12]', 'failed', 'sig', 0, 1.0, 2.0, 1, '\"x\"', '[]')",
         (run,),
@@ -260,6 +260,7 @@ def test_letters_of_version_2_keep_their_items(path: str) -> None:
     [row] = store.letters(run)
     assert (row.name, row.index, row.item_id, row.step, row.job, row.scope) == ("list", 12, "list[12]", "a+b", 7, 1)
     assert (row.reason, row.value, row.correlation_id) == ("failed", "x", f"{run}:list[12]")
+    assert (row.map, row.eligible) == ("list", True)
     store.close()
 
 

@@ -54,7 +54,9 @@ def climb(state: State, out: list[Action], at: float, job: Job, failure: Failure
             _apply(state, out, at, job, rule)
         return
     _tell(state, job, failure, passed, NO_RULE)
-    matched = any(look.why in ("spent", "no more") for look in passed)
+    # Those above `first` too: one that was spent before, or whose repair has failed, did match.
+    above = (_passed_over(state, job, number, failure) for number in range(first))
+    matched = any(why in ("spent", "no more") for why in (*(look.why for look in passed), *above))
     outcome = "MaxRetriesExceeded" if matched else "NoMatchingRule" if step.rules else "NoHandler"
     keep_route(state, at, job, "on_failure", "fail", None, "no rule left")
     fail(state, out, at, job, failure.message, outcome=outcome)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from resile.dialects.interpolate import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
 from resile.dialects.liquid_filters import CONTEXT_FILTERS, FILTERS, UNKNOWN_HERE
 from resile.dialects.liquid_texts import EMPTY_LIST, as_liquid
+from resile.dialects.tree import shorten
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from liquid.exceptions import LiquidError
 
 LOOPS_MAX = 100_000
+REASON_CHARACTERS_MAX = 300
 TAGS = (
     "assign", "capture", "case", "comment", "decrement", "echo", "for", "if", "increment", "liquid", "unless", "#",
     "break", "continue", "raw", "doc",
@@ -39,25 +41,49 @@ Write = Callable[[Any], str]
 
 def _bounded() -> Environment:
     """An environment with our limits, in which an answer is text or has one."""
+    from io import StringIO
+
     from liquid import BoundTemplate, Environment, RenderContext
+    from liquid.exceptions import OutputStreamLimitError
+
+    class Output(StringIO):
+        """What is written, up to the limit; bytes that were not UTF-8 count as the bytes that they are."""
+
+        size = 0
+
+        def write(self, text: str, /) -> int:
+            """Write some more."""
+            self.size += len(text.encode("utf-8", "surrogateescape"))
+            if self.size > VALUE_BYTES_MAX:
+                raise OutputStreamLimitError("output stream limit reached", token=None)
+            return super().write(text)
 
     class Context(RenderContext):
         """Values by their paths; an answer that is text has itself as its `text`."""
+
+        def get_buffer(self, buf: Any = None) -> StringIO:
+            """Where a block is written to, which counts with what is around it."""
+            inner = Output()
+            inner.size = buf.size if isinstance(buf, Output) else 0
+            return inner
 
         def get_item(self, obj: Any, key: Any) -> Any:
             """One part of a path."""
             return obj if key == "text" and isinstance(obj, str) else super().get_item(obj, key)
 
     class Template(BoundTemplate):
-        """A template whose paths are followed so."""
+        """A template whose paths are followed, and whose output is counted, so."""
 
         context_class = Context
+
+        def _get_buffer(self) -> StringIO:
+            """Where the template is written to."""
+            return Output()
 
     class Bounded(Environment):
         """An environment in which no template runs for ever or writes without end."""
 
         loop_iteration_limit = LOOPS_MAX
-        output_stream_limit = VALUE_BYTES_MAX
         local_namespace_limit = VALUE_BYTES_MAX
         logical_not_operator = True
         logical_parentheses = True
@@ -189,10 +215,23 @@ def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -
         raise ValueRefused(f"the template can't be rendered: {refused}")
     try:
         return _parsed(text).render({**variables, _SLOT: write})
-    except LiquidError as error:
-        raise ValueRefused(f"the template can't be rendered: {' '.join(str(error.message).split())}") from error
-    except RecursionError as error:
-        raise ValueRefused("the template can't be rendered: it is nested too deeply") from error
+    except ValueRefused:
+        raise
+    except Exception as error:
+        # Whatever a value does when it is written, compared or passed to a filter.
+        said = str(error.message) if isinstance(error, LiquidError) else _reason(error)
+        shown = shorten(said.encode("utf-8", "backslashreplace").decode(), REASON_CHARACTERS_MAX)
+        raise ValueRefused(f"the template `{shorten(text)}` can't be rendered: {shown}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a value can't be used."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeEncodeError):
+        code = ord(error.object[error.start])
+        return f"a value holds half of a character (U+{code:04X}), which can't be written"
+    return str(error) or type(error).__name__
 
 
 def render_command(text: str, variables: Mapping[str, Any], program: str = "sh") -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from resile.dialects.interpolate import ValueRefused, text_of
 from resile.dialects.liquid_texts import READ_FILE
+from resile.dialects.tree import shorten
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ UNKNOWN_HERE = {
 }
 """Filters that are known and refused, with what they would need."""
 _LABEL = re.compile(r"[^A-Za-z0-9:/\- ]")
-_CONDITION = re.compile(r"^\s*(\w+)(?:\.([\w.-]+))?\s*(==|!=|>=|<=|>|<|contains)\s*(.+?)\s*$")
+_CONDITION = re.compile(r"^\s*(\w+)(?:\.([\w.-]+))?\s*(==|!=|>=|<=|>|<|contains)\s*(\S.*)$")
 MEMORY = "memory_data"
 FOLDER = "readfile_folder"
 
@@ -45,14 +46,12 @@ def _json(value: Any, indent: Any = 0) -> str:
     """The value as JSON text, in one line or laid out."""
     import json
 
-    import msgspec
-
     value, blanks = _plain(value), _whole(indent)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
     try:
-        if isinstance(value, str):
-            return json.dumps(value, ensure_ascii=False)
-        text = "null" if value is None else msgspec.json.encode(value).decode()
-    except (TypeError, ValueError):
+        text = "null" if value is None else text_of(value)
+    except TypeError:
         return "null"
     return json.dumps(json.loads(text), ensure_ascii=False, indent=min(blanks, 10)) if blanks > 0 else text
 
@@ -102,7 +101,7 @@ def _get(value: Any, path: Any, default: Any = None) -> Any:
     for part in text_of(path).split("."):
         if isinstance(value, Mapping) and part in value:
             value = value[part]
-        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         else:
             return default
@@ -123,10 +122,10 @@ def _coalesce(value: Any, *others: Any) -> Any:
 def _where_exp(items: Any, _: Any, expression: Any) -> list[Any]:
     """The items for which a comparison holds: `item.field == "x"`; without one, those that have the field."""
     items = items if isinstance(items, list) else []
-    text = text_of(_plain(expression))
+    text = text_of(_plain(expression)).strip()
     found = _CONDITION.match(text)
     if found is None:
-        path = text.strip().partition(".")[2]
+        path = text.partition(".")[2]
         return [item for item in items if _get(item, path)] if path else items
     _, path, sign, wanted = found.groups()
     other = _parse_json(wanted.replace("'", '"') if wanted[:1] == "'" else wanted)
@@ -197,17 +196,24 @@ def _read_file(path: Any, *, context: RenderContext) -> str:
     """The text of a file in or below the folder of the run; raises ValueRefused."""
     import os
 
-    folder = os.path.realpath(str(context.globals.get(FOLDER) or os.curdir))
     name = text_of(_plain(path))
-    file = os.path.realpath(os.path.join(folder, name))
-    if os.path.commonpath((folder, file)) != folder:
-        raise ValueRefused(f"{name!r} is not below the folder of the run, and is not read")
+    shown = repr(shorten(name, 200))
     try:
+        folder = os.path.realpath(str(context.globals.get(FOLDER) or os.curdir))
+        file = os.path.realpath(os.path.join(folder, name))
+        if os.path.commonpath((folder, file)) != folder:
+            raise ValueRefused(f"{shown} is not below the folder of the run, and is not read")
+        if os.path.exists(file) and not os.path.isfile(file):
+            # A pipe would keep the engine waiting for whoever writes into it.
+            raise ValueRefused(f"the file {shown} can't be read: it is no regular file")
         with open(file, "rb") as opened:
-            return opened.read(VALUE_BYTES_MAX).decode("utf-8", "surrogateescape")
+            data = opened.read(VALUE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueRefused(f"the file {name!r} can't be read: {reason}") from error
+        raise ValueRefused(f"the file {shown} can't be read: {reason}") from error
+    if len(data) > VALUE_BYTES_MAX:
+        raise ValueRefused(f"the file {shown} has more than {VALUE_BYTES_MAX} bytes, and is not read")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _whole(value: Any) -> int:

@@ -1,10 +1,13 @@
 """Texts as users of Visor write them, as Liquid that can be parsed: what liquidjs takes or its users mean by it.
 
-    {{ a ? b : c }}                    if, else              {{ a || b }}                  default
+    {{ a ? b : c }}                    if, else              {{ a || b }}                  a ? a : b
     {% for x in list | slice: 0, 3 %}  filtered first        {% readfile "notes.md" %}     a value like any other
     default: empty, default: []        empty values          memory.listNamespaces()       without its parentheses
     === !== && || !  in a condition    == != and or not      a?.b                          a.b
     split: "\\n"                       a line break          "say \\"hi\\""                 quotes in quotes
+
+`!` binds closest, then `&&`, then `||`, as where they come from; Liquid's own `and` and `or` group from the right.
+In what is asked before a `?`, and before a `||`, the empty text and zero count as no, as they do there.
 
 Nothing else is touched, nor what stands in `raw`. Without escapes lines stay where they are, so that messages can
 count them.
@@ -35,7 +38,12 @@ _LOOP = re.compile(r"(-?)(\s*for\s+)([\w-]+)(\s+in\s+)([^|]+?)(\s*\|.*?)(-?)\Z",
 _READ = re.compile(r"(-?)\s*readfile\s+(.+?)\s*(-?)\Z", re.DOTALL)
 _ASSIGNED_READ = re.compile(r"(-?\s*assign\s+[\w-]+\s*=\s*)readfile\s+(.+?)(\s*-?)\Z", re.DOTALL)
 _OPTIONS = re.compile(r"\s(reversed\b|limit\s*:|offset\s*:).*\Z", re.DOTALL)
-_PATH = re.compile(r"[\w.?\[\]'\"-]+")
+_PATH = re.compile(r"[\w.?\[\]'-]+")
+_OPERAND = re.compile(r"\s*[\w.?\[\]'-]+")
+_CALL = re.compile(r"(?<=[\w\]])\(\s*\)")
+_OPERATOR = re.compile(r"[()]|&&|\|\||!(?!=)|(?<![\w.-])(?:and|or)(?![\w-])")
+_COMPARED_GROUP = re.compile(r"\)\s*(?:[=!<>]|contains\b)|(?:[=<>]|\bcontains)\s*\(")
+_BAR = re.compile(r"(?<!\|)\|(?!\|)")
 _FILTER_COLON = re.compile(r"\|\s*\w+\Z")
 
 
@@ -70,16 +78,13 @@ def _output(inside: str, literal: Literal) -> str:
     """An output; one of two values becomes a condition."""
     left, right = inside[:1] == "-", inside[-1:] == "-" and len(inside) > 1
     inner = inside[left : len(inside) - right]
-    choice = _choice(inner)
+    choice = _choice(inner) or _first(inner)
     if choice is None:
-        return "{{" + "-" * left + _plain(_or_default(inner), literal) + "-" * right + "}}"
+        return "{{" + "-" * left + _plain(inner, literal) + "-" * right + "}}"
     condition, yes, no = choice
-    if _PATH.fullmatch(condition):
-        # Of a value by itself, nothing and zero count as no, as in the language this is written in.
-        condition = f"{condition} and {condition} != '' and {condition} != 0"
-    parts = ("{%" + "-" * left, " if ", _asked(condition, literal), " %}", _output(f" {yes} ", literal), "{% else %}",
-             _output(f" {no} ", literal), "{% endif ", "-" * right + "%}")  # fmt: skip
-    return "".join(parts)
+    asked = "{%" + "-" * left + f" if {_asked(_counted(condition), literal)} " + "%}"
+    parts = (asked, _output(f" {yes} ", literal), "{% else %}", _output(f" {no} ", literal))
+    return "".join(parts) + "{% endif " + "-" * right + "%}"
 
 
 def _tag(inside: str, literal: Literal) -> str:
@@ -110,7 +115,7 @@ def _plain(inner: str, literal: Literal) -> str:
     def outside(part: str) -> str:
         """What is not in quotes."""
         part = part.replace("?.", ".")
-        part = re.sub(r"(?<=[\w\]])\(\s*\)", "", part)
+        part = _CALL.sub("", part)
         part = re.sub(r"([:,]\s*)\[\s*\]", rf"\1{EMPTY_LIST}", part)
         return re.sub(r"([:,]\s*)empty\b", r"\1''", part)
 
@@ -142,16 +147,86 @@ def _asked(condition: str, literal: Literal) -> str:
         part = part.replace("!==", "!=").replace("===", "==").replace("&&", " and ").replace("||", " or ")
         return re.sub(r"!(?!=)\s*", " not ", part)
 
-    return _outside_quotes(_plain(condition, literal), outside)
+    return _outside_quotes(_plain(_grouped(condition), literal), outside)
 
 
-def _or_default(inner: str) -> str:
-    """`a || b`, which is a where that is something."""
-    masked = _masked(inner)
+def _grouped(condition: str) -> str:
+    """A condition with each `!` and its operand in parentheses, and each run of `&&` where there is `||` as well."""
+    masked = _masked(condition)
+    is_mixed = "&&" in masked and "||" in masked
+    marks: list[tuple[int, str]] = []
+    # For each level of parentheses, where its last run begins, and whether it has `&&`; and the `!` before it.
+    runs = [(0, False)]
+    before: list[list[int]] = []
+    nots: list[int] = []
+
+    def enclose(starts: list[int], end: int) -> None:
+        """Parentheses from each of these places to one."""
+        for start in starts:
+            marks.extend(((start, "("), (end, ")")))
+
+    def close(end: int) -> None:
+        """The last run is over."""
+        start, has_both = runs.pop()
+        enclose([start] if has_both and is_mixed else [], end)
+
+    for found in _OPERATOR.finditer(masked):
+        match found[0]:
+            case "!":
+                nots.append(found.start())
+                if operand := _OPERAND.match(masked, found.end()):
+                    enclose(nots, operand.end())
+                    nots = []
+            case "&&":
+                runs[-1] = (runs[-1][0], True)
+            case "(":
+                runs.append((found.end(), False))
+                before.append(nots)
+                nots = []
+            case ")" if not before:
+                # One too many, which Liquid will name.
+                return condition
+            case ")":
+                close(found.start())
+                enclose(before.pop(), found.end())
+            case _:
+                close(found.start())
+                runs.append((found.end(), False))
+    close(len(condition))
+    for at, mark in sorted(marks, reverse=True):
+        condition = condition[:at] + mark + condition[at:]
+    return condition
+
+
+def _counted(condition: str) -> str:
+    """A condition in which, of a value by itself, the empty text and zero count as no."""
+    masked = _masked(condition)
+    if _COMPARED_GROUP.search(masked):
+        return condition
+    parts: list[str] = []
+    at, is_denied = 0, False
+    for found in (*_OPERATOR.finditer(masked), None):
+        end = len(masked) if found is None else found.start()
+        value = _OPERAND.match(masked, at, end)
+        if value is not None and (is_denied or not masked[value.end() : end].strip()):
+            path, at = condition[at : value.end()].strip(), value.end()
+            parts.append(f"({path} and {path} != '' and {path} != 0)")
+        parts.append(condition[at:end])
+        if found is not None:
+            parts.append(f" {found[0]} ")
+            at, is_denied = found.end(), found[0] == "!"
+    return "".join(parts)
+
+
+def _first(inner: str) -> tuple[str, str, str] | None:
+    """`a || b` as the three parts of a choice, with the filters behind it for either; None where it is none."""
+    masked = _masked(inner) if "||" in inner else ""
     at = masked.find("||")
-    if at < 0 or "|" in masked[:at].replace("||", ""):
-        return inner
-    return f"{inner[:at].rstrip()} | default: {_or_default(inner[at + 2 :]).strip()} "
+    if at < 0 or not _PATH.fullmatch(masked[:at].strip()):
+        return None
+    bar = _BAR.search(masked, at + 2)
+    filters = inner[bar.start() :] if bar is not None else ""
+    return inner[:at].strip(), f"{inner[:at].strip()} {filters}".strip(), inner[at + 2 :].strip()
 
 
 def _choice(inner: str) -> tuple[str, str, str] | None:
@@ -168,8 +243,13 @@ def _choice(inner: str) -> tuple[str, str, str] | None:
 
 
 def _masked(inner: str) -> str:
-    """The same text with other letters in place of what stands in quotes."""
-    return _QUOTED.sub(lambda found: "'" * len(found[0]), inner)
+    """The same text with other letters in place of what stands in quotes, and of the parentheses of a call."""
+    return _CALL.sub(_hidden, _QUOTED.sub(_hidden, inner))
+
+
+def _hidden(found: re.Match[str]) -> str:
+    """As many letters that mean nothing."""
+    return "'" * len(found[0])
 
 
 def _outside_quotes(text: str, change: Callable[[str], str], literal: Literal = str) -> str:

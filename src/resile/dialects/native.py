@@ -50,6 +50,10 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     """The workflow in a mapping: the whole of a file, or one that stands inside another."""
     source, report = reading.source, reading.report
     fields = read_mapping(reading, root, WORKFLOW)
+    if "max_parallel" in root.entries:
+        from resile.dialects.native_child import refuse_parallel
+
+        refuse_parallel(reading, root)
     reading.templates = fields.get("templates", "dollar")
     within = Within(fields.get("shell_program", "sh"))
     _read_ladder(reading, fields, within)

@@ -4,7 +4,9 @@ A mapping instead of a path is a workflow that stands there itself.
 
 A path is relative to the file in which it stands. Each file is compiled once for all who call it, and a file that
 calls itself, at whatever remove, is refused by name, as are too many levels and too many steps in all. What is wrong
-in a child is reported under the child's own name; which inputs it takes is known here, and checked here.
+in a child is reported under the child's own name; which inputs it takes is known here, and checked here. How many
+steps run at once is for the outermost file to say: a native child that says it too is refused, one of another kind is
+told so.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from resile.dialects.base import INVALID, Compiled, compile_file, did_you_mean
 from resile.dialects.interpolate import names
@@ -56,7 +59,19 @@ def read_child(reading: NativeReading, node: Node, inputs: Node | None, key: Sca
     workflow = _compile(reading, path, node)
     if workflow is None:
         return None
+    if workflow.max_parallel is not None:
+        message = f"`{shorten(path)}` bounds how many of its steps run at once: the caller's `max_parallel` counts"
+        reading.report.warning("parallel", message, node)
+        workflow = replace(workflow, max_parallel=None)
     return Child(path, workflow, _inputs(reading, workflow, inputs, key), result)
+
+
+def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
+    """A workflow that another one calls has no `max_parallel`: all steps of a run share the places of the caller."""
+    if reading.level or _compiling.get() is not None:
+        message = "`max_parallel` has no meaning in a workflow that another one calls: the caller's counts"
+        hint = "leave it out here; `max_parallel` in a map bounds its items"
+        reading.report.error("conflict", message, root.entries["max_parallel"][0], hint=hint)
 
 
 def _inline(reading: NativeReading, node: Mapping) -> Workflow | None:

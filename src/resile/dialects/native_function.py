@@ -5,6 +5,8 @@
 An argument is a pair: `value` is data, `step` what a step gave, `input` an input of the run, `item` the item,
 `execution` how the run went, `list` and `mapping` hold such pairs. `resile migrate flow.py` writes these; by hand a
 file of Python is shorter.
+
+A file must be there when the workflow is compiled, unless a step that runs before could write it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from resile.model.rules import Rule
 from resile.model.workflow import Capture, Function, Given
 
 if TYPE_CHECKING:
-    from resile.dialects.native_step import Drafted, NativeReading
+    from resile.dialects.native_step import Drafted, NativeReading, Scope
 
 _KINDS: tuple[str, ...] = get_args(Given.__annotations__["kind"])
 _NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "transform", "checks")
@@ -111,12 +113,35 @@ def check_functions(reading: NativeReading, root: Mapping, inputs: dict[str, Any
             if "function" in draft.node.entries and isinstance(draft.step.action, Function):
                 kinds.add(draft.step.action.workers)
                 _check_arguments(reading, draft, draft.step.action, inputs, is_item=scope.around is not None)
+                if _is_first(reading, scope, draft.step.name):
+                    _check_file(reading, draft, draft.step.action)
     if "threads" in kinds and "env" in root.entries:
         _in_one_environment(reading, root.entries["env"][0], "env")
     if kinds and "secrets" in root.entries:
         message = "a workflow that calls functions takes no `secrets`: what they print and return is kept as it is"
         hint = "functions read the environment themselves"
         reading.report.error("conflict", message, root.entries["secrets"][0], hint=hint)
+
+
+def _is_first(reading: NativeReading, scope: Scope, name: str) -> bool:
+    """Is there certainly no step before this one, in the file or around what it is a part of?"""
+    order = scope.ancestors
+    if reading.level or scope.around is not None or name in scope.called or order is None:
+        return False
+    return not order.before.get(name) and not (order.in_order and order.place[name])
+
+
+def _check_file(reading: NativeReading, draft: Drafted, action: Function) -> None:
+    """The file of a function must be there, for nothing could write it before the call."""
+    import os
+
+    call = draft.node.entries["function"][1]
+    if action.file and isinstance(call, Mapping):
+        file = os.path.join(reading.source.folder, action.file)
+        if not os.path.isfile(file):
+            message = f"there is no file `{shorten(file, 200)}`"
+            hint = "a path is relative to the workflow file; a step that the call needs may write it"
+            reading.report.error("file", message, call.entries["file"][1], hint=hint)
 
 
 def _check_arguments(

@@ -71,6 +71,9 @@ def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
     kind = about.get("type", "file")
     if kind == "inline" and "code" in about:
         return "", about["code"]
+    if "code" in about:
+        message = "`code` is for a source of the type `inline`"
+        reading.report.error("conflict", message, about["code"], hint="take it out, or say `type: inline`")
     if kind not in ("file", "inline"):
         message = f"a script of the type `{shorten(str(kind))}` is not run: text from outside never becomes code"
         reading.report.error("not-run", message, source, hint="fetch the file before, and say `type: file`")

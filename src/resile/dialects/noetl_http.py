@@ -98,6 +98,9 @@ def _from_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
             return "", ""
         credential = known_text(reading, place.text, place)
     missing = [part for part in wanted if part not in fields]
+    if "name" in fields and not missing:
+        message = f"a credential gives nothing beside {' and '.join(f'`{part}`' for part in wanted)}"
+        reading.report.error("conflict", message, fields["name"], hint="keep one of them")
     if missing and not credential:
         if "name" not in fields:
             message = f"`auth` of type `{kind}` needs {' and '.join(f'`{part}`' for part in missing)}, or `name`"

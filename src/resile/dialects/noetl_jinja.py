@@ -13,7 +13,7 @@ knows is an error that says which (Unknown). Templates run in Jinja's sandbox, w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,9 @@ _NAME = re.compile(
 )
 """A template that is the name of a value, with a default or without."""
 _OUTPUT = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
+
+_LISTED = (list, tuple, set, frozenset, range, Iterator, KeysView, ValuesView, ItemsView)
+"""What is a list as data; filters give their values one by one."""
 
 Find = Callable[[str], Any]
 Write = Callable[[Any], str]
@@ -299,7 +302,7 @@ def plain_text(value: Any) -> str:
     """A value as text: JSON for lists and mappings."""
     if isinstance(value, Mapping):
         value = dict(value)
-    elif isinstance(value, tuple | set | frozenset | range):
+    elif isinstance(value, _LISTED):
         value = list(value)
     return text_of(value)
 
@@ -343,12 +346,12 @@ def value_of(text: str, find: Find) -> Any:
     found: list[Any] = []
 
     def write(value: Any) -> str:
-        """Keep the value."""
-        found.append(value)
+        """Keep the value, as data while whatever goes wrong with it is still the template's."""
+        found.append(native(value))
         return ""
 
     render(text.strip(), find, write)
-    return native(found[0])
+    return found[0]
 
 
 def native(value: Any) -> Any:
@@ -359,7 +362,7 @@ def native(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {str(name): native(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | range):
+    if isinstance(value, _LISTED):
         return [native(inner) for inner in value]
     return value if isinstance(value, str | int | float | None) else plain_text(value)
 

@@ -48,12 +48,13 @@ LOOP_SPEC = table(
     "how the items run",
     Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
     Key("max_in_flight", "number", "how many at a time", count),
-    Key("policy", "mapping", "where the items run", node_itself),
+    Key("policy", "mapping", "rules about the items", node_itself),
 )
 LOOP_POLICY = table(
     "policy of a loop",
-    "where the items run",
-    Key("exec", "local | distributed", "Resile decides", choice("local", "distributed")),
+    "rules about the items",
+    comment("exec", "the items run where Resile runs"),
+    refused("failure", "a failed item lets the others finish and then fails the step"),
 )
 RETRY = table(
     "retry",

@@ -127,7 +127,7 @@ def _shaped(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Map
         backwards = found is not None and found[1].lower() == "desc"
         text += f" | ordered({item!r}, {key!r}{', reverse=true' if backwards else ''}{_others(key, item)})"
     if "chunk" in fields:
-        part = f"({text})[:{fields['limit']}]" if "limit" in fields else text
+        part = f"({text} | list)[:{fields['limit']}]" if "limit" in fields else text
         text = f"{part} | batch({fields['chunk']}) | list"
     return f"{{{{ {text} }}}}"
 

@@ -90,6 +90,9 @@ def read_retry(reading: NoetlReading, node: Node) -> Retry:
             reading.report.error("conflict", message, node.entries[word][0], hint="retry: [{when: …, then: {…}}]")
     wait = backoff_of(reading, fields, jitter=0.5)
     stop = Condition(fields["stop_when"], "jinja", origin) if "stop_when" in fields else None
+    if "retry_when" in fields and "retry_on" in fields:
+        message = "`retry_when` and `retry_on` both say what is tried again"
+        reading.report.error("conflict", message, node, hint="keep one of them")
     if "retry_when" in fields:
         found.effects.append(
             Effect(kind="again", name="retry", when=fields["retry_when"], unless=fields.get("stop_when", ""))
@@ -254,6 +257,8 @@ def read_collect(reading: NoetlReading, node: Node, case: int) -> list[Effect]:
             if isinstance(item, Mapping) and "into" not in item.entries:
                 reading.report.error("value", "`collect` needs `into`", item)
             continue
+        if "from" in fields and "data" in fields:
+            reading.report.error("conflict", "`from` and `data` both say what is added", item, hint="keep one of them")
         source = str(fields.get("from", "response"))
         written = fields.get("data", f"{{{{ {source} }}}}")
         if isinstance(written, str) and problem(written):

@@ -34,7 +34,10 @@ _FIELDS = {
     "duckdb": ("table", "mode", "key", "args", "data", "mapping", "command", "auth", "database"),
     "http": ("url", "method", "headers", "params", "payload", "args", "data", "auth"),
     "python": ("code", "args", "data"),
+    **dict.fromkeys(LOGS, ("args", "data")),
 }
+_OF_ROWS = {"table": "warning", "mode": "warning", "key": "error", "mapping": "error"}
+"""What statements say for themselves, and what would have to change them."""
 
 
 def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | None) -> Step | None:
@@ -47,10 +50,9 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | No
         return None
     kind_node, whole = merged
     fields = read_keys(reading, whole, SINK)
-    if isinstance(kind_node, Scalar) and kind_node.text in LOGS:
-        return None
-    kind = kind_of(reading, kind_node)
-    if kind and kind not in KINDS:
+    named = kind_node.text if isinstance(kind_node, Scalar) else ""
+    kind = named if named in LOGS else kind_of(reading, kind_node)
+    if kind and kind not in _FIELDS:
         reading.report.error("not-run", f"a `{kind}` tool can't take a result", kind_node, hint=", ".join(KINDS))
         return None
     if not kind:
@@ -59,6 +61,8 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | No
         if word not in ("tool", "when") and word not in _FIELDS[kind]:
             message = f"`{word}` means nothing for a {kind} sink"
             reading.report.error("conflict", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out")
+    if kind in LOGS:
+        return None
     action = _action(reading, kind, fields, whole)
     if action is None:
         return None
@@ -134,6 +138,11 @@ def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mappi
     auth = auth_of(reading, fields.get("auth"), kind)
     database = fields.get("database", "")
     if "command" in fields:
+        for word, severity in _OF_ROWS.items():
+            if word in fields:
+                tell = reading.report.error if severity == "error" else reading.report.warning
+                message = f"`{word}` means nothing for statements"
+                tell("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
         statements = statements_of(reading, fields["command"])
         return None if statements is INVALID else Query(engine, statements, auth=auth, database=database)
     if "table" not in fields:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from resile.dialects.base import INVALID, did_you_mean
 from resile.dialects.native_values import IDENTIFIER, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, plain, shorten
@@ -96,6 +98,10 @@ def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> Child
     if workflow is None:
         return None
     _check_inputs(reading, node, workflow, args)
+    if workflow.max_parallel is not None:
+        message = f"`{shorten(name)}` has a `max_parallelism`: the caller's counts"
+        reading.report.warning("parallel", message, node)
+        workflow = replace(workflow, max_parallel=None)
     return Child(path=known.source.file, workflow=workflow, inputs=args)
 
 

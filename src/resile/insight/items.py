@@ -127,7 +127,8 @@ def _failures(executions: list[Execution]) -> Iterator[tuple[Tale, Told]]:
 def _add(book: Book, owner: Job, group: Group, told: ItemTold, jobs: range) -> None:
     """Put an item into the group of its like; of too many groups the last is that of all others."""
     tale = book.tale(owner.id)
-    key = (owner.id, group.outcome, group.reason, group.step, group.signature)
+    # A map that failed in an item has no signature.
+    key = (owner.id, group.outcome, group.reason, group.step, group.signature or group.message)
     found = book.groups.get(key)
     if found is None and len(tale.items) >= GROUPS_MAX:
         key = (owner.id, group.outcome, group.reason, "", _OTHERS)

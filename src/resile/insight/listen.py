@@ -20,10 +20,11 @@ from resile.core.walks import Walk
 from resile.insight import missed
 from resile.insight.book import Book
 from resile.insight.items import dead_lettered, items_over, retried, scopes_over
-from resile.insight.reasons import consequence, mismatch, source
+from resile.insight.reasons import consequence, mismatch, question, source
 from resile.insight.tales import Canceled, Result, RuleTold, Told, What
 from resile.model.rules import Rule
 from resile.model.status import TERMINAL, Status
+from resile.model.workflow import Step
 
 # Turned off, spent and at their ceiling: what is to be said of it besides the word.
 _WHY = {"off": "turned off for this run", "spent": "", "no more": "there is no more to grant"}
@@ -76,6 +77,7 @@ def _attempt_failed(book: Book, note: Note) -> None:
         data.get("message", ""),
         data.get("signature", ""),
         data.get("child", ""),
+        data.get("verdict", ""),
     )
     _close_attempt(book, note, told)
     if job.status not in TERMINAL and not any(walk.job == note.job for walk in book.walks):
@@ -94,9 +96,8 @@ def _attempt_succeeded(book: Book, note: Note) -> None:
     message = ""
     if "total" in note.data and (note.data["failed"] or note.data["skipped"]):
         message = f"{note.data['failed'] + note.data['skipped']} of {note.data['total']} items failed"
-    _close_attempt(
-        book, note, Told(note.seq, "passed", note.attempt, message=message, child=note.data.get("child", ""))
-    )
+    child, verdict = note.data.get("child", ""), note.data.get("verdict", "")
+    _close_attempt(book, note, Told(note.seq, "passed", note.attempt, message=message, child=child, verdict=verdict))
 
 
 def _close_attempt(book: Book, note: Note, told: Told) -> None:
@@ -136,7 +137,8 @@ def _walked(book: Book, walk: Walk) -> None:
         told.stdout, told.stderr = failure.stdout, failure.stderr
     before = book.answering(walk.job)
     if before is not None and before.repair != "failed":
-        before.answer, before.why = "declined", _declined(book.rule(job, book.asked[walk.job]))
+        rule = book.rule(job, book.asked[walk.job])
+        before.answer, before.why = "declined", _declined(book.state.step_of(job), rule)
     told.result = ""
     # What every step answers to a lost attempt says nothing about other failures.
     implicit = 0 if failure.kind == "lost" else book.implicit(job)
@@ -154,10 +156,10 @@ def _walked(book: Book, walk: Walk) -> None:
         book.asked[walk.job] = walk.rule
 
 
-def _declined(rule: Rule) -> str:
+def _declined(step: Step, rule: Rule) -> str:
     """Why a rule that was asked did not answer after all."""
     if rule.when is not None:
-        return f"its condition is not met: {source(rule.when.source)}"
+        return f"its condition is not met: {source(question(step, rule.when))}"
     if rule.repair is not None and rule.repair.calls_js:
         return "its code named no step to run"
     return "its code named no step to go to"
@@ -317,10 +319,10 @@ def _redriven(book: Book, note: Note) -> None:
 
 
 def _resumed(book: Book, note: Note) -> None:
-    """The run goes on, or again."""
+    """The run goes on, or again; that a redrive begins or goes on is no matter of the run."""
     if "epoch" in note.data:
         book.start_over()
-    elif "redrive" not in note.data:
+    elif book.state.phase != "redriving":
         book.resumed += 1
 
 

@@ -8,6 +8,7 @@ from resile.core.answers import matches
 from resile.insight.tales import RuleTold, Told
 from resile.model.failure import Failure
 from resile.model.rules import Match
+from resile.model.workflow import Condition, Step
 
 SOURCE_CHARACTERS_MAX = 200
 NAMES_SHOWN_MAX = 3
@@ -108,6 +109,15 @@ def some(names: Sequence[str], count: int = 0) -> str:
     if count > len(shown):
         return f"{', '.join(shown)} and {count - len(shown)} more"
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
+
+
+def question(step: Step, asked: Condition) -> str:
+    """A condition of a step as its file says it, with those besides."""
+    besides = [question(step, other) for other in asked.besides]
+    if asked.language == "none":
+        return f"none of {', '.join(besides)}"
+    own = step.cases[int(asked.source)].when if asked.language == "case" else asked.source
+    return " and ".join((own, *besides))
 
 
 def source(text: str) -> str:

@@ -95,7 +95,8 @@ class RuleTold(Struct, omit_defaults=True):
 class Told(Struct, omit_defaults=True):
     """One attempt, or something else that befell a job; `seq` finds it in `resile events ls`.
 
-    `result` is what its failure led to, `then` the same in words. `child` is the workflow that the step runs.
+    `result` is what its failure led to, `then` the same in words. `child` is the workflow that the step runs,
+    and `verdict` what that came to.
     """
 
     seq: int
@@ -107,6 +108,7 @@ class Told(Struct, omit_defaults=True):
     message: str = ""
     signature: str = ""
     child: str = ""
+    verdict: str = ""
     stdout: str = ""
     stderr: str = ""
     rules: list[RuleTold] = []

@@ -12,6 +12,7 @@ from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference
 from resile.model.failure import Outcome
 from resile.model.fanout import FanOut
 from resile.model.workflow import Child, Condition
+from resile.runtime.secrets import redact, redact_outcome, redact_value
 from resile.runtime.values import Values
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class Conditions:
         expressions: Callable[[Templates], Expressions],
         cases: Callable[[], Cases],
         complete: Callable[[Job, Step, Outcome, Any, float], Outcome],
+        secrets: tuple[str, ...],
     ) -> None:
+        self._secrets = secrets
         self._state = state
         self._values = values
         self._make = expressions
@@ -63,7 +66,7 @@ class Conditions:
         condition = self._state.step_of(job).when
         assert condition is not None
         value, problem = self._holds(condition, job, at)
-        return ConditionAnswered(at, order.job, value, problem)
+        return ConditionAnswered(at, order.job, value, redact(problem, self._secrets))
 
     def _answer_arcs(self, order: AnswerArcs, at: float) -> ArcsAnswered:
         """Which of a step's arcs hold, and what do they carry?"""
@@ -82,8 +85,10 @@ class Conditions:
                     taken.append(arc)
             given = self._cases().carried(job, taken) if any(arc.args for arc in taken) else {}
         except ValueRefused as problem:
-            return ArcsAnswered(at, order.job, (False,) * len(step.arcs), refused=problem.message)
-        said = "; ".join(problem for _, problem in answers if problem)
+            refused = redact(problem.message, self._secrets)
+            return ArcsAnswered(at, order.job, (False,) * len(step.arcs), refused=refused)
+        said = redact("; ".join(problem for _, problem in answers if problem), self._secrets)
+        given = redact_value(given, self._secrets) if self._secrets else given
         return ArcsAnswered(at, order.job, tuple(value for value, _ in answers), said, given, memory)
 
     def _answer_route(self, order: AnswerRoute, at: float) -> RouteAnswered:
@@ -118,7 +123,7 @@ class Conditions:
             outcome = self._cases().hosted(job, step)
         else:
             outcome = self._complete(job, step, Outcome(0), self._values.child_gave(job), at)
-        return ValueAnswered(at, order.job, order.attempt, outcome)
+        return ValueAnswered(at, order.job, order.attempt, redact_outcome(outcome, self._secrets))
 
     def close(self) -> None:
         """Let go of every sandbox that there was."""

@@ -2,7 +2,8 @@
 
     NAME=value    export NAME="value"    # a comment
 
-The values stand above the caller's environment and below the workflow's `env`. They are not kept with the run.
+The whole run has those of the workflows inside it too; its own stand above theirs. The values stand above the caller's
+environment and below the workflow's `env`. They are not kept with the run.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ import re
 from resile.errors import ResileError
 from resile.model.limits import INPUT_BYTES_MAX
 from resile.model.workflow import Workflow
+from resile.runtime.secrets import family
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)", re.ASCII)
 
 
 def load_env_files(workflow: Workflow) -> dict[str, str]:
+    """The variables that a workflow and those inside it name files for; the outermost one's count."""
+    values: dict[str, str] = {}
+    for one in reversed(list(family(workflow))):
+        values |= _own_files(one)
+    return values
+
+
+def _own_files(workflow: Workflow) -> dict[str, str]:
     """The variables of all files, a later one over an earlier; a file that can't be had is an error before the run."""
     values: dict[str, str] = {}
     for name in workflow.env_files:

@@ -52,7 +52,7 @@ class Evaluators:
         self._env = env
         self._hidden = hidden
         self._debug = debug
-        self.conditions = Conditions(state, values, self._expressions, self.cases, self.complete)
+        self.conditions = Conditions(state, values, self._expressions, self.cases, self.complete, hidden)
         values.languages["liquid"] = self._lookup
         values.languages["jinja"] = lambda job: self.cases().texts(job)
 
@@ -105,7 +105,7 @@ class Evaluators:
         """The run's memory."""
         from resile.runtime.memory import Memories
 
-        return Memories(self._state, self._values, self._row.directory)
+        return Memories(self._state, self._values, self._row.directory, self._hidden)
 
     @cached_property
     def _known(self) -> Known:

@@ -27,6 +27,7 @@ from resile.executors.steps.items_text import ItemsRefused, checked, decode, enc
 from resile.model.digest import sha256_hex
 from resile.model.letters import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
+from resile.runtime.secrets import redact_value
 
 if TYPE_CHECKING:
     from resile.dialects.interpolate import Lookup
@@ -43,6 +44,7 @@ __all__ = [
     "list_values",
     "read_groups",
     "read_items",
+    "redact_items",
     "remove_letters",
     "write_letters",
 ]
@@ -156,6 +158,30 @@ def read_items(path: str, place: int, count: int) -> tuple[tuple[Item, ...], int
             items.append(_item(line))
             at += len(line)
         return tuple(items), at, not file.peek(1)
+
+
+def redact_items(path: str, secrets: tuple[str, ...]) -> None:
+    """Replace every secret in an items file, which is there whole before and after; done again it changes nothing."""
+    if not secrets:
+        return
+    from resile.executors.steps.items_select import write_lines
+
+    # What JSON escapes must be read to be recognised; of the rest most lines hold nothing.
+    signs = (b"\\", *(secret.encode("utf-8", "surrogatepass") for secret in secrets))
+    with open(path, "rb") as file:
+        if not any(sign in line for line in file for sign in signs):
+            return
+        file.seek(0)
+        write_lines(path, (_without(line, signs, secrets) for line in file))
+
+
+def _without(line: bytes, signs: tuple[bytes, ...], secrets: tuple[str, ...]) -> bytes:
+    """The line of an item with every secret in it replaced."""
+    if not any(sign in line for sign in signs):
+        return line
+    item = _item(line)
+    value = redact_value(item.value, secrets)
+    return line if value == item.value else _line(replace(item, value=value)) + b"\n"
 
 
 def check_input(source: Source, folder: str, directory: str) -> str:

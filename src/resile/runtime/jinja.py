@@ -100,8 +100,8 @@ class Texts(Templated):
         return rendered(data, self.find)
 
     def url(self, text: str) -> str:
-        """A url."""
-        return render_url(text, self.find)
+        """A url; the one that the attempt before asked for was rendered there, and is data by now."""
+        return text.strip() if text == str(self.again.get("url", "")) else render_url(text, self.find)
 
     def value(self, text: str) -> Any:
         """The value of a text that is one output, else the text."""
@@ -347,11 +347,13 @@ class Names:
         yield from found
 
     def _workload(self, job: Job) -> Mapping[str, Any]:
-        """The inputs of the playbook; texts among them are templates, rendered when they are asked for."""
-        inputs = self._inputs(job)
+        """The inputs of the playbook; defaults are templates, rendered when they are asked for, all else is data."""
+        inputs, declared = self._inputs(job), self._state.workflow_of(job.scope).inputs
 
         def make(name: str) -> Any:
-            """One of them."""
+            """One of them; what a caller gave says nothing to Jinja unless the file itself says the very same."""
+            if name not in declared or inputs[name] != declared[name].default:
+                return inputs[name]
             return rendered(inputs[name], lambda other: self._behind_workload(other, name, job))
 
         return Lazy(lambda: list(inputs), lambda name: make(name) if name in inputs else MISSING)

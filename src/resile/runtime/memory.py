@@ -17,6 +17,7 @@ import msgspec
 from resile.dialects.interpolate import ValueRefused
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.workflow import Child
+from resile.runtime.secrets import redact_value
 
 if TYPE_CHECKING:
     from resile.core.state import Job, State
@@ -38,7 +39,8 @@ def host_of(state: State, values: Values, job: Job) -> Job | None:
 class Memories:
     """What a run remembers, as its engine sees it."""
 
-    def __init__(self, state: State, values: Values, directory: str) -> None:
+    def __init__(self, state: State, values: Values, directory: str, secrets: tuple[str, ...]) -> None:
+        self._secrets = secrets
         self._state = state
         self._values = values
         self._directory = directory
@@ -51,10 +53,16 @@ class Memories:
         return {name.removeprefix(prefix): values for name, values in data.items() if name.startswith(prefix)}
 
     def write(self, job: Job, changed: Namespaces) -> Namespaces:
-        """Take over changed namespaces; what an outcome records of them."""
+        """Take over changed namespaces, without secrets; what an outcome records of them."""
         prefix = self._prefix(job)
         recorded = {prefix + name: values for name, values in changed.items()}
-        if len(msgspec.json.encode(recorded)) > VALUE_BYTES_MAX:
+        if self._secrets:
+            recorded = redact_value(recorded, self._secrets)
+        try:
+            size = len(msgspec.json.encode(recorded))
+        except UnicodeEncodeError as error:
+            raise ValueRefused("a value is no valid text, so it can't be remembered") from error
+        if size > VALUE_BYTES_MAX:
             raise ValueRefused(f"the memory would have more than {VALUE_BYTES_MAX} bytes")
         self._loaded().update(recorded)
         self._save()

@@ -21,7 +21,7 @@ from resile.model.workflow import Action, Agent, Capture, Step, Validate
 from resile.runtime.capture import CaptureRefused, captured, missing_outputs, overspent, verdict_of
 from resile.runtime.commits import head_of
 from resile.runtime.perform import Performer, time_limit
-from resile.runtime.secrets import redact, redact_value
+from resile.runtime.secrets import redact, redact_failure, redact_outcome, redact_value
 from resile.runtime.values import Values
 from resile.store.contract import AttemptRow
 
@@ -85,7 +85,8 @@ class Observer:
     def ended(
         self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
     ) -> tuple[Event, AttemptRow]:
-        """An attempt's end and its finished row."""
+        """An attempt's end and its finished row, both without secrets."""
+        outcome = redact_outcome(outcome, self._secrets)
         known = self._started.pop((job, attempt), None)
         row = AttemptRow(
             job,
@@ -136,7 +137,7 @@ class Observer:
         if outcome.failure is not None:
             return self._failed(job, step, outcome)
         if isinstance(step.action, FanOut):
-            return self._listed(outcome)
+            return self._listed(report, outcome)
         if step.transform is not None:
             return self._valued(job, step, outcome, report.at)
         if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
@@ -177,12 +178,20 @@ class Observer:
             return _broken(outcome, f"workflow_status is {str(verdict)[:60]!r}, not completed or failed", "verdict")
         return msgspec.structs.replace(outcome, values={**outcome.values, "workflow_status": verdict})
 
-    def _listed(self, outcome: Outcome) -> Outcome:
-        """How many items the program listed: the last word of its output."""
+    def _listed(self, report: Ended, outcome: Outcome) -> Outcome:
+        """How many items the program listed: the last word of its output; no secret stays in their file."""
         assert outcome.log is not None
         words = tail(self._folder, outcome.log, "o", 64).split()
         if not words or not words[-1].isdigit():
             return _broken(outcome, "the items were not listed", "items")
+        if self._secrets:
+            from resile.runtime.items import items_path, redact_items
+
+            label = f"j{report.job}_r{self._state.epoch}_a{report.attempt}"
+            try:
+                redact_items(items_path(self._folder, label), self._secrets)
+            except OSError as error:
+                return _broken(outcome, f"can't list the items: {error.strerror}", "items")
         return msgspec.structs.replace(outcome, values={"items": int(words[-1])})
 
     def _captured(self, job: Job, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
@@ -216,12 +225,7 @@ class Observer:
         if (isinstance(step.action, Agent) and failure.kind == "spawn") or failure.exit_code == 127:
             failure = _with_hint(failure, step.action)
         if self._secrets:
-            failure = msgspec.structs.replace(
-                failure,
-                message=redact(failure.message, self._secrets),
-                stdout=redact(failure.stdout, self._secrets),
-                stderr=redact(failure.stderr, self._secrets),
-            )
+            failure = redact_failure(failure, self._secrets)
         if step.transform is not None:
             values = dict.fromkeys((capture.name for capture in step.capture), self._inside.failed_value(failure))
         return msgspec.structs.replace(outcome, values=values, failure=failure)

@@ -26,6 +26,7 @@ from resile.model.inside import Ask, Collect, Log, Memory, Script
 from resile.model.workflow import Agent, Child, Function, Http, Noop, Python, Query, Shell, Step, Validate, WriteFile
 from resile.runtime.capacity import visible_gpus
 from resile.runtime.commits import head_of
+from resile.runtime.secrets import redact_value
 from resile.runtime.templates import render_shell, render_text
 from resile.runtime.values import Values
 
@@ -55,8 +56,10 @@ class Performer:
         folder: str,
         directory: str,
         inside: Evaluators,
+        secrets: tuple[str, ...] = (),
         rehearsal: Rehearsal | None = None,
     ) -> None:
+        self._secrets = secrets
         self._rehearsal = rehearsal
         self._launch_of: Callable[..., Launch] | None = None
         self._inside = inside
@@ -117,6 +120,9 @@ class Performer:
             return self._launch(order, job, step, argv, fallback, lookup, told)
         except ValueRefused as problem:
             return Outcome(failure=Failure("contract", str(problem), signature="contract: value refused"))
+        except UnicodeError:
+            message = "a value is no valid text: it holds half a character (a lone surrogate)"
+            return Outcome(failure=Failure("contract", message, signature="contract: no valid text"))
 
     def _launch(
         self,
@@ -209,7 +215,7 @@ class Performer:
         self, order: StartAttempt, job: Job, action: FanOut, lookup: Lookup
     ) -> Outcome | tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
         """List the items of a fan-out: here where they are known, else by a program."""
-        from resile.runtime.items import ItemsRefused, items_path, items_program, list_values
+        from resile.runtime.items import ItemsRefused, items_path, items_program, list_values, redact_items
         from resile.runtime.programs import VARIABLE
 
         path = items_path(self._folder, f"j{order.job}_r{self._state.epoch}_a{order.attempt}")
@@ -219,7 +225,9 @@ class Performer:
             return argv, ((VARIABLE, told),)
         try:
             values = self._listed(source, job, lookup)
-            return Outcome(exit_code=0, values={"items": list_values(path, values, source)})
+            count = list_values(path, values, source)
+            redact_items(path, self._secrets)
+            return Outcome(exit_code=0, values={"items": count})
         except ItemsRefused as problem:
             return Outcome(failure=Failure("contract", str(problem), signature="contract: items"))
         except OSError as error:
@@ -253,7 +261,10 @@ class Performer:
         return GroupsRead(at, order.label, groups, place, last)
 
     def _child_inputs(self, action: Child, given: dict[str, Any]) -> dict[str, Any]:
-        """The inputs of a child workflow: what is given, else its defaults."""
+        """The inputs of a child workflow: what is given, else its defaults; they are stored, so none is a secret."""
+        for name, value in given.items():
+            if redact_value(value, self._secrets) != value:
+                raise ValueRefused(f"input {name!r} holds the value of a secret, and inputs are stored")
         for name, declared in action.workflow.inputs.items():
             if name in given and declared.schema is not None:
                 from resile.runtime.schemas import unmet

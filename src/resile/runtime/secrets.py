@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.errors import ResileError
-from resile.model.workflow import Workflow
+from resile.model.failure import Failure, Outcome
+from resile.model.fanout import FanOut
+from resile.model.workflow import Child, Step, Workflow
 
 LINE_CHARACTERS_MIN = 4
 SECRET_BYTES_MAX = 64 * 1024
@@ -15,7 +19,54 @@ MASK = "***"
 
 
 def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
-    """The value of each declared secret; one that can't be had is an error before anything runs."""
+    """The value of each secret that a workflow or one inside it declares; the whole run has them.
+
+    One that can't be had is an error before anything runs, as are two of one name that differ.
+    """
+    values: dict[str, str] = {}
+    for one in family(workflow):
+        for name, value in _own_secrets(one, env).items():
+            if values.setdefault(name, value) != value:
+                raise ResileError(
+                    "secret-conflict",
+                    f"secret {name!r} has another value here than in the workflow that calls this one or beside it",
+                    where=one.file,
+                    hint="all steps of a run have the same secrets: give one of the two another name",
+                )
+    return values
+
+
+def family(workflow: Workflow) -> Iterator[Workflow]:
+    """A workflow and all that run inside it, each once."""
+    seen: set[int] = set()
+    found = [workflow]
+    while found:
+        one = found.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        work = [*one.steps, one.end]
+        while work:
+            step = work.pop()
+            match step.action:
+                case FanOut():
+                    work += step.action.steps
+                case Child():
+                    found.append(step.action.workflow)
+            if step.rules or step.on_success is not None:
+                work += _answers(step)
+
+
+def _answers(step: Step) -> Iterator[Step]:
+    """The steps that answer a step's failures or follow its success."""
+    for rule in step.rules:
+        yield from rule.repair.steps if rule.repair is not None else ()
+    yield from step.on_success.steps if step.on_success is not None else ()
+
+
+def _own_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
+    """The value of each secret that one workflow declares; files lie beside it."""
     values: dict[str, str] = {}
     for name, secret in workflow.secrets.items():
         if secret.file:
@@ -75,6 +126,30 @@ def redact_value(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {redact(key, secrets): redact_value(item, secrets) for key, item in value.items()}
     return value
+
+
+def redact_outcome(outcome: Outcome, secrets: tuple[str, ...]) -> Outcome:
+    """What an attempt came to, with every secret in its values and in its failure replaced."""
+    if not secrets:
+        return outcome
+    failure = outcome.failure
+    return replace(
+        outcome,
+        values=redact_value(outcome.values, secrets),
+        memory=redact_value(outcome.memory, secrets),
+        failure=None if failure is None else redact_failure(failure, secrets),
+    )
+
+
+def redact_failure(failure: Failure, secrets: tuple[str, ...]) -> Failure:
+    """A failure with every secret in its texts replaced."""
+    return replace(
+        failure,
+        message=redact(failure.message, secrets),
+        stdout=redact(failure.stdout, secrets),
+        stderr=redact(failure.stderr, secrets),
+        signature=redact(failure.signature, secrets),
+    )
 
 
 def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str]) -> None:

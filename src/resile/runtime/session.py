@@ -154,7 +154,7 @@ class Session:
     ) -> Engine:
         """An engine with all its parts."""
         row, state = self._row, self._state
-        env = {**self._env, **load_env_files(state.workflow)} if state.workflow.env_files else self._env
+        env = {**self._env, **load_env_files(state.workflow)}
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = needles(secrets)
@@ -168,6 +168,7 @@ class Session:
             folder=folder,
             directory=row.directory,
             inside=evaluators,
+            secrets=hidden,
             rehearsal=rehearsal,
         )
         return Engine(

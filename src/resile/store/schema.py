@@ -158,7 +158,8 @@ CREATE TABLE dead_letters (
 """
 
 # A letter's key becomes the name of its fan-out, which is the same in every execution of whatever is around it; the
-# number of its job is not.
+# number of its job is not. Version 2 did not write down what was around a map inside of another: its letters are told
+# apart by their job (`inner#7`), have no scope (0), and can't be retried. The run's own jobs have the lowest numbers.
 VERSION_3 = """
 ALTER TABLE dead_letters RENAME TO dead_letters_of_version_2;
 CREATE TABLE dead_letters (
@@ -168,7 +169,7 @@ CREATE TABLE dead_letters (
     map TEXT NOT NULL,          -- the name without the items around it: outer/inner
     step TEXT NOT NULL,
     job INTEGER NOT NULL,
-    scope INTEGER NOT NULL,
+    scope INTEGER NOT NULL,     -- 0 where it is not known
     item_id TEXT AS (name || '[' || idx || ']'),
     correlation_id TEXT AS (run || ':' || name || '[' || idx || ']'),
     reason TEXT NOT NULL,
@@ -182,9 +183,15 @@ CREATE TABLE dead_letters (
     PRIMARY KEY (run, name, idx)
 ) WITHOUT ROWID;
 INSERT INTO dead_letters
-    SELECT run, substr(item_id, 1, length(item_id) - length(idx) - 2), idx, step, step, job, 1,
-        reason, signature, failure_count, first_at, last_at, eligible, item, history
-    FROM dead_letters_of_version_2;
+    WITH placed AS (
+        SELECT *, substr(item_id, 1, length(item_id) - length(idx) - 2) AS short,
+            job = min(job) OVER (PARTITION BY run, item_id)
+                AND (run, job) IN (SELECT run, id FROM jobs WHERE scope = 'root') AS is_own
+        FROM dead_letters_of_version_2
+    )
+    SELECT run, iif(is_own, short, short || '#' || job), idx, short, step, job, is_own,
+        reason, signature, failure_count, first_at, last_at, eligible AND is_own, item, history
+    FROM placed;
 DROP TABLE dead_letters_of_version_2;
 
 CREATE TABLE kept_scopes (

@@ -236,7 +236,7 @@ def _moment(told: Data) -> str:
             return f"expression rejected: {message}"
         case "circuit" | "redriven":
             return message
-        case _ if told.get("child"):
+        case _ if told.get("verdict") == "failed":
             return f"{attempt}: its workflow {visible(told['child'])} failed" + (f": {message}" if message else "")
         case _:
             return f"{attempt}: {message or told.get('kind', '')}"

@@ -38,7 +38,7 @@ def print_document(document: object) -> None:
 
 
 def encode(document: object) -> bytes:
-    """JSON of any document; bytes that were never UTF-8 are shown as the replacement character."""
+    """JSON of any document; what was never valid text in it is shown as the replacement character."""
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -46,9 +46,13 @@ def encode(document: object) -> bytes:
 
 
 def _legible(value: Any) -> Any:
-    """The same document without the surrogates that stand for invalid bytes."""
+    """The same document without surrogates, which stand for invalid bytes or for half a character."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        try:
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        except UnicodeEncodeError:
+            # Half a character from somebody's JSON stands for no byte.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
         return {_legible(key): _legible(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

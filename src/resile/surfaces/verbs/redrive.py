@@ -213,8 +213,17 @@ def _groups(
 
 
 def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
-    """The fan-outs of the map that is meant; refused where it could be several."""
-    fans = fan_outs(store, row, call.step)
+    """The fan-outs of the map that is meant; refused where it could be several, or where nobody knows its place."""
+    found = fan_outs(store, row, call.step)
+    # An older version kept the letters of a map inside of another without what was around it.
+    fans = [fan for fan in found if fan.scope]
+    if len(fans) < len(found) and (call.force or not fans):
+        lost = next(fan for fan in found if not fan.scope)
+        raise ResileError(
+            "letters-unplaced",
+            f"an older Resile kept dead letters of {lost.map} without what was around it, so they can't be retried",
+            hint=f"`resile rerun {row.id}` runs the whole map again, `resile dlq purge {row.id}` removes them",
+        )
     names = list(dict.fromkeys(fan.map for fan in fans))
     if len(names) > 1:
         message = f"run {row.id} has dead letters of several maps: {', '.join(names)}"
