@@ -113,6 +113,14 @@ def test_a_tool_whose_package_is_missing_is_refused_with_a_hint(
             "workflow: [{step: start, tool: noop, sink: {tool: event_log, args: {a: 1}, table: t}}]",
             ["`table` means nothing for a event_log sink"],
         ),
+        (
+            "workflow: [{step: start, tool: noop, case: [{when: '{{ true }}', then: {fail: {message: a, reason: b}}}]}]",
+            ["`reason` says once more why the step fails"],
+        ),
+        (
+            "workflow: [{step: start, tool: noop, case: [{when: '{{ true }}', then: {fail: false}}]}]",
+            ["`fail: false` fails nothing"],
+        ),
     ],
 )
 def test_what_is_wrong_is_said(text: str, found: list[str]) -> None:
@@ -120,6 +128,35 @@ def test_what_is_wrong_is_said(text: str, found: list[str]) -> None:
     told = errors(text)
     assert sorted(message.partition(" (line 1 of the text)")[0] for message, _, _ in told) == sorted(found)
     assert all(line == 1 and column for _, line, column in told)
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (
+            "tool: noop, sink: {tool: event_log, args: {a: 1}, when: '{{ true }}'}",
+            [
+                "`args` adds nothing: the result of a step is in the run's log in any case",
+                "`when` adds nothing: the result of a step is in the run's log in any case",
+            ],
+        ),
+        (
+            f"tool: {SH}, retry: {{max_attempts: 2, backoff: 5, max_delay: 9}}",
+            ["`max_delay` changes nothing beside `backoff: 5`"],
+        ),
+        (
+            f"tool: {SH}, retry: {{max_attempts: 2, backoff: none, initial_delay: 9}}",
+            ["`initial_delay` changes nothing beside `backoff: none`"],
+        ),
+    ],
+)
+def test_what_changes_nothing_is_a_warning(step: str, told: list[str]) -> None:
+    """A key of real files that has no effect where it stands is no reason to refuse them, and is said."""
+    result = compiled(f"workflow: [{{step: start, {step}}}]")
+    assert result.workflow is not None
+    assert [(found.severity, found.code, found.message) for found in result.diagnostics] == [
+        ("warning", "no-effect", message) for message in told
+    ]
 
 
 def test_a_name_that_nothing_gives_is_a_warning() -> None:

@@ -248,7 +248,13 @@ def _read_again(
 def _message(reading: NoetlReading, node: Node) -> Any:
     """Why a case fails its step: a text, or a mapping with a `message`."""
     if isinstance(node, Mapping) and node.entries.keys() <= {"message", "error", "reason"} and node.entries:
+        _, *more = node.entries
+        for word in more:
+            message = f"`{word}` says once more why the step fails"
+            reading.report.error("conflict", message, node.entries[word][0], hint="keep one of them")
         node = next(iter(node.entries.values()))[1]
+    if isinstance(node, Scalar) and node.value is False:
+        reading.report.error("value", "`fail: false` fails nothing", node, hint="take `fail` out")
     if isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool)):
         return "a case failed the step"
     value = data(reading, node)

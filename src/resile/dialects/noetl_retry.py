@@ -138,10 +138,18 @@ def backoff_of(
     if given is None:
         waits = {"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys()
         return None if at_once and not waits else Backoff(*_growing(fields, jitter=jitter))
-    if isinstance(given, Scalar) and type(given.value) in (int, float) and 0 <= float(given.text) <= 86_400:
-        return Backoff("fixed", float(given.text))
     words = {"none": "", "linear": "linear", "exponential": "exponential", "fixed": "fixed"}
-    if not isinstance(given, Scalar) or given.text not in words:
+    if not isinstance(given, Scalar):
+        wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
+        return None
+    is_number = type(given.value) in (int, float) and 0 <= float(given.text) <= 86_400
+    if is_number or given.text == "none":
+        for word in sorted({"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys()):
+            message = f"`{word}` changes nothing beside `backoff: {given.text}`"
+            reading.report.warning("no-effect", message, given, hint=f"take `{word}` out, or name a growing backoff")
+    if is_number:
+        return Backoff("fixed", float(given.text))
+    if given.text not in words:
         wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
         return None
     return Backoff(*_growing(fields, words[given.text], jitter)) if words[given.text] else None

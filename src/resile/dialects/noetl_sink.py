@@ -62,6 +62,11 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | No
             message = f"`{word}` means nothing for a {kind} sink"
             reading.report.error("conflict", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out")
     if kind in LOGS:
+        for word in sorted(fields.keys() & {"args", "data", "when"}):
+            message = f"`{word}` adds nothing: the result of a step is in the run's log in any case"
+            reading.report.warning(
+                "no-effect", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out"
+            )
         return None
     action = _action(reading, kind, fields, whole)
     if action is None:
