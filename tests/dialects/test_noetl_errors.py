@@ -114,7 +114,7 @@ def test_a_tool_whose_package_is_missing_is_refused_with_a_hint(
             ["`table` means nothing for a event_log sink"],
         ),
         (
-            "workflow: [{step: start, tool: noop, case: [{when: '{{ true }}', then: {fail: {message: a, reason: b}}}]}]",
+            "workflow: [{step: start, tool: noop, case: [{when: '{{ 1 }}', then: {fail: {error: a, reason: b}}}]}]",
             ["`reason` says once more why the step fails"],
         ),
         (
