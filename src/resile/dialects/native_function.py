@@ -136,7 +136,8 @@ def _check_file(reading: NativeReading, draft: Drafted, action: Function) -> Non
     import os
 
     call = draft.node.entries["function"][1]
-    if action.file and isinstance(call, Mapping):
+    # A workflow that Python built has its functions at hand, also those that were typed in and have no file.
+    if action.file and isinstance(call, Mapping) and reading.source.data:
         file = os.path.join(reading.source.folder, action.file)
         if not os.path.isfile(file):
             message = f"there is no file `{shorten(file, 200)}`"
