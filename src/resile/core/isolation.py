@@ -4,6 +4,9 @@
 
 Whatever runs for the item has that folder as its directory: handlers, child workflows, the items of maps inside.
 
+Items begin side by side and git locks what they share for a moment, so a worktree is asked for a few times; and what
+is merged is merged, whether or not its worktree could be cleared away.
+
 A merge that conflicts is taken back and fails the item at that step, like any other failure; its worktree stays, to be
 looked at, until the item runs again.
 """
@@ -21,9 +24,13 @@ git rev-parse --verify --quiet HEAD >/dev/null || {
   echo "isolation: worktree needs a git repository with a commit" >&2
   exit 1
 }
-git worktree remove --force "$RESILE_WORKTREE" 2>/dev/null
-git branch --quiet -D "$RESILE_WORKTREE_BRANCH" 2>/dev/null
-git worktree add --quiet -b "$RESILE_WORKTREE_BRANCH" "$RESILE_WORKTREE" HEAD
+for last in no no no no yes; do
+  git worktree remove --force "$RESILE_WORKTREE" 2>/dev/null
+  git branch --quiet -D "$RESILE_WORKTREE_BRANCH" 2>/dev/null
+  git worktree add --quiet -b "$RESILE_WORKTREE_BRANCH" "$RESILE_WORKTREE" HEAD && exit 0
+  test $last = yes || sleep 0.2
+done
+exit 1
 """
 _MERGE = """\
 git rev-parse --verify --quiet "refs/heads/$RESILE_WORKTREE_BRANCH" >/dev/null || exit 0
@@ -32,7 +39,9 @@ git merge --quiet --no-edit "$RESILE_WORKTREE_BRANCH" >&2 || {
   echo "what the item committed conflicts with what is merged already" >&2
   exit 1
 }
-git worktree remove --force "$RESILE_WORKTREE" && git branch --quiet -D "$RESILE_WORKTREE_BRANCH"
+git worktree remove --force "$RESILE_WORKTREE"
+git branch --quiet -D "$RESILE_WORKTREE_BRANCH"
+exit 0
 """
 
 
