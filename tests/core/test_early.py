@@ -82,6 +82,15 @@ def test_a_chain_is_reserved_as_far_as_there_is_room() -> None:
     assert orders_of(chain, early=0) == [("a", ())]
 
 
+def test_an_early_order_says_because_of_what() -> None:
+    """A chain is reserved because of what let its first step start."""
+    state = new_state(flow(sh("a"), sh("b", "a"), sh("c", "b")))
+    _, actions = react(state, RunStarted(0.0, Capacity(2, early=8, cpus=4)))
+    reasons = [action.because for action in actions if isinstance(action, StartAttempt)]
+    assert reasons[0] > 0
+    assert reasons == [reasons[0]] * 3
+
+
 def test_what_needs_several_comes_after_all_of_them() -> None:
     """A join waits for everything that it needs, unless that is too much to name."""
     names = ("a", "b", "c", "d", "e")

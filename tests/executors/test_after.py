@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
-from tests.executors.driver import Driver, driving, sh
+from tests.executors.driver import Driver, driving, sh, wait_until_gone
 
 
 def after(launch: Launch, *jobs: int) -> Launch:
@@ -91,4 +92,39 @@ def test_a_drain_and_the_death_of_the_engine_take_back_what_waits(tmp_path: Path
     (tmp_path / "gate").write_text("go\n")
     again.until_count(Ended, 1)
     again.executor.close()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_attempt_that_was_taken_back_may_come_again(tmp_path: Path) -> None:
+    """What follows its second coming is not withdrawn because of its first."""
+    with driving(tmp_path) as driver:
+        driver.executor.start([sh(1, "false"), after(sh(2, "touch ran"), 1)])
+        assert [report.job for report in driver.until_count(Withdrawn, 1)] == [2]
+        again = replace(sh(1, "true"), attempt=2)
+        follower = replace(sh(2, "echo 2 >> log"), after=((1, 2),))
+        ended = driver.run(again, follower, after(sh(3, "echo 3 >> log"), 2))
+    assert {job: report.wait_status for job, report in ended.items()} == {1: 0, 2: 0, 3: 0}
+    assert (tmp_path / "log").read_text() == "2\n3\n"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_was_taken_back_before_an_end_does_not_follow_it(tmp_path: Path) -> None:
+    """A launcher that wakes late to both hears the engine before it goes on by itself."""
+    os.mkfifo(tmp_path / "one")
+    os.mkfifo(tmp_path / "two")
+    with driving(tmp_path, slots=4) as driver:
+        driver.executor.start([sh(1, "read line < one"), sh(2, "read line < two"), after(sh(3, "touch ran"), 1)])
+        pids = [driver.started(job).pid for job in (1, 2)]
+        launcher = driver.launcher_pid()
+        os.kill(launcher, signal.SIGSTOP)
+        try:
+            (tmp_path / "two").write_text("go\n")
+            wait_until_gone(pids[1])
+            driver.executor.drain()
+            (tmp_path / "one").write_text("go\n")
+            wait_until_gone(pids[0])
+        finally:
+            os.kill(launcher, signal.SIGCONT)
+        assert [report.job for report in driver.until_count(Withdrawn, 1)] == [3]
+        driver.until_count(Ended, 2)
     assert not (tmp_path / "ran").exists()

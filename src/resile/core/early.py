@@ -48,6 +48,8 @@ def reserve_early(state: State, out: list[Action]) -> None:
             job.ticket = state.ticket
             job.early = True
             state.early += 1
+            last = state.jobs[after[-1][0]]
+            job.because = last.noted or last.because
             order = reserve(state, job)
             out.append(StartAttempt(order.job, order.attempt, order.because, order.gpus, after))
             hope(state, state.scopes[ROOT], state.plan, job.step)

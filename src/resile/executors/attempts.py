@@ -42,9 +42,10 @@ _KILLED_BY_KERNEL = (SIGKILL, (128 + SIGKILL) << 8)
 class Attempts:
     """All attempts that this launcher knows, and the slots they run in."""
 
-    def __init__(self, epoll: select.epoll, publish: Callable[[], None]) -> None:
+    def __init__(self, epoll: select.epoll, publish: Callable[[], None], hear: Callable[[], object]) -> None:
         self.epoll = epoll
         self.publish = publish
+        self.hear = hear
         self.lines: list[bytes] = []
         self.queue: dict[bytes, list[bytes]] = {}
         self.waiting = Waiting()
@@ -94,9 +95,9 @@ class Attempts:
 
     def take(self, key: bytes, fields: list[bytes]) -> None:
         """Queue an attempt, or let it wait for those that it comes after."""
+        self.waiting.begin(key)
         if fields[8]:
-            alive = self.queue.keys() | self.running.keys()
-            ready = self.waiting.add(key, fields, fields[8].split(b","), alive)
+            ready = self.waiting.add(key, fields, fields[8].split(b","), self.queue, self.running)
             if not ready:
                 if ready is False:
                     self.withdrawn(key)
@@ -209,6 +210,9 @@ class Attempts:
                 self.wake_at = 0.0
             else:
                 self.finish(slot)
+                if self.followed:
+                    # What goes on by itself may have been taken back before this end.
+                    self.hear()
                 if self.queue:
                     self.fill()
         if orphan_died and any(slot.cut for slot in self.running.values()):

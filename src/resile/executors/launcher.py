@@ -45,7 +45,7 @@ class Launcher:
 
     def __init__(self, connection: int) -> None:
         self.epoll = select.epoll()
-        self.attempts = Attempts(self.epoll, self.flush)
+        self.attempts = Attempts(self.epoll, self.flush, self.receive)
         self.spool: Spool | None = None
         self.listener = -1
         self.inbox = bytearray()
@@ -101,7 +101,7 @@ class Launcher:
         connection = doors.accept(self.listener)
         if connection < 0:
             return
-        while self.connection >= 0 and self.receive():
+        while self.receive():
             pass
         if self.connection >= 0:
             self.detach()
@@ -112,6 +112,8 @@ class Launcher:
 
     def receive(self) -> bool:
         """Take what the engine sent; False where there was nothing or the engine is gone."""
+        if self.connection < 0:
+            return False
         try:
             data = posix.read(self.connection, RECEIVE_BYTES)
         except BlockingIOError:

@@ -9,6 +9,10 @@ Runs inside the launcher, so only built-in modules are imported.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
 # An engine hears of an end within milliseconds; whoever names an older one is told that it is unknown.
 REMEMBERED_MAX = 1024
 
@@ -22,12 +26,20 @@ class Waiting:
         self.followers: dict[bytes, list[bytes]] = {}
         self.ended: dict[bytes, bool] = {}
 
-    def add(self, key: bytes, fields: list[bytes], after: list[bytes], alive: set[bytes]) -> bool | None:
+    def begin(self, key: bytes) -> None:
+        """An attempt that was taken back before may come again: it is not over any more."""
+        self.ended.pop(key, None)
+
+    def add(
+        self, key: bytes, fields: list[bytes], after: list[bytes], queue: Container[bytes], running: Container[bytes]
+    ) -> bool | None:
         """Have an attempt wait: True where it may start now, False where it never may, else nothing."""
         missing = set()
         for other in after:
             well = self.ended.get(other)
-            if well is False or (well is None and other not in alive and other not in self.missing):
+            if well is None and not (other in queue or other in running or other in self.missing):
+                well = False
+            if well is False:
                 return False
             if well is None:
                 missing.add(other)

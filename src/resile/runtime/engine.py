@@ -58,6 +58,8 @@ REQUESTS_SECONDS = 0.2
 LEASE_SECONDS = 30.0
 
 Listener = Callable[[State, list[Note]], None]
+# What Ctrl-C does; its argument is called when that is in force.
+Interrupt = Callable[[Callable[[], None]], None]
 
 
 class Engine:
@@ -94,6 +96,7 @@ class Engine:
         self._running: set[tuple[int, int]] = set()
         self._stop: RunStatus | None = None
         self._interrupts = 0
+        self._untold: deque[Callable[[], None]] = deque()
         self._born = time.time()
         self.problem: StoreFull | None = None
         self._drained = False
@@ -104,9 +107,10 @@ class Engine:
         self._next_renewal = time.time() + LEASE_SECONDS / 3
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def interrupt(self) -> None:
-        """Stop gently; called again, kill what runs. Safe in a signal handler."""
+    def interrupt(self, told: Callable[[], None]) -> None:
+        """Stop gently; called again, kill what runs; `told` once the executor knows. Safe in a signal handler."""
         self._interrupts += 1
+        self._untold.append(told)
         os.write(self._wake_write, b"!")
 
     def drive(self, events: list[Event]) -> RunStatus:
@@ -216,6 +220,8 @@ class Engine:
             for job, attempt in sorted(self._running - self._killed):
                 self._executor.kill(job, attempt)
             self._killed |= self._running
+        while self._untold:
+            self._untold.popleft()()
         if not self._running and not self._executor.queued() and self._stop is None:
             self._stop = "interrupted"
 

@@ -24,6 +24,7 @@ from resile.surfaces.cli.output import plural, say
 
 if TYPE_CHECKING:
     from resile.core.state import State
+    from resile.runtime.engine import Interrupt
 
 MESSAGES_MAX = 200
 ITEM_MESSAGES_MAX = 100
@@ -197,7 +198,7 @@ class Watch:
     def __init__(self, display: Display, debug: Callable[[str], None] | None = None) -> None:
         self._display = display
         self.debug = debug
-        self._interrupt: Callable[[], None] | None = None
+        self._interrupt: Interrupt | None = None
         self._interrupts = 0
         self._before: dict[signal.Signals, Any] = {}
         self.tally: Tally | None = None
@@ -212,7 +213,7 @@ class Watch:
         if self.tally is not None:
             self._display.finish()
 
-    def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
+    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
         """The run has an id: from here on Ctrl-C stops it gently.
 
         Everything is loaded now, so the garbage collector, off until here, need never look at it again.
@@ -239,6 +240,11 @@ class Watch:
 
     def _stop(self, _number: int, _frame: object) -> None:
         """The first signal stops gently, the second kills what runs."""
+        assert self._interrupt is not None
+        self._interrupt(self._stopping)
+
+    def _stopping(self) -> None:
+        """A signal has taken effect: nothing starts any more, or what ran is being killed."""
         self._interrupts += 1
         running = 0 if self.tally is None else self.tally.busy
         if self._interrupts == 1:
@@ -247,5 +253,3 @@ class Watch:
             self._display.announce(f"stopping: {text}")
         elif self._interrupts == 2:
             self._display.announce(f"killing {plural(running, 'running step')}")
-        assert self._interrupt is not None
-        self._interrupt()

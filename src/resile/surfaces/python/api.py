@@ -25,6 +25,7 @@ from resile.surfaces.verbs import drive
 if TYPE_CHECKING:
     from resile.core.actions import Note
     from resile.core.state import State
+    from resile.runtime.engine import Interrupt
 
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class _Silent:
 
     debug: Callable[[str], None] | None = None
 
-    def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
+    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
         """The run has an id and an engine."""
 
     def notes(self, state: State, notes: list[Note]) -> None:

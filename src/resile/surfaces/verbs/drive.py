@@ -30,6 +30,7 @@ from resile.surfaces.verbs.load import Taken, load, read_inputs, remember
 
 if TYPE_CHECKING:
     from resile.executors.prestart import Prestarted
+    from resile.runtime.engine import Interrupt
 
 
 class Machine(Struct, frozen=True):
@@ -74,7 +75,7 @@ class Watcher(Protocol):
 
     debug: Callable[[str], None] | None
 
-    def started(self, run: int, state: State, interrupt: Callable[[], None]) -> None:
+    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
         """The run has an id and an engine; `interrupt` is what Ctrl-C does."""
 
     def notes(self, state: State, notes: list[Note]) -> None:
