@@ -14,10 +14,21 @@ from resile.core.actions import Action, SetTimer
 from resile.core.fans import Fan
 from resile.core.notes import note_job
 from resile.core.state import Job, State
-from resile.model.fanout import Breaker
+from resile.model.fanout import Breaker, ErrorPolicy
 
 # The `item` of the timer that ends an open circuit; items count from 0, and -1 is none.
 CIRCUIT = -2
+
+
+def holds_back(policy: ErrorPolicy) -> bool:
+    """Can failures of items keep others from starting?"""
+    return (
+        policy.on_item_failure == "stop"
+        or not policy.continue_on_failure
+        or bool(policy.failures_max)
+        or policy.failure_threshold < 1.0
+        or policy.breaker is not None
+    )
 
 
 def may_start(fan: Fan, breaker: Breaker | None) -> bool:

@@ -1,17 +1,19 @@
 """Packing: which ready jobs get a slot now. Oldest first among those that fit; no job is looked at twice.
 
 Attempts are reserved a few ahead of the free slots (status `pending`), so that an executor never waits for a
-commit; but not where a critical step may yet keep them from starting. What a job reserves of CPUs, memory and GPUs it
-holds until its attempt has ended.
+commit; but not where a critical step, or the failures of other items, may yet keep them from starting. What a job
+reserves of CPUs, memory and GPUs it holds until its attempt has ended.
 """
 
 from __future__ import annotations
 
 from resile.core.actions import Action
+from resile.core.breaker import holds_back
 from resile.core.early import hope, reserve_early
 from resile.core.hold import fits, granted, reserve, stir
 from resile.core.plan import queue_key
 from resile.core.state import Job, Queue, State
+from resile.model.fanout import FanOut
 from resile.model.status import Status
 
 
@@ -37,7 +39,7 @@ def dispatch(state: State, out: list[Action]) -> None:
         return
     room = capacity.parallel + (0 if state.plan.critical else capacity.ahead)
     while state.in_flight - state.early < room:
-        job = _next(state)
+        job = _next(state, ahead=state.in_flight - state.early >= capacity.parallel)
         if job is None:
             if state.hopeful.items:
                 reserve_early(state, out)
@@ -46,8 +48,8 @@ def dispatch(state: State, out: list[Action]) -> None:
         hope(state, state.scopes[job.scope], state.plan_of(job.scope), job.step)
 
 
-def _next(state: State) -> Job | None:
-    """Take the oldest ready job that fits out of its queue."""
+def _next(state: State, ahead: bool) -> Job | None:
+    """Take the oldest ready job that fits out of its queue; ahead of a free slot only where it will surely start."""
     best: Job | None = None
     best_queue: Queue | None = None
     for queue in state.queues.values():
@@ -61,6 +63,16 @@ def _next(state: State) -> Job | None:
         job = state.jobs[number]
         if (best is None or job.ticket < best.ticket) and fits(state, job):
             best, best_queue = job, queue
-    if best_queue is not None:
-        best_queue.pop()
+    if best is None or best_queue is None or (ahead and _may_be_held_back(state, best)):
+        return None
+    best_queue.pop()
     return best
+
+
+def _may_be_held_back(state: State, job: Job) -> bool:
+    """Is this a job of an item that the failures of others may keep from starting?"""
+    scope = state.scopes[job.scope]
+    if scope.kind != "item":
+        return False
+    action = state.step_of(state.jobs[scope.owner]).action
+    return isinstance(action, FanOut) and holds_back(action.policy)

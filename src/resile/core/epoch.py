@@ -63,7 +63,7 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
         if number in state.jobs and (state.jobs[number].status is kept or fan.failed or fan.held)
     }
     for fan in state.fans.values():
-        fan.queue, fan.active, fan.waiting, fan.redrive = [], {}, {}, False
+        fan.queue, fan.active, fan.gated, fan.waiting, fan.redrive = [], {}, [], {}, False
     state.redrive = None
     state.finished = []
     state.moving = state.parked = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer
-from resile.core.breaker import may_start, started
+from resile.core.breaker import holds_back, may_start, started
 from resile.core.fans import Fan
 from resile.core.flow import settle, stopping, succeed
 from resile.core.goto import drop_stale
@@ -95,10 +95,13 @@ def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
 
 
 def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, action: FanOut) -> None:
-    """Open items as far as there is room: those whose wait is over, then the next of the input."""
+    """Open items as far as there is room: those that were gated, those whose wait is over, the next of the input."""
     limit = _limit(state, action, fan)
     due = [waiting for waiting in fan.waiting.values() if waiting.due <= at] if fan.waiting else []
-    while (due or fan.queue) and may_start(fan, action.policy.breaker):
+    while (fan.gated or due or fan.queue) and may_start(fan, action.policy.breaker):
+        if fan.gated:
+            _begin_item(state, out, at, job, fan, state.scopes[fan.gated.pop(0)])
+            continue
         # Items that are held back wait for one that is due: they must not take its place.
         if len(fan.active) - (len(fan.held_back) if due else 0) >= limit:
             return
@@ -117,17 +120,10 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
     reserved, so that the executor never waits for a commit. A step with rules of its own may go on after its attempt,
     and then the next item has to wait for it.
     """
-    capacity, policy = state.capacity, action.policy
+    capacity = state.capacity
     assert capacity is not None
     asked = fan.parallel or capacity.parallel
-    never_stops = (
-        policy.on_item_failure != "stop"
-        and policy.continue_on_failure
-        and not policy.failures_max
-        and policy.failure_threshold >= 1.0
-        and policy.breaker is None
-    )
-    if action.item_timeout_seconds is not None or not never_stops:
+    if action.item_timeout_seconds is not None or holds_back(action.policy):
         # The time of an item begins when it is opened, and what is open will start: so none is opened to wait.
         return min(asked, capacity.parallel)
     first = action.steps[0]
@@ -141,17 +137,23 @@ def open_item(
     state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item, number: int, turn: int = 0
 ) -> None:
     """Start one execution of an item; a new one takes the next turn."""
-    action = fan_action(state, job)
     if not turn:
         fan.opened += 1
         turn = fan.opened
     name = f"{short_name(state, job)}[{item.index}]"
-    scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn, started_at=at)
+    scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn)
     fan.active[item.index] = scope.id
+    _begin_item(state, out, at, job, fan, scope)
+
+
+def _begin_item(state: State, out: list[Action], at: float, job: Job, fan: Fan, scope: Scope) -> None:
+    """Let the first steps of an item go; its time begins."""
+    item, limit = scope.item, fan_action(state, job).item_timeout_seconds
+    assert item is not None
+    scope.started_at = at
     started(fan)
-    if action.item_timeout_seconds is not None:
-        due = at + action.item_timeout_seconds
-        out.append(SetTimer(job.id, number, due, job.noted, item=item.index))
+    if limit is not None:
+        out.append(SetTimer(job.id, scope.number, at + limit, job.noted, item=item.index))
     start_scope(state, out, scope, job.noted)
 
 
@@ -192,8 +194,10 @@ def item_timer(state: State, out: list[Action], at: float, job: Job, index: int,
         return
     scope = state.scopes.get(fan.active.get(index, 0))
     limit = fan_action(state, job).item_timeout_seconds
+    if scope is None or scope.number != number or scope.id in fan.gated:
+        return
     # The end of a backoff may come when another event has opened the item already: that is not the end of its time.
-    if scope is not None and scope.number == number and limit is not None and at >= scope.started_at + limit:
+    if limit is not None and at >= scope.started_at + limit:
         expire_item(state, out, at, job, scope)
 
 

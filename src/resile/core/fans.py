@@ -36,11 +36,12 @@ class Fan(Struct, gc=False, omit_defaults=True):
     """One fan-out at work, or done.
 
     `total` items stand in the items file `label`, `taken` of them have been read, up to the byte `place`. `queue` are
-    those that wait for their turn, `active` those that run (index to scope). `held` ones never started and are kept
-    as dead letters. `stopped` says why nothing more starts. `passed` and `probes` belong to the half-open circuit. Of
-    the `goal` of this drive, which may be a redrive of a few, `done` are over and `bad` ones failed. `opened` counts
-    the turns given out; jobs that run in order stand in `held_back` by the turn of their item. The jobs of its items
-    come `after` that number, in this `epoch`.
+    those that wait for their turn, `active` those that are open (index to scope); of these the `gated` had not begun
+    when the circuit opened, and wait for it. `held` ones never started and are kept as dead letters. `stopped` says
+    why nothing more starts. `passed` and `probes` belong to the half-open circuit. Of the `goal` of this drive, which
+    may be a redrive of a few, `done` are over and `bad` ones failed. `opened` counts the turns given out; jobs that
+    run in order stand in `held_back` by the turn of their item. The jobs of its items come `after` that number, in
+    this `epoch`.
     """
 
     total: int
@@ -57,6 +58,7 @@ class Fan(Struct, gc=False, omit_defaults=True):
     expired: bool = False
     queue: list[Item] = []
     active: dict[int, int] = {}
+    gated: list[int] = []
     waiting: dict[int, Waiting] = {}
     successful: int = 0
     failed: int = 0

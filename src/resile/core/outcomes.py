@@ -17,7 +17,7 @@ from resile.core.fans import Fan, Waiting
 from resile.core.flow import has_turn, stopping, wake
 from resile.core.notes import note_job
 from resile.core.reports import note_failure, report
-from resile.core.scopes import close_scope, stop_scope
+from resile.core.scopes import close_scope, stop_scope, unstart_scope
 from resile.core.state import Job, Scope, State
 from resile.model.fanout import ErrorPolicy
 from resile.model.letters import Item, ItemFailure, LetterReason
@@ -35,6 +35,7 @@ def item_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
     assert item is not None
     worked = scope.broken is None and all(found.status in FINE for found in _jobs(state, scope))
     del fan.active[item.index]
+    fan.gated = [number for number in fan.gated if number != scope.id]
     close_scope(state, out, scope)
     if worked:
         _succeeded(state, out, at, job, fan, policy, scope, item)
@@ -131,7 +132,23 @@ def _count_trip(
 ) -> None:
     """Tell the breaker of a failure."""
     if policy.breaker is not None and not fan.stopped:
+        was = fan.circuit
         tripped(state, out, at, job, fan, policy.breaker, began)
+        if fan.circuit == "open" and was != "open":
+            _gate(state, fan)
+
+
+def _gate(state: State, fan: Fan) -> None:
+    """The circuit has opened: items that are open and have not begun, because others took the slots, wait for it."""
+    for scope in _not_begun(state, fan):
+        unstart_scope(state, scope)
+        fan.gated.append(scope.id)
+
+
+def _not_begun(state: State, fan: Fan) -> list[Scope]:
+    """The open items of which nothing has been ordered to start."""
+    scopes = [state.scopes[number] for number in fan.active.values()]
+    return [scope for scope in scopes if all(found.status in _NOT_BEGUN for found in _jobs(state, scope))]
 
 
 def _again(
@@ -161,9 +178,8 @@ def _judge(state: State, out: list[Action], at: float, job: Job, fan: Fan, polic
     elif processed >= policy.threshold_items_min and rate > policy.failure_threshold:
         fan.stopped = f"{bad} of {processed} items failed (failure_threshold {policy.failure_threshold:g})"
     if fan.stopped:
-        for scope in [state.scopes[number] for number in fan.active.values()]:
-            if all(found.status in _NOT_BEGUN for found in _jobs(state, scope)):
-                stop_scope(state, out, at, scope, job.noted)
+        for scope in _not_begun(state, fan):
+            stop_scope(state, out, at, scope, job.noted)
         data = {"message": fan.stopped, "failed": bad, "processed": processed, "failure_rate": round(rate, 6)}
         note_job(state, out, at, "threshold_reached", job, data)
 

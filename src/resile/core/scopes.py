@@ -1,6 +1,6 @@
 """Opening, stopping and closing scopes: where a repair, an item or a child workflow runs.
 
-open_scope --> jobs, all blocked --> start_scope: those that wait for nothing
+open_scope --> jobs, all blocked --> start_scope: those that wait for nothing; unstart_scope takes that back
 stop_scope --> what has not started is canceled, what runs is killed, fan-outs inside start nothing more
 close_scope --> forgotten with the next event; where dead letters are inside, written down: a redrive restores it
 """
@@ -15,6 +15,7 @@ from msgspec import Struct
 from resile.core.actions import Action, KeepScope, KillAttempt
 from resile.core.fans import Fan
 from resile.core.flow import settle, wake
+from resile.core.hold import rest
 from resile.core.state import TIMES, Cause, Job, Scope, State
 from resile.model.letters import KeptScope
 from resile.model.status import TERMINAL, Status
@@ -68,6 +69,16 @@ def start_scope(state: State, out: list[Action], scope: Scope, because: int) -> 
             job = state.jobs[scope.first + number]
             if job.status is Status.blocked:
                 wake(state, out, job, because)
+
+
+def unstart_scope(state: State, scope: Scope) -> None:
+    """Have what `start_scope` woke wait again; nothing of it has been ordered to start."""
+    for number in range(scope.first, scope.first + len(scope.waiting)):
+        job = state.jobs[number]
+        if job.status is Status.ready or job.asking:
+            job.status, job.asking = Status.blocked, ""
+            rest(state, job)
+            state.touched.append(number)
 
 
 def stop_scope(

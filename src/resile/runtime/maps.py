@@ -57,7 +57,7 @@ def map_metrics(fan: Fan, letters: int) -> dict[str, Any]:
         ],
         "dead_letters": letters,
         "circuit": fan.circuit,
-        "running": len(fan.active),
+        "running": len(fan.active) - len(fan.gated),
         "waiting": len(fan.waiting),
     }
 

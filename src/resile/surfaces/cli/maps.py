@@ -82,7 +82,7 @@ class Progress:
             pace = self._paces[job] = Pace(now, fan.done)
         rate = pace.rate(now, fan.done)
         left = max(0, fan.goal - fan.done - fan.held)
-        held = fan.held + (left - len(fan.active) if fan.circuit == "open" else 0)
+        held = fan.held + (left - len(fan.active) + len(fan.gated) if fan.circuit == "open" else 0)
         parts = [f"{fan.done} of {plural(fan.goal, 'item')} done"]
         parts += [f"{fan.bad} failed"] if fan.bad else []
         parts += [f"{held} held"] if held else []
@@ -102,6 +102,7 @@ def _summed(redrive: Redrive, fans: list[Fan]) -> Fan:
         total.done += fan.done
         total.bad += fan.bad
         total.active |= fan.active
+        total.gated += fan.gated
         total.waiting |= fan.waiting
         if fan.circuit != "closed":
             total.circuit, total.due = fan.circuit, fan.due
