@@ -52,7 +52,7 @@ def _next(state: State, ahead: bool) -> Job | None:
     """Take the oldest ready job that fits out of its queue; ahead of a free slot only where it will surely start."""
     best: Job | None = None
     best_queue: Queue | None = None
-    for queue in state.queues.values():
+    for key, queue in state.queues.items():
         # What was canceled meanwhile, or is gone with its item, has no turn any more.
         while (number := queue.peek()) and (
             (waiting := state.jobs.get(number)) is None or waiting.status is not Status.ready
@@ -61,7 +61,7 @@ def _next(state: State, ahead: bool) -> Job | None:
         if not number:
             continue
         job = state.jobs[number]
-        if (best is None or job.ticket < best.ticket) and fits(state, job):
+        if (best is None or job.ticket < best.ticket) and (not key or fits(state, job)):
             best, best_queue = job, queue
     if best is None or best_queue is None or (ahead and _may_be_held_back(state, best)):
         return None

@@ -313,8 +313,10 @@ class State(Struct, dict=True):
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
         # Asked some twenty times for each attempt, so the usual way is short.
-        plan = self.plans.get(job.scope)
-        return (plan or self.plan_of(job.scope)).steps[job.step]
+        try:
+            return self.plans[job.scope].steps[job.step]
+        except KeyError:
+            return self.plan_of(job.scope).steps[job.step]
 
     def times(self, job: Job) -> tuple[float | None, float | None]:
         """When a job began and when it ended, as far as it has."""
@@ -339,7 +341,8 @@ class State(Struct, dict=True):
 
     def is_end(self, job: Job) -> bool:
         """Is this the `end` of its workflow?"""
-        return job.step == self.plan_of(job.scope).end
+        plan = self.plans.get(job.scope) or self.plan_of(job.scope)
+        return job.step == plan.end
 
     def frame_of(self, scope: int) -> Scope:
         """The scope whose names a job sees first: its item's, its child workflow's, or the root; repairs have none."""

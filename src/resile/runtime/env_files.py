@@ -12,9 +12,9 @@ import os
 import re
 
 from resile.errors import ResileError
+from resile.model.family import family
 from resile.model.limits import INPUT_BYTES_MAX
 from resile.model.workflow import Workflow
-from resile.runtime.secrets import family
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)", re.ASCII)
 

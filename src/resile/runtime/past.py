@@ -38,8 +38,10 @@ def counts(state: State) -> dict[str, int]:
                 found["tolerated" if job.tolerated else "failed"] += 1
             case Status.canceled | Status.terminated:
                 found["canceled"] += 1
-            case Status.completed | Status.skipped:
-                found[job.status.name] += 1
+            case Status.completed:
+                found["completed"] += 1
+            case Status.skipped:
+                found["skipped"] += 1
             case Status.pending_failed:
                 found["parked"] += 1
     return found
@@ -50,6 +52,8 @@ def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
 
     Of more than so many items only the jobs of those that did not succeed.
     """
+    if state.last_scope == ROOT:
+        return
     many = state.items > ITEMS_LISTED_MAX
     scope: list[JobRow] = []
     for row in store.jobs(run):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from resile.errors import ResileError
 from resile.model.failure import Failure, Outcome
-from resile.model.fanout import FanOut
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.family import family
+from resile.model.workflow import Workflow
 
 LINE_CHARACTERS_MIN = 4
 SECRET_BYTES_MAX = 64 * 1024
@@ -34,35 +34,6 @@ def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
                     hint="all steps of a run have the same secrets: give one of the two another name",
                 )
     return values
-
-
-def family(workflow: Workflow) -> Iterator[Workflow]:
-    """A workflow and all that run inside it, each once."""
-    seen: set[int] = set()
-    found = [workflow]
-    while found:
-        one = found.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        work = [*one.steps, one.end]
-        while work:
-            step = work.pop()
-            match step.action:
-                case FanOut():
-                    work += step.action.steps
-                case Child():
-                    found.append(step.action.workflow)
-            if step.rules or step.on_success is not None:
-                work += _answers(step)
-
-
-def _answers(step: Step) -> Iterator[Step]:
-    """The steps that answer a step's failures or follow its success."""
-    for rule in step.rules:
-        yield from rule.repair.steps if rule.repair is not None else ()
-    yield from step.on_success.steps if step.on_success is not None else ()
 
 
 def _own_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:

@@ -50,12 +50,17 @@ class Run:
         self.id: int = finished.run
         self.status: RunStatus = finished.status
         self.exit_code: int = finished.exit_code
-        self.document: dict[str, Any] = finished.document
+        self._finished = finished
         self._db = db
         self._state: State | None = None
 
     def __repr__(self) -> str:
         return f"<run {self.id}: {self.status}>"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `resile run --json` prints."""
+        return self._finished.document
 
     @overload
     def result(self, step: Result[T]) -> T:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resile.dialects.interpolate import names
 from resile.errors import Diagnostic
+from resile.model.family import family
 from resile.model.fanout import FanOut
 from resile.model.inside import Collect, Memory, Script
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.rules import Origin, Transition
-from resile.model.workflow import Child, Condition, Step, Workflow
+from resile.model.workflow import Condition, Step, Workflow
 
 if TYPE_CHECKING:
     from resile.sandbox.evaluate import Sandbox
@@ -27,7 +28,7 @@ class Piece(NamedTuple):
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
     """What is wrong with the expressions of a workflow and of those it calls; the sandbox is only started for some."""
-    pieces = [(flow, piece) for flow in _family(workflow) for step in _steps(flow) for piece in pieces_of(step)]
+    pieces = [(flow, piece) for flow in family(workflow) for step in _steps(flow) for piece in pieces_of(step)]
     if not pieces:
         return []
     from resile.sandbox.evaluate import Sandbox
@@ -42,18 +43,6 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
 def _steps(workflow: Workflow) -> tuple[Step, ...]:
     """The steps of a workflow, `end` included."""
     return (*workflow.steps, workflow.end)
-
-
-def _family(workflow: Workflow) -> Iterator[Workflow]:
-    """A workflow and all that its steps call, those of items included."""
-    yield workflow
-    steps = list(_steps(workflow))
-    while steps:
-        action = steps.pop().action
-        if isinstance(action, FanOut):
-            steps += action.steps
-        elif isinstance(action, Child):
-            yield from _family(action.workflow)
 
 
 def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -58,13 +59,19 @@ class RunCall(Struct):
     workflow: Workflow | None = None
 
 
-class Finished(Struct, frozen=True):
-    """How a run stands when its engine leaves it."""
+class Finished:
+    """How a run stands when its engine leaves it; its document is made when it is first asked for."""
 
-    run: int
-    status: RunStatus
-    exit_code: int
-    document: dict[str, Any]
+    def __init__(self, run: int, status: RunStatus, make: Callable[[], dict[str, Any]]) -> None:
+        self.run = run
+        self.status: RunStatus = status
+        self.exit_code = EXIT_CODES[status]
+        self._make = make
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The run as `resile run --json` prints it."""
+        return self._make()
 
 
 class Watcher(Protocol):
@@ -325,6 +332,5 @@ def _told(store: Store, row: RunRow, state: State) -> Finished:
 
 def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> Finished:
     """The result of a verb that drove a run."""
-    gone, letters = gone_jobs(store, row.id, state), store.letter_counts(row.id)
-    document = run_document(row, state, status, time.time(), gone, letters)
-    return Finished(row.id, status, EXIT_CODES[status], document)
+    now, gone, letters = time.time(), list(gone_jobs(store, row.id, state)), store.letter_counts(row.id)
+    return Finished(row.id, status, lambda: run_document(row, state, status, now, gone, letters))
