@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,11 @@ def effects(flows: Flows) -> list[str]:
     return found
 
 
+def totals(numbers: dict[str, Any]) -> tuple[Any, ...]:
+    """What all fan-outs of one map came to together."""
+    return tuple(numbers[key] for key in ("total_items", "successful", "failed", "dead_letters", "error_types"))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_letters_run_again_and_see_what_they_saw(flows: Flows, case: str) -> None:
     """Only the failed items run, with the names, inputs and items around them; then none is left, and counts hold."""
@@ -88,8 +95,13 @@ def test_letters_run_again_and_see_what_they_saw(flows: Flows, case: str) -> Non
     assert effects(flows) == sorted([*every, *after])
     assert letters(flows) == [(name, "failed", 1) for name in ids]
     assert ran.document["dead_letters"] == len(ids)
+    path = re.sub(r"\[\d+\]", "", next(iter(maps)))
+    count = len(maps)
+    assert totals(ran.document["maps"][path]) == (3 * count, 2 * count, count, count, {"exit:1": count})
     assert flows.program.json("dlq", "retry", "1", code=1)["left"] == len(ids)
     assert letters(flows) == [(name, "failed", 2) for name in ids]
+    numbers = flows.program.json("metrics", "1")["maps"][path]
+    assert totals(numbers) == (3 * count, 2 * count, count, count, {"exit:1": 2 * count})
     again = [f"{name}[1] 2 {seen}" for name, seen in maps.items()]
     assert effects(flows) == again
     (flows.folder / "fixed").touch()
@@ -98,6 +110,9 @@ def test_letters_run_again_and_see_what_they_saw(flows: Flows, case: str) -> Non
     assert letters(flows) == []
     document = flows.program.json("status", "1")
     assert (document["status"], document["dead_letters"]) == ("completed", 0)
+    assert totals(document["maps"][path]) == (3 * count, 3 * count, 0, 0, {"exit:1": 2 * count})
+    flows.program.json("rerun", "1")
+    assert totals(flows.program.json("status", "1")["maps"][path]) == (3 * count, 3 * count, 0, 0, {})
     lines = flows.program.call("events", "ls", "1", "--type", "redrive_finished", "--json", code=0).stdout.splitlines()
     assert sum('"successful":3,"failed":0' in line for line in lines) == len(ids)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -59,6 +60,12 @@ def test_version(program: Program) -> None:
     assert list(document) == ["resile", "python", "sqlite"]
     text = "Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**document)
     assert program.call("version", code=0).stdout == text
+
+
+def test_the_package_can_be_run_as_a_module(program: Program) -> None:
+    """`python -m resile` is the same program."""
+    ran = subprocess.run([sys.executable, "-m", "resile", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == program.call("--version", code=0).stdout
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     }
     for fan in state.fans.values():
         fan.queue, fan.active, fan.gated, fan.waiting, fan.redrive = [], {}, [], {}, False
+    names = {state.step_of(job).name for job in state.jobs.values() if job.status is kept}
+    state.past = {name: fan for name, fan in state.past.items() if name.partition("/")[0] in names}
     state.redrive = None
     state.finished = []
     state.moving = state.parked = 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer
 from resile.core.breaker import holds_back, may_start, started
+from resile.core.fan_names import fan_action, fan_name, map_name, short_name
 from resile.core.fans import Fan
 from resile.core.flow import settle, stopping, succeed
 from resile.core.goto import drop_stale
@@ -30,13 +31,6 @@ from resile.model.fanout import FanOut
 from resile.model.letters import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import Status
-
-
-def fan_action(state: State, job: Job) -> FanOut:
-    """What the fan-out of a job is made of."""
-    action = state.step_of(job).action
-    assert isinstance(action, FanOut)
-    return action
 
 
 def begin_items(state: State, out: list[Action], at: float, job: Job, total: int) -> None:
@@ -155,35 +149,6 @@ def _begin_item(state: State, out: list[Action], at: float, job: Job, fan: Fan, 
     if limit is not None:
         out.append(SetTimer(job.id, scope.number, at + limit, job.noted, item=item.index))
     start_scope(state, out, scope, job.noted)
-
-
-def item_id(state: State, job: Job, item: Item) -> str:
-    """The name of an item among all of a run: the same in every retry."""
-    return f"{fan_name(state, job)}[{item.index}]"
-
-
-def fan_name(state: State, job: Job) -> str:
-    """The name of a fan-out among all of a run, such as `outer[3]/inner`."""
-    scope = state.scopes[job.scope]
-    return f"{scope.name}/{short_name(state, job)}" if scope.owner else short_name(state, job)
-
-
-def map_name(state: State, job: Job) -> str:
-    """The same without the items around it: `outer/inner`."""
-    parts = [short_name(state, job)]
-    scope = state.scopes[job.scope]
-    while scope.owner:
-        owner = state.jobs[scope.owner]
-        outer = state.scopes[owner.scope]
-        own = scope.name.removeprefix(f"{outer.name}/") if outer.owner else scope.name
-        parts.insert(0, short_name(state, owner) if scope.kind == "item" else own)
-        scope = outer
-    return "/".join(parts)
-
-
-def short_name(state: State, job: Job) -> str:
-    """What a fan-out is called in its own scope."""
-    return fan_action(state, job).scope or state.step_of(job).name
 
 
 def item_timer(state: State, out: list[Action], at: float, job: Job, index: int, number: int) -> None:

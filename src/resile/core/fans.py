@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from resile.model.letters import Item
+from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX
 
 Circuit = Literal["closed", "open", "half_open"]
 
@@ -85,6 +86,27 @@ class Fan(Struct, gc=False, omit_defaults=True):
     def settled(self) -> int:
         """How many items have come to an end."""
         return self.successful + self.failed + self.skipped
+
+
+def add(total: Fan, fan: Fan, times: int = 1) -> None:
+    """Count what a fan-out came to into a total; with -1, take it out again."""
+    total.total += times * fan.total
+    total.successful += times * fan.successful
+    total.failed += times * fan.failed
+    total.skipped += times * fan.skipped
+    total.held += times * fan.held
+    for kind, count in fan.error_types.items():
+        total.error_types[kind] = total.error_types.get(kind, 0) + times * count
+    for signature, pattern in fan.patterns.items():
+        known = total.patterns.get(signature)
+        if known is None:
+            if len(total.patterns) >= PATTERNS_MAX:
+                continue
+            known = total.patterns[signature] = Pattern(pattern.kind, pattern.message)
+        known.count += times * pattern.count
+        if times > 0:
+            named = dict.fromkeys([*known.items, *pattern.items])
+            known.items = list(named)[:PATTERN_ITEMS_MAX]
 
 
 class Redrive(Struct, gc=False, omit_defaults=True):

@@ -7,7 +7,8 @@ from resile.core.actions import Action, SetTimer
 from resile.core.breaker import CIRCUIT, half_open
 from resile.core.child import expire_child
 from resile.core.events import GroupsRead, ItemsRead, Redriven, TimerFired
-from resile.core.fanout import expire_map, fan_action, item_timer, pump, read_on
+from resile.core.fan_names import fan_action
+from resile.core.fanout import expire_map, item_timer, pump, read_on
 from resile.core.fanout import items_read as take_items
 from resile.core.fans import Redrive
 from resile.core.state import Job, State

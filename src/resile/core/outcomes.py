@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from resile.core.actions import Action, DropLetter, SetTimer
 from resile.core.backoff import delay_seconds
 from resile.core.breaker import passed, tripped
-from resile.core.fanout import counts, fan_action, fan_name, hold, item_id, keep, open_item, pump
+from resile.core.fan_names import fan_action, fan_name, item_id
+from resile.core.fanout import counts, hold, keep, open_item, pump
 from resile.core.fans import Fan, Waiting
 from resile.core.flow import has_turn, stopping, wake
 from resile.core.notes import note_job

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from resile.core.actions import Action, KeepScope, KillAttempt
-from resile.core.fans import Fan
+from resile.core.fan_names import map_name
+from resile.core.fans import Fan, add
 from resile.core.flow import settle, wake
 from resile.core.hold import rest
 from resile.core.state import TIMES, Cause, Job, Scope, State
@@ -106,6 +107,7 @@ def stop_scope(
 def close_scope(state: State, out: list[Action], scope: Scope) -> None:
     """A scope is over: it is forgotten with the next event, and kept where a redrive will need it."""
     state.finished.append(scope.id)
+    _count(state, scope, 1)
     if scope.kept:
         out += [keep_scope(state, inner) for inner in _inside(state, scope) if inner.kept]
 
@@ -131,7 +133,17 @@ def restore_scope(state: State, body: dict[str, Any]) -> int:
         state.jobs[job.id] = job
     kept.scope.open = 0
     state.fans |= kept.fans
+    _count(state, kept.scope, -1)
     return kept.scope.id
+
+
+def _count(state: State, scope: Scope, times: int) -> None:
+    """The fan-outs of a scope are forgotten with it, or are there again: put them into the totals, or take them out."""
+    for number in range(scope.first, scope.first + len(scope.waiting)):
+        fan = state.fans.get(number)
+        # What an earlier epoch came to is not counted in this one.
+        if fan is not None and fan.epoch == state.epoch:
+            add(state.past.setdefault(map_name(state, state.jobs[number]), Fan(0, "", state.epoch)), fan, times)
 
 
 def _inside(state: State, top: Scope) -> list[Scope]:

@@ -26,7 +26,7 @@ from resile.model.rules import Trigger
 from resile.model.status import Status
 from resile.model.workflow import Child, Step, Workflow
 
-FORMAT = 4
+FORMAT = 5
 ROOT = 1
 # What a job's `rule` holds when it is not the number of a rule of its ladder.
 NO_RULE = -1
@@ -212,8 +212,9 @@ class State(Struct, dict=True):
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the driver cleared it.
     Jobs up to `jobs_before` that are not the root's belong to earlier epochs. `items` counts those of all fan-outs.
     `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events. `finished`
-    scopes are forgotten with the next event: until then their last rows can be read. `hopeful` jobs
-    may be reserved early. The `plans` of its scopes, by id, are each state's own and no part of a snapshot.
+    scopes are forgotten with the next event: until then their last rows can be read. `past` holds the totals of the
+    fan-outs that were forgotten so, by the map that they come from. `hopeful` jobs may be reserved early. The `plans`
+    of its scopes, by id, are each state's own and no part of a snapshot.
     """
 
     plans: ClassVar[dict[int, Plan]]
@@ -247,6 +248,7 @@ class State(Struct, dict=True):
     scopes: dict[int, Scope] = {}
     jobs: dict[int, Job] = {}
     fans: dict[int, Fan] = {}
+    past: dict[str, Fan] = {}
     redrive: Redrive | None = None
     finished: list[int] = []
     memory: dict[str, dict[str, Any]] = {}

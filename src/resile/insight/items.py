@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resile.core.actions import Note
-from resile.core.fanout import item_id
+from resile.core.fan_names import item_id
 from resile.core.state import Job, Scope
 from resile.insight.book import Book
 from resile.insight.reasons import seconds

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from resile.core.fanout import short_name
+from resile.core.fan_names import short_name
 from resile.core.state import Job, State
 from resile.dialects.interpolate import MISSING, names
 from resile.model.limits import EXPRESSION_BYTES_MAX

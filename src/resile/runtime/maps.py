@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resile.core.fanout import counts, fan_action, fan_name
-from resile.core.fans import Fan, Pattern
+from resile.core.fan_names import fan_action, fan_name, map_name
+from resile.core.fanout import counts
+from resile.core.fans import Fan, Pattern, add
 from resile.core.isolation import isolated
 from resile.core.outcomes import FINE
 from resile.core.state import ROOT, Job, State
@@ -63,14 +64,29 @@ def map_metrics(fan: Fan, letters: int) -> dict[str, Any]:
 
 
 def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
-    """The fan-outs of a run's root, by step."""
+    """The maps of a run: those of its root by step, those inside others by their path, all their fan-outs together."""
     kept = letters_by_name(letters)
     found: dict[str, Any] = {}
+    inner: dict[str, Fan] = {}
+    for name, past in state.past.items():
+        add(inner.setdefault(name, Fan(0, "")), past)
     for number in state.fans:
         job = state.jobs[number]
         fan = state.fan_of(job)
-        if job.scope == ROOT and fan is not None:
+        if fan is None or job.scope in state.finished:
+            continue
+        if job.scope == ROOT:
             found[state.step_of(job).name] = map_metrics(fan, kept.get(fan_name(state, job), 0))
+        else:
+            total = inner.setdefault(map_name(state, job), Fan(0, ""))
+            add(total, fan)
+            # Only how many there are is told, and a scope has one number in the whole run.
+            total.active |= {scope: scope for scope in fan.active.values()}
+            total.gated += fan.gated
+            total.waiting |= {len(total.waiting) + place: one for place, one in enumerate(fan.waiting.values())}
+            total.circuit = total.circuit if fan.circuit == "closed" else fan.circuit
+    for name, total in inner.items():
+        found[name] = map_metrics(total, sum(count.count for count in letters if count.map == name))
     return found
 
 

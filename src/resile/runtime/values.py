@@ -107,7 +107,7 @@ class Values:
             return MISSING
         if head == "item":
             return walk(scope.item.value, rest)
-        from resile.core.fanout import item_id
+        from resile.core.fan_names import item_id
 
         if rest:
             return MISSING
@@ -158,7 +158,7 @@ class Values:
             return MISSING
         if path[1] == "results":
             return walk(self.results(other), path[2:])
-        from resile.core.fanout import fan_name
+        from resile.core.fan_names import fan_name
         from resile.runtime.maps import letters_by_name, map_metrics
 
         # They are all on disk: a step that asks was started after the last of them was written.
@@ -168,7 +168,7 @@ class Values:
 
     def results(self, job: Job) -> list[Any]:
         """What the last step of each item wrote, of those that succeeded, in the order of the items."""
-        from resile.core.fanout import fan_action
+        from resile.core.fan_names import fan_action
         from resile.runtime.maps import result_jobs
 
         last = result_jobs(self._state, job, self._store.jobs(self._run))

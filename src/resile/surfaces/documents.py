@@ -85,7 +85,7 @@ def run_document(
 
 def _maps(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
     """The numbers of a run's fan-outs, by step."""
-    if not state.fans:
+    if not state.fans and not state.past:
         return {}
     from resile.runtime.maps import all_metrics
 

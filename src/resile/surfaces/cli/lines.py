@@ -263,7 +263,7 @@ class Lines:
 
 def _place(state: State, job: Job) -> str:
     """What the scopes of a map's items are called, up to their number."""
-    from resile.core.fanout import fan_action
+    from resile.core.fan_names import fan_action
 
     scope = state.scopes[job.scope]
     around = f"{scope.name}/" if scope.owner else ""
