@@ -185,14 +185,20 @@ def test_a_need_that_fails_for_good_cancels_early_jobs_at_any_depth() -> None:
 
 
 def test_a_cancel_takes_early_attempts_back() -> None:
-    """An early attempt is ordered to be killed like any other, and its job is canceled when it was withdrawn."""
-    world = Early(flow(sh("a"), sh("b", "a"))).start()
-    world.feed(AttemptStarted(1.0, 1, 1))
-    orders = world.feed(CancelRequested(2.0))
-    assert [order.job for order in orders if isinstance(order, KillAttempt)] == [1, 2]
-    world.feed(AttemptWithdrawn(2.0, 2, 1))
-    world.feed(AttemptEnded(2.0, 1, 1, failed(143, "canceled"), canceled=True))
-    assert world.statuses() == {"a": "terminated", "b": "canceled", "end": "pending"}
+    """An early attempt is ordered to be killed like any other, and its job is canceled when it was withdrawn.
+
+    The cancel is why it never started, whichever of the two ends is told first.
+    """
+    ends = (AttemptWithdrawn(2.0, 2, 1), AttemptEnded(2.0, 1, 1, failed(143, "canceled"), canceled=True))
+    for first, second in (ends, ends[::-1]):
+        world = Early(flow(sh("a"), sh("b", "a"))).start()
+        world.feed(AttemptStarted(1.0, 1, 1))
+        orders = world.feed(CancelRequested(2.0))
+        assert [order.job for order in orders if isinstance(order, KillAttempt)] == [1, 2]
+        world.feed(first)
+        world.feed(second)
+        assert world.statuses() == {"a": "terminated", "b": "canceled", "end": "pending"}
+        assert world.state.jobs[2].cause is None
 
 
 def test_after_a_resume_needs_are_asked_about_before_what_waits_for_them() -> None:

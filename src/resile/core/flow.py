@@ -128,12 +128,15 @@ def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope,
 
 
 def _meet(state: State, job: Job, source: Job) -> None:
-    """What an early job waited for is there, or never will be: then it waits for nothing any more."""
+    """What an early job waited for is there, or never will be: then it waits for nothing any more.
+
+    One that is being stopped stays as it is: it is told of when it was withdrawn.
+    """
     if source.good:
         in_time(state, job)
         job.because = source.noted
         state.touched.append(job.id)
-    else:
+    elif not stopping(state, job):
         release(state, job)
         set_back(state, job)
 
