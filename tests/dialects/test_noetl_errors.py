@@ -148,6 +148,10 @@ def test_what_is_wrong_is_said(text: str, found: list[str]) -> None:
             f"tool: {SH}, retry: {{max_attempts: 2, backoff: none, initial_delay: 9}}",
             ["`initial_delay` changes nothing beside `backoff: none`"],
         ),
+        (
+            "tool: {kind: python, script: {uri: x.py, source: {type: inline, code: 'result = 1'}}}",
+            ["`uri` changes nothing beside inline code"],
+        ),
     ],
 )
 def test_what_changes_nothing_is_a_warning(step: str, told: list[str]) -> None:

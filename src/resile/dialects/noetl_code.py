@@ -70,6 +70,9 @@ def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
     about = read_keys(reading, source, SCRIPT_SOURCE) if source is not None else {}
     kind = about.get("type", "file")
     if kind == "inline" and "code" in about:
+        if isinstance(node, Mapping) and "uri" in node.entries:
+            message = "`uri` changes nothing beside inline code"
+            reading.report.warning("no-effect", message, node.entries["uri"][0], hint="take `uri` out")
         return "", about["code"]
     if "code" in about:
         message = "`code` is for a source of the type `inline`"
