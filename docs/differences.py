@@ -79,7 +79,7 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "noetl": (
         ("a step that fails", "`end` never runs", "every path reaches `end`, which runs once"),
-        ("steps where several arcs meet", "run once for each arrival", "once for each arc taken; `end` once in all"),
+        ("steps where several arcs meet", "run once for each arrival", "once, when no path that is under way can lead there"),
         ("undefined names in templates", "become empty texts", "errors that name the variable"),
         ("code of python", "helpers and imports outside of `main` are not seen in it", "one namespace"),
         ("tools that Resile does not have", "run by their services", "refused by name when the file is loaded"),

@@ -185,10 +185,7 @@ def test_a_need_that_fails_for_good_cancels_early_jobs_at_any_depth() -> None:
 
 
 def test_a_cancel_takes_early_attempts_back() -> None:
-    """An early attempt is ordered to be killed like any other, and its job is canceled when it was withdrawn.
-
-    The cancel is why it never started, whichever of the two ends is told first.
-    """
+    """An early attempt is killed like any other, and the cancel is why it never started, whichever end comes first."""
     ends = (AttemptWithdrawn(2.0, 2, 1), AttemptEnded(2.0, 1, 1, failed(143, "canceled"), canceled=True))
     for first, second in (ends, ends[::-1]):
         world = Early(flow(sh("a"), sh("b", "a"))).start()

@@ -23,6 +23,7 @@ def findings(keys: str, above: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
+        ("shell: x, join: all", ["f:4:17: error: `join` is for steps that arcs lead to [conflict]\n  hint: no `next` names this one: take `join` out"]),
         ("script: ''", ["f:4:15: error: the expression is empty [value]"]),
         ("script: {namespace: n}", ["f:4:15: error: script needs `code` [value]"]),
         ("log: {message: x, level: loud}", ["f:4:32: error: expected one of debug, info, warn, error, not `loud` [type]"]),

@@ -101,6 +101,10 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, next: a").arcs, (Arc("a"),)),
         (step_with("shell: x, next: [a, end]").arcs, (Arc("a"), Arc("end"))),
     ],
+    ("a step", "join"): [
+        (step_with("shell: x, join: all, next: [{step: a, when: 'true'}, {step: s, when: 'false'}]").join, "all"),
+        (step_with("shell: x, join: any").join, "any"),
+    ],
     ("a step", "when"): [
         (step_with("shell: x, when: false").when, Condition("false", "value", Origin(5, 23))),
         (step_with("shell: x, when: True").when, Condition("true", "value", Origin(5, 23))),

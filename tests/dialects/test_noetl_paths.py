@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,27 @@ def test_requests_and_what_they_carry(tmp_path: Path, server: str) -> None:
         f"/form {form} a=x+y&b=2",
     ]
     assert run.value("start")["data"] == {"took": True}
+
+
+def test_paths_meet_once_with_what_each_of_them_carries(tmp_path: Path) -> None:
+    """Where two branches meet the slower one is waited for; `end` has what all paths brought."""
+    os.mkfifo(tmp_path / "gate")
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - {step: start, tool: {kind: noop}, next: [a, b]}
+          - {step: a, tool: {kind: shell, cmds: ["read line < gate"]}, next: [{step: both, args: {x: 1}}]}
+          - {step: b, tool: {kind: shell, cmds: ["echo > gate"]}, next: [{step: both, args: {y: 2}}]}
+          - step: both
+            tool: {kind: python, code: "def main(x=None, y=None): return [x, y]"}
+            next: [{step: end, args: {first: 1}}, {step: last}]
+          - {step: last, tool: {kind: noop}, next: [{step: end, args: {second: "{{ both[1] }}"}}]}
+          - {step: end, tool: {kind: python, code: "def main(first=None, second=None): return [first, second]"}}
+        """,
+    )
+    assert (run.value("both"), run.value("end")) == ([1, 2], [1, 2])
+    assert [job["attempts"] for job in run.document["jobs"] if job["step"] == "both"] == [1]
 
 
 ARCS = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.core.actions import Action
-from resile.core.flow import wake
+from resile.core.flow import arrive, join
 from resile.core.notes import note_run
 from resile.core.scopes import keep_scope
 from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
@@ -37,7 +37,9 @@ def open_root(state: State, out: list[Action], because: int) -> None:
         job = state.jobs[number + 1]
         reached = number not in plan.arc_targets or job.tokens
         if job.status is Status.blocked and not scope.waiting[number] and reached:
-            wake(state, out, job, because)
+            arrive(state, out, job, because)
+    if scope.joining:
+        join(state, out, scope)
 
 
 def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, by: str) -> None:

@@ -94,6 +94,8 @@ def settle(
     if not job.informed:
         job.informed = True
         _inform_dependents(state, out, at, scope, job)
+    if scope.joining and not stopping(state, job):
+        join(state, out, scope)
     if job.tokens and not stopping(state, job):
         revisit(state, out, at, job)
     elif status is Status.completed and not scope.owner and not job.callers and job.id not in state.fans:
@@ -146,7 +148,7 @@ def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, 
     fate = _fate(state, scope, job.step, source)
     if fate is Status.ready:
         if job.step not in state.plan_of(scope.id).arc_targets or job.tokens:
-            wake(state, out, job, source.noted)
+            arrive(state, out, job, source.noted)
         return False
     if fate is None:
         return False
@@ -266,9 +268,11 @@ def take_arcs(
     if not chosen and plan.end >= 0:
         chosen = [plan.steps[plan.end].name]
     for name in chosen:
-        if name in (given or {}) or name in scope.given:
-            scope.given = {**scope.given, name: (given or {}).get(name, {})}
         number = plan.index[name]
+        if name in (given or {}) or name in scope.given:
+            # Where paths meet, what each of them carries is there.
+            before = scope.given.get(name, {}) if number == plan.end or number in scope.joining else {}
+            scope.given = {**scope.given, name: {**before, **(given or {}).get(name, {})}}
         target = state.jobs[scope.first + number]
         again = number != plan.end and target.status in _REVISITED
         if again and not spend(state, out, at, job, 1, "next", "goto"):
@@ -276,12 +280,48 @@ def take_arcs(
         because = record_route(state, out, at, job, "next", "goto", name, "next")
         if again:
             reopen(state, target)
-            wake(state, out, target, because)
+            arrive(state, out, target, because)
         elif number != plan.end and target.status not in TERMINAL:
             target.tokens += 1
             if target.status is Status.blocked and not target.asking and not scope.waiting[number]:
-                wake(state, out, target, because)
+                arrive(state, out, target, because)
     return True
+
+
+def arrive(state: State, out: list[Action], job: Job, because: int) -> None:
+    """A job may run, unless it waits for other paths: `join` lets it go."""
+    if job.step not in state.plan_of(job.scope).joins:
+        wake(state, out, job, because)
+        return
+    job.because = because
+    scope = state.scopes[job.scope]
+    if job.step not in scope.joining:
+        scope.joining.append(job.step)
+
+
+def join(state: State, out: list[Action], scope: Scope) -> None:
+    """Let those go on to which nothing under way can lead any more, however many paths have arrived there."""
+    joins = state.plan_of(scope.id).joins
+    for number in list(scope.joining):
+        job = state.jobs[scope.first + number]
+        waits = job.status is Status.blocked and not job.asking
+        if waits and any(_leads_on(state, scope, other, number) for other in joins[number]):
+            continue
+        scope.joining.remove(number)
+        if waits:
+            job.tokens = 1
+            wake(state, out, job, job.because)
+
+
+def _leads_on(state: State, scope: Scope, number: int, target: int) -> bool:
+    """May a step that leads to another still do so, because it is under way or will be?"""
+    plan, job = state.plan_of(scope.id), state.jobs[scope.first + number]
+    if number in scope.joining:
+        # Of two that lead to each other the one that was reached first goes first.
+        return target not in plan.joins[number]
+    if job.status in TERMINAL or number == plan.end:
+        return False
+    return job.status is not Status.blocked or bool(job.asking or job.tokens) or number not in plan.arc_targets
 
 
 def revisit(state: State, out: list[Action], at: float, job: Job) -> None:

@@ -14,8 +14,8 @@ class Plan:
     """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow.
 
     `inner` are the shapes of the scopes that its fan-outs and child workflows open, by step. With `critical` steps in
-    it, or in those, a failure may mean that whatever has not started never does. Whether it is `steady` is worked out
-    when it is first asked (early.py).
+    it, or in those, a failure may mean that whatever has not started never does. `joins` are the steps at which paths
+    meet, each with all that may lead there. Whether it is `steady` is worked out when it is first asked (early.py).
     """
 
     __slots__ = (
@@ -26,6 +26,7 @@ class Plan:
         "grouped",
         "index",
         "inner",
+        "joins",
         "steady",
         "steps",
         "waiting",
@@ -48,6 +49,20 @@ class Plan:
             for name in needed:
                 self.dependents[self.index[name]].append(number)
         self.arc_targets = self._waiting_for_arcs() if any(step.arcs for step in steps) else frozenset()
+        self.joins = {number: self._before(number) for number in self.arc_targets if self.steps[number].join == "all"}
+
+    def _before(self, number: int) -> frozenset[int]:
+        """Every other step that leads to one by arcs or needs, at any distance."""
+        found: set[int] = set()
+        work = {number}
+        while work:
+            work = {
+                source
+                for source, step in enumerate(self.steps)
+                if source not in found and any(self.index[arc.step] in work for arc in step.arcs)
+            } | {self.index[name] for there in work for need in self.steps[there].needs for name in need.any_of} - found
+            found |= work
+        return frozenset(found - {number})
 
     def _waiting_for_arcs(self) -> frozenset[int]:
         """The steps that do not start by themselves: an arc leads to them that does not merely lead back.

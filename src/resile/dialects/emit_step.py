@@ -180,6 +180,8 @@ def _edges(step: Step, needs: tuple[Need, ...]) -> dict[str, Any]:
     if step.arcs:
         arcs = [_arc(arc) for arc in step.arcs]
         written["next"] = {"mode": "first", "arcs": arcs} if step.arcs_mode == "first" else arcs
+    if step.join == "all":
+        written["join"] = "all"
     if step.when is not None:
         written["when"] = condition(step.when)
     return written

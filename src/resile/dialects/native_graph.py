@@ -69,6 +69,11 @@ def connect(
             needs = (Need((before,), True), *needs)
         before = name
         steps.append(replace(draft.step, needs=needs, arcs=arcs) if needs or arcs else draft.step)
+    led_to = {arc.step for step in steps for arc in step.arcs}
+    for step in steps:
+        if step.join == "all" and step.name not in led_to:
+            message, hint = "`join` is for steps that arcs lead to", "no `next` names this one: take `join` out"
+            reading.report.error("conflict", message, drafts[step.name].node.entries["join"][0], hint=hint)
     _refuse_cycles(reading.report, drafts, steps, is_list)
     return tuple(steps)
 

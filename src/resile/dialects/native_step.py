@@ -37,6 +37,7 @@ _PASSED_ON = (
     "commit_required",
     "critical",
     "in_order",
+    "join",
     "cases",
     "effects",
     *OUTPUT_FIELDS,
@@ -59,6 +60,7 @@ _HANGS_ON = frozenset(("on_failure", "on_fail", "max_attempts", "max_retries", "
 _NOT_FOR_END = {
     "needs": "`end` runs after every other step by itself",
     "next": "nothing runs after `end`",
+    "join": "`end` runs once, after every path",
     "when": "`end` runs in every case",
     "park": "`end` is the way out and can't wait for a judgement",
     "critical": "nothing is left to be canceled",
@@ -72,6 +74,7 @@ _NOT_IN_A_HANDLER = {
     "called_only": "its commands run in the order in which they are written",
     "in_order": "no other runs beside it",
     "next": "its commands run in the order in which they are written",
+    "join": "its commands run in the order in which they are written",
     "park": "a handler ends by itself",
     "critical": "no other runs beside it",
     "foreach": "a `map` in it runs steps for each item",

@@ -251,12 +251,22 @@ def _of_children(steps: list[Step]) -> dict[str, Secret]:
 
 
 def _connected(steps: list[Step]) -> list[Step]:
-    """The steps, each with what arcs bring to its playbook; one that no arc leads to is never begun."""
-    led_to = {arc.step for step in steps for arc in step.arcs}
-    return [
-        _with_child_inputs(step if step.name in led_to or not number else replace(step, when=Condition("false")), steps)
-        for number, step in enumerate(steps)
-    ]
+    """The steps, each with what arcs bring to its playbook.
+
+    One that no arc leads to is never begun; where several paths meet all that are under way are waited for.
+    """
+    sources: dict[str, set[str]] = {}
+    for step in steps:
+        for arc in step.arcs:
+            sources.setdefault(arc.step, set()).add(step.name)
+    found: list[Step] = []
+    for number, step in enumerate(steps):
+        if number and step.name not in sources:
+            step = replace(step, when=Condition("false"))
+        elif number and len(sources[step.name]) > 1:
+            step = replace(step, join="all")
+        found.append(_with_child_inputs(step, steps))
+    return found
 
 
 def _with_child_inputs(step: Step, steps: list[Step]) -> Step:

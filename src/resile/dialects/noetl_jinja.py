@@ -13,13 +13,14 @@ knows is an error that says which (Unknown). Templates run in Jinja's sandbox, w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from resile.dialects.interpolate import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.dialects.noetl_plain import native, plain_text, tolerated
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ NUMBER_BITS_MAX = 4_096
 _LENGTH_OF_VALUE = VALUE_BYTES_MAX
 # Not a name that a template could hold.
 _WRITE = "write a value"
-_SELF = ("data", "result")
-_SELF_OF_TEXT = ("data", "result", "stdout", "output")
 _FALSE_TEXTS = ("", "0", "false", "none", "null")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "null": None}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.(?:0|[0-9]{0,14}[1-9]))?")
@@ -46,8 +45,9 @@ _NAME = re.compile(
 """A template that is the name of a value, with a default or without."""
 _OUTPUT = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
-_LISTED = (list, tuple, set, frozenset, range, Iterator, KeysView, ValuesView, ItemsView)
-"""What is a list as data; filters give their values one by one."""
+# How our own types for values are called in what Python says of them.
+_TYPES = {"ResultDict": "dict", "ResultList": "list", "ResultText": "str", "ErrorText": "str", "Lazy": "dict"}
+_TYPE = re.compile(rf"'({'|'.join(_TYPES)})'")
 
 Find = Callable[[str], Any]
 Write = Callable[[Any], str]
@@ -55,40 +55,6 @@ Write = Callable[[Any], str]
 
 class Unknown(ValueRefused):
     """A template names something that nobody knows."""
-
-
-class ResultDict(dict[str, Any]):
-    """What a step gave, as a mapping: `.data` and `.result` are it itself where it has no such key."""
-
-
-class ResultList(list[Any]):
-    """What a step gave, as a list; of a query also under `.rows` and `.command_0`."""
-
-
-class ResultText(str):
-    """What a step gave, as text."""
-
-
-def as_result(value: Any) -> Any:
-    """A value as templates see what a step gave."""
-    if isinstance(value, dict):
-        return ResultDict(value)
-    if isinstance(value, list):
-        return ResultList(value)
-    return ResultText(value) if isinstance(value, str) else value
-
-
-def _tolerated(value: Any, name: Any) -> Any:
-    """What stands for a part that a step's result does not have, or MISSING."""
-    if isinstance(value, ResultDict):
-        inner = value.get("data")
-        if isinstance(inner, dict) and name in inner:
-            return inner[name]
-        return value if name in _SELF else MISSING
-    if isinstance(value, ResultList):
-        is_rows = isinstance(name, str) and (name == "rows" or name.startswith("command_"))
-        return value if is_rows or name in _SELF else MISSING
-    return value if isinstance(value, ResultText) and name in _SELF_OF_TEXT else MISSING
 
 
 class Parsed(Struct, frozen=True):
@@ -102,8 +68,10 @@ class Parsed(Struct, frozen=True):
 @cache
 def _environment() -> Environment:
     """The one environment: our filters, our limits, no loader."""
-    from jinja2 import StrictUndefined, pass_context
+    from jinja2 import pass_context
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from resile.dialects.noetl_absent import Absent
 
     class Bounded(ImmutableSandboxedEnvironment):
         """The sandbox, with bounds on what grows, and with a mapping's keys before its methods."""
@@ -117,53 +85,35 @@ def _environment() -> Environment:
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             """A part of a value by a dot."""
+            if isinstance(obj, Absent):
+                return obj.part(attribute)
             if isinstance(obj, Mapping) and attribute in obj:
                 return obj[attribute]
-            other = _tolerated(obj, attribute)
+            other = tolerated(obj, attribute)
             return super().getattr(obj, attribute) if other is MISSING else other
 
         def getitem(self, obj: Any, argument: Any) -> Any:
             """A part of a value by brackets."""
+            if isinstance(obj, Absent):
+                return obj.part(argument)
             if isinstance(obj, Mapping) and argument in obj:
                 return obj[argument]
-            other = _tolerated(obj, argument) if isinstance(argument, str) else MISSING
+            other = tolerated(obj, argument) if isinstance(argument, str) else MISSING
             return super().getitem(obj, argument) if other is MISSING else other
 
     @pass_context
     def finalize(context: Context, value: Any) -> str:
         """An output, written by whoever renders."""
-        if isinstance(value, StrictUndefined):
+        if isinstance(value, Absent):
             str(value)
         text: str = context[_WRITE](value)
         return text
 
-    made = Bounded(undefined=StrictUndefined, finalize=finalize, optimized=False, keep_trailing_newline=True)
+    made = Bounded(undefined=Absent, finalize=finalize, optimized=False, keep_trailing_newline=True)
     for name in ("lipsum", "cycler", "joiner", "namespace"):
         del made.globals[name]
     made.filters.update(_filters())
     return made
-
-
-@cache
-def _nothing() -> tuple[type, type[Exception]]:
-    """The types of a value that is not there because its step has not run, and of its use."""
-    from jinja2 import StrictUndefined
-    from jinja2.exceptions import UndefinedError
-
-    class NotRun(StrictUndefined):
-        """There is nothing."""
-
-        def __bool__(self) -> bool:  # type: ignore[override]
-            """Nothing is false."""
-            return False
-
-    return NotRun, type("NoResult", (UndefinedError,), {})
-
-
-def not_run(step: str) -> Any:
-    """What stands for a step without a result: false in a condition, an error wherever its value is needed."""
-    kind, error = _nothing()
-    return kind(f"the step {step!r} has no result here", exc=error)
 
 
 def _check_size(operator: str, left: Any, right: Any) -> None:
@@ -190,7 +140,7 @@ def _filters() -> dict[str, Callable[..., Any]]:
 
     def tojson(value: Any, indent: int | None = None) -> str:
         """A value as JSON, as it stands in no page."""
-        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+        return json.dumps(native(value), ensure_ascii=False, indent=indent)
 
     return {
         "tojson": tojson,
@@ -298,15 +248,6 @@ def text_expression(text: str) -> str:
     return " ~ ".join(f"({part})" if at % 2 else repr(part) for at, part in enumerate(parts) if part)
 
 
-def plain_text(value: Any) -> str:
-    """A value as text: JSON for lists and mappings."""
-    if isinstance(value, Mapping):
-        value = dict(value)
-    elif isinstance(value, _LISTED):
-        value = list(value)
-    return text_of(value)
-
-
 def render(text: str, find: Find, write: Write = plain_text) -> str:
     """The text with its values; raises ValueRefused where it can't be had, Unknown where a name is not known."""
     if not is_template(text):
@@ -321,12 +262,15 @@ def render(text: str, find: Find, write: Write = plain_text) -> str:
     try:
         rendered: str = template.template.render({**known, _WRITE: write})
     except UndefinedError as error:
-        raise Unknown(f"the template `{_shown(text)}` can't be rendered: {error.message}") from error
+        from resile.dialects.noetl_absent import said_of
+
+        said = said_of(error, text, known, _environment())
+        raise Unknown(f"the template `{_shown(text)}` can't be rendered: {said}") from error
     except ValueRefused:
         raise
     except Exception as error:
         # Whatever a value does when it is added, compared or passed to a filter.
-        said = " ".join(str(error).split()) or type(error).__name__
+        said = " ".join(_TYPE.sub(lambda found: repr(_TYPES[found[1]]), str(error)).split()) or type(error).__name__
         raise ValueRefused(f"the template `{_shown(text)}` can't be rendered: {said}") from error
     if len(rendered) > VALUE_BYTES_MAX:
         raise ValueRefused(f"the template `{_shown(text)}` gives more than {VALUE_BYTES_MAX} characters")
@@ -347,24 +291,14 @@ def value_of(text: str, find: Find) -> Any:
 
     def write(value: Any) -> str:
         """Keep the value, as data while whatever goes wrong with it is still the template's."""
-        found.append(native(value))
+        try:
+            found.append(native(value))
+        except ValueRefused as refused:
+            raise ValueRefused(f"the template `{_shown(text)}` can't be rendered: {refused.message}") from refused
         return ""
 
     render(text.strip(), find, write)
     return found[0]
-
-
-def native(value: Any) -> Any:
-    """A value as plain data, without what only templates know of it."""
-    if isinstance(value, ResultDict):
-        return dict(value)
-    if isinstance(value, ResultText):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(name): native(inner) for name, inner in value.items()}
-    if isinstance(value, _LISTED):
-        return [native(inner) for inner in value]
-    return value if isinstance(value, str | int | float | None) else plain_text(value)
 
 
 def rendered(data: Any, find: Find) -> Any:
@@ -376,7 +310,7 @@ def rendered(data: Any, find: Find) -> Any:
         return [rendered(item, find) for item in data]
     if isinstance(data, dict):
         return {name: rendered(value, find) for name, value in data.items()}
-    return data
+    return native(data)
 
 
 def _read(text: str) -> Any:
@@ -386,8 +320,8 @@ def _read(text: str) -> Any:
     found = text.strip()
     if found[:1] in ("{", "["):
         try:
-            return json.loads(found)
-        except ValueError:
+            return native(json.loads(found))
+        except (ValueError, RecursionError, ValueRefused):
             return text
     if found.lower() in _WORDS:
         return _WORDS[found.lower()]
@@ -405,7 +339,9 @@ def holds(text: str, find: Find) -> bool:
     try:
         value = value_of(condition_text(text), find)
     except Unknown as problem:
-        if isinstance(problem.__cause__, _nothing()[1]):
+        from resile.dialects.noetl_absent import NoResult
+
+        if isinstance(problem.__cause__, NoResult):
             # What a condition asks of a step that has not run does not hold.
             return False
         raise

@@ -243,6 +243,7 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     needs: tuple[Need, ...] = ()
     arcs: tuple[Arc, ...] = ()
     arcs_mode: Literal["all", "first"] = "all"
+    join: Literal["any", "all"] = "any"
     when: Condition | None = None
     rules: tuple[Rule, ...] = ()
     on_loss: Literal["retry", "park"] = "retry"
