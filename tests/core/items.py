@@ -70,7 +70,9 @@ class Items(World):
             if isinstance(action, KeepLetter):
                 self.letters[f"{action.letter.name}[{action.letter.item.index}]"] = action.letter
             elif isinstance(action, DropLetter):
-                self.letters.pop(f"{action.name}[{action.index}]", None)
+                key = f"{action.name}[{action.index}]"
+                if key in self.letters and self.letters[key].item.value == action.value:
+                    del self.letters[key]
             elif isinstance(action, KeepScope):
                 self.kept[action.kept.scope] = action.kept
         self.orders = [order for order in self.orders if not isinstance(order, KeepLetter | DropLetter | KeepScope)]

@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from resile.core.actions import ReadGroups, ReadItems
-from resile.core.events import CancelRequested, EpochStarted, RunResumed
+from resile.core.events import CancelRequested, EpochStarted, Redriven, RunResumed
 from resile.core.state import ROOT, decode, encode
 from resile.model.failure import Outcome
+from resile.model.letters import LetterGroup
 from resile.model.rules import Repair, Rule
 from resile.model.workflow import Child, Need, Noop, Step, Workflow
 from tests.core.items import SH, Items, fan, step
@@ -217,3 +218,61 @@ def test_a_map_in_a_handler_sees_the_failure_that_it_answers() -> None:
     world.redrive()
     assert set(seen[3:]) == {"exit code 3"}
     assert world.letters == {}
+
+
+def test_counts_stay_exact_however_often_an_item_is_tried_in_a_redrive() -> None:
+    """Items that never started fail once and pass then: they leave the held ones, and no number goes below zero."""
+    world = Items(flow(fan(failures_max=1, attempts_max=2, max_parallel=1)), total=4)
+    world.item = lambda name, _index, _number: failed() if name == "work" else OK
+    world.until_end()
+    assert (world.fan.failed, world.fan.held, world.fan.error_types) == (1, 3, {"exit:1": 1})
+    world.item = lambda name, _index, number: failed() if name == "work" and number == 1 else OK
+    world.redrive()
+    assert (world.fan.successful, world.fan.failed, world.fan.held, world.letters) == (4, 0, 0, {})
+    assert (world.fan.error_types, world.fan.patterns) == ({}, {})
+
+
+def test_what_fails_again_in_a_redrive_is_one_failure_still() -> None:
+    """The kinds and patterns of failures say how the failed items stand, not how often they were tried."""
+    world = Items(flow(fan()), total=6, item=lambda name, _index, _number: failed() if name == "work" else OK)
+    world.until_end()
+    world.item = lambda name, index, _number: failed(3) if name == "work" and index < 4 else OK
+    world.redrive()
+    assert (world.fan.failed, world.fan.successful, world.fan.error_types) == (4, 2, {"exit:3": 4})
+    (pattern,) = world.fan.patterns.values()
+    assert (pattern.count, pattern.items) == (4, [f"map[{index}]" for index in range(4)])
+
+
+def test_a_canceled_redrive_says_so() -> None:
+    """An item that was cut short is neither a success nor a failure, and can be tried again."""
+    world = Items(flow(fan()), total=1, item=lambda name, _index, _number: failed() if name == "work" else OK)
+    world.until_end()
+    world.item, world.stuck = all_pass, lambda name, _index: name == "work"
+    chosen = [letter.item for letter in world.letters.values()]
+    world.source, world.ended = chosen, None
+    world.groups = [LetterGroup("map", 1, 1, 0)]
+    world.feed(Redriven(world.clock, "map", 1, "again", 1))
+    while world.orders:
+        world.perform()
+    world.feed(CancelRequested(world.clock, "me"))
+    world.until_end()
+    (letter,) = world.letters.values()
+    last = letter.item.history[-1]
+    assert (letter.reason, last.kind, last.step, last.job > 0) == ("canceled", "canceled", "work", True)
+    assert (world.fan.failed, world.fan.held) == (0, 1)
+    world.stuck = lambda _name, _index: False
+    world.redrive()
+    assert (world.fan.successful, world.fan.held, world.letters) == (1, 0, {})
+
+
+def test_a_letter_of_an_older_list_is_in_no_number_of_the_new_one() -> None:
+    """The list became shorter with the next epoch: what is left of the old one can be tried and changes no count."""
+    world = Items(flow(fan()), total=3, item=lambda name, _index, _number: failed() if name == "work" else OK)
+    world.until_end()
+    world.total, world.item, world.ended = 1, all_pass, None
+    world.feed(EpochStarted(world.clock))
+    world.feed(RunResumed(world.clock, world.capacity))
+    world.until_end()
+    assert sorted(world.letters) == ["map[1]", "map[2]"]
+    world.redrive()
+    assert (world.fan.total, world.fan.successful, world.fan.failed, world.letters) == (1, 1, 0, {})

@@ -106,7 +106,7 @@ def test_an_open_circuit_survives_a_crash_and_is_visible_in_status(flows: Flows)
     status = flows.program.json("status", "1")
     assert (status["status"], status["maps"]["process"]["circuit"]) == ("interrupted", "open")
     shown = flows.program.call("status", "1", code=0).stdout
-    assert "process: 0 of 6 items succeeded, 3 failed, 0 skipped, 0 held; 3 dead letters; circuit open" in shown
+    assert "process: 0 of 6 items succeeded, 3 failed, 0 skipped, 3 held; 3 dead letters; circuit open" in shown
     document = flows.program.json("resume", "1")
     numbers = document["maps"]["process"]
     assert (numbers["successful"], numbers["failed"], numbers["circuit"]) == (3, 3, "closed")

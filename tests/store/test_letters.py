@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
+from resile.core.actions import DropLetter, KeepLetter
 from resile.model.letters import DeadLetter, KeptScope
 from resile.store.contract import Batch, Lease, LetterCount, LetterRow, Store, Writer
 from resile.store.errors import LeaseHeld
@@ -16,10 +17,11 @@ from tests.store.samples import BROKEN, batch, entry, job, letter, new_run
 ODD = b"caf\xe9 \xff".decode("utf-8", "surrogateescape")
 
 
-def holding(lease: Lease, *letters: DeadLetter, gone: Iterable[tuple[str, int]] = ()) -> Batch:
+def holding(lease: Lease, *letters: DeadLetter, gone: Iterable[tuple[str, int]] = (), goes_on: bool = False) -> Batch:
     """A batch that adds some letters and removes others."""
     some = batch(lease)
-    some.letters, some.letters_gone = letters, tuple(gone)
+    keep = [KeepLetter(one, goes_on) for one in letters]
+    some.letters = (*keep, *(DropLetter(name, index, None) for name, index in gone))
     return some
 
 
@@ -220,3 +222,17 @@ def test_scopes_are_kept_until_no_letter_is_left(store: Store) -> None:
     ]
     assert store.purge_letters(lease) == 1
     assert (store.kept_scope(run, 4), store.kept_scope(other, 4)) == (None, KeptScope(4, 1, {}))
+
+
+def test_what_the_same_item_left_before_goes_on_and_another_item_leaves_it_alone(store: Store) -> None:
+    """A list may be made again: an item is known by its place and by what it is."""
+    run, lease = new_run(store)
+    writer = store.writer()
+    again = replace(BROKEN, number=1, at=90.0)
+    write(writer, holding(lease, letter(0, BROKEN), letter(1, BROKEN, value="old"), letter(2, BROKEN, value="old")))
+    write(writer, holding(lease, letter(0, again), letter(1, again, value="new"), goes_on=True))
+    rows = {row.index: row for row in store.letters(run)}
+    assert [len(rows[index].history) for index in range(3)] == [2, 1, 1]
+    assert (rows[0].first_at, rows[0].last_at, rows[0].failure_count, rows[1].value) == (50.25, 90.0, 2, "new")
+    write(writer, holding(lease, gone=[("map", 0), ("map", 2)]))
+    assert kept(store, run) == ["map[1]", "map[2]"]

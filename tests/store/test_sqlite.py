@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from resile.core.actions import KeepLetter
 from resile.store import schema, sqlite
 from resile.store.connection import check_library
 from resile.store.contract import JobRow
@@ -239,7 +240,7 @@ def test_a_database_of_version_1_gets_its_dead_letters(path: str) -> None:
     assert [entry.seq for entry in store.entries(run, after=3)] == [12]
     assert ([row.id for row in store.runs()], list(store.letters(run))) == ([run], [])
     some = batch(lease)
-    some.letters = (letter(3, BROKEN),)
+    some.letters = (KeepLetter(letter(3, BROKEN)),)
     writer = store.writer()
     writer.submit(some)
     writer.flush()
@@ -336,7 +337,7 @@ def test_people_can_read_dead_letters_with_plain_sql(path: str) -> None:
     store = SqliteStore(path)
     run, lease = new_run(store)
     some = batch(lease)
-    some.letters = (letter(3, BROKEN, value={"path": "a.txt"}),)
+    some.letters = (KeepLetter(letter(3, BROKEN, value={"path": "a.txt"})),)
     writer = store.writer()
     writer.submit(some)
     writer.flush()

@@ -120,16 +120,21 @@ class ReadGroups(Struct, frozen=True, gc=False):
 
 
 class KeepLetter(Struct, frozen=True, gc=False):
-    """Write this dead letter down, in the same transaction as the event that caused it."""
+    """Write this dead letter down, in the same transaction as the event that caused it.
+
+    Where it `goes_on`, the history of one that the same item has left before comes first.
+    """
 
     letter: DeadLetter
+    goes_on: bool = False
 
 
 class DropLetter(Struct, frozen=True, gc=False):
-    """The item succeeded: it is no dead letter any more; `name` is its fan-out's."""
+    """The item of this value succeeded: it is no dead letter any more; `name` is its fan-out's."""
 
     name: str
     index: int
+    value: Any
 
 
 class KeepScope(Struct, frozen=True, gc=False):

@@ -26,14 +26,15 @@ from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Child
 
 
-def begin_child(state: State, out: list[Action], at: float, job: Job, inputs: dict[str, Any]) -> None:
-    """The inputs are known: open the child's scope."""
+def begin_child(state: State, out: list[Action], at: float, job: Job, inputs: dict[str, Any], began: float) -> None:
+    """The inputs are known: open the child's scope; the time of the attempt, which began then, goes on."""
     job.hosting = True
+    job.exit_code = None
     job.status = Status.running
     rest(state, job)
     step = state.step_of(job)
     if step.timeout_seconds is not None:
-        job.due = (state.times(job)[0] or at) + step.timeout_seconds
+        job.due = began + step.timeout_seconds
         out.append(SetTimer(job.id, job.attempt, job.due, job.noted))
     scope = open_scope(state, job, "child", step.name, inputs=inputs, started_at=at)
     start_scope(state, out, scope, job.noted)

@@ -14,7 +14,7 @@ from typing import Any
 
 from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer
 from resile.core.breaker import holds_back, may_start, started
-from resile.core.fan_names import fan_action, fan_name, map_name, short_name
+from resile.core.fan_names import fan_action, fan_name, item_id, map_name, short_name
 from resile.core.fans import Fan
 from resile.core.flow import settle, stopping, succeed
 from resile.core.goto import drop_stale
@@ -23,8 +23,8 @@ from resile.core.isolation import isolated
 from resile.core.ladder import climb
 from resile.core.notes import note_job
 from resile.core.repair import succeeded
-from resile.core.reports import report_rest
-from resile.core.scopes import open_scope, start_scope, stop_scope
+from resile.core.reports import count_failure, report_rest, uncount
+from resile.core.scopes import is_parked, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Job, Scope, State
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
@@ -32,20 +32,24 @@ from resile.model.letters import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import Status
 
+# Why a fan-out stops that somebody wanted to stop.
+CANCELED = "canceled"
 
-def begin_items(state: State, out: list[Action], at: float, job: Job, total: int) -> None:
-    """The items are listed: from here on they run for the job."""
+
+def begin_items(state: State, out: list[Action], at: float, job: Job, total: int, began: float) -> None:
+    """The items are listed: from here on they run for the job; the time of the attempt, which began then, goes on."""
     action = fan_action(state, job)
     label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
     parallel = action.max_parallel or 0
     state.fans[job.id] = Fan(total, label, state.epoch, state.last_job, parallel, goal=total)
     state.items += total if job.attempt == 1 else 0
     job.hosting = True
+    job.exit_code = None
     job.status = Status.running
     seq = note_job(state, out, at, "items_listed", job, {"total": total})
     limit = state.step_of(job).timeout_seconds
     if limit is not None:
-        job.due = (state.times(job)[0] or at) + limit
+        job.due = began + limit
         out.append(SetTimer(job.id, job.attempt, job.due, seq))
     pump(state, out, at, job)
 
@@ -91,20 +95,25 @@ def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
 def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, action: FanOut) -> None:
     """Open items as far as there is room: those that were gated, those whose wait is over, the next of the input."""
     limit = _limit(state, action, fan)
+    idle = sum(is_parked(state, state.scopes[number]) for number in fan.active.values()) if state.parked else 0
     due = [waiting for waiting in fan.waiting.values() if waiting.due <= at] if fan.waiting else []
     while (fan.gated or due or fan.queue) and may_start(fan, action.policy.breaker):
         if fan.gated:
             _begin_item(state, out, at, job, fan, state.scopes[fan.gated.pop(0)])
             continue
         # Items that are held back wait for one that is due: they must not take its place.
-        if len(fan.active) - (len(fan.held_back) if due else 0) >= limit:
+        if len(fan.active) - (len(fan.held_back) if due else 0) - idle >= limit:
             return
         if due:
             again = due.pop(0)
             del fan.waiting[again.item.index]
             open_item(state, out, at, job, fan, again.item, again.number, again.turn)
         else:
-            open_item(state, out, at, job, fan, fan.queue.pop(0), 1)
+            item = fan.queue.pop(0)
+            # A letter of an earlier epoch is of another list: it is in no number of this one.
+            if fan.redrive and all(failure.epoch == state.epoch for failure in item.history[-1:]):
+                fan.counted[item.index] = item.history[-1:]
+            open_item(state, out, at, job, fan, item, 1)
 
 
 def _limit(state: State, action: FanOut, fan: Fan) -> int:
@@ -211,8 +220,10 @@ def _drain(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> No
         hold(state, out, at, job, fan, item)
     fan.queue.clear()
     for waiting in list(fan.waiting.values()):
-        # In a redrive it is counted already.
-        fan.failed += not fan.redrive
+        name = item_id(state, job, waiting.item)
+        if uncount(fan, name, waiting.item):
+            fan.failed += 1
+            count_failure(fan, name, waiting.item.history[-1])
         keep(state, out, at, job, waiting.item, "stopped")
     fan.waiting.clear()
 
@@ -222,6 +233,7 @@ def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: I
     reason: LetterReason = "circuit_open" if fan.circuit != "closed" else "not_started"
     if fan.redrive:
         # It is a dead letter already, and stays as it is.
+        fan.counted.pop(item.index, None)
         return
     fan.held += 1
     keep(state, out, at, job, item, reason)
@@ -230,13 +242,25 @@ def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: I
 def keep(state: State, out: list[Action], at: float, job: Job, item: Item, reason: LetterReason) -> None:
     """Write a dead letter."""
     name, step = fan_name(state, job), state.step_of(job).name
-    out.append(KeepLetter(DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, at)))
+    letter = DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, at)
+    out.append(KeepLetter(letter, goes_on=not state.fans[job.id].redrive and ran_before(state, job)))
     _mark_kept(state, job)
     last = item.history[-1] if item.history else None
     data: dict[str, Any] = {"item": f"{name}[{item.index}]", "reason": reason, "failures": len(item.history)}
     if last is not None:
         data |= {"message": last.message, "failed_step": last.step, "signature": last.signature}
     note_job(state, out, at, "item_dead_lettered", job, data)
+
+
+def ran_before(state: State, job: Job) -> bool:
+    """Has a fan-out, or something around it, run before, so that there may be letters of it?"""
+    inner: Job | None = job
+    while inner is not None:
+        fan, scope = state.fans.get(inner.id), state.scopes[inner.scope]
+        if state.epoch > 1 or inner.attempt > 1 or scope.number > 1 or (fan is not None and fan.redrive):
+            return True
+        inner = state.jobs[scope.owner] if scope.owner else None
+    return False
 
 
 def _mark_kept(state: State, job: Job) -> None:
@@ -267,9 +291,11 @@ def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> No
         note_job(state, out, at, "attempt_failed", job, {"message": fan.stopped or "canceled", **counts(fan)})
         settle(state, out, at, job, Status.terminated, {"message": fan.stopped})
         return
-    problem = fan.stopped
-    if not problem and fan.failed and fan_action(state, job).policy.on_item_failure == "fail":
+    problem, answer = fan.stopped, fan_action(state, job).policy.on_item_failure
+    if not problem and fan.failed and answer in ("fail", "carry_on"):
         problem = f"{fan.failed} of {fan.total} items failed"
+    # Then its failure counts, and what follows goes on with the items that succeeded.
+    job.excused = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
     if not problem:
         job.exit_code = 0
         note_job(state, out, at, "attempt_succeeded", job, counts(fan))
@@ -292,7 +318,7 @@ def counts(fan: Fan) -> dict[str, Any]:
         "successful": fan.successful,
         "failed": fan.failed,
         "skipped": fan.skipped,
-        "held": fan.held,
+        "held": fan.held_now,
         "failure_rate": round(fan.failed / processed, 6) if processed else 0.0,
         "circuit": fan.circuit,
     }

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from resile.model.letters import Item
+from resile.model.letters import Item, ItemFailure
 from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX
 
 Circuit = Literal["closed", "open", "half_open"]
@@ -41,7 +41,8 @@ class Fan(Struct, gc=False, omit_defaults=True):
     when the circuit opened, and wait for it. `held` ones never started and are kept as dead letters. `stopped` says
     why nothing more starts. `passed` and `probes` belong to the half-open circuit. Of the `goal` of this drive, which
     may be a redrive of a few, `done` are over and `bad` ones failed. `opened` counts the turns given out; jobs that
-    run in order stand in `held_back` by the turn of their item. The jobs of its items come `after` that number, in
+    run in order stand in `held_back` by the turn of their item. Of the items of a redrive that are under way `counted`
+    says as what they are in the numbers: failed so, or held. The jobs of its items come `after` that number, in
     this `epoch`.
     """
 
@@ -60,6 +61,7 @@ class Fan(Struct, gc=False, omit_defaults=True):
     queue: list[Item] = []
     active: dict[int, int] = {}
     gated: list[int] = []
+    counted: dict[int, tuple[ItemFailure, ...]] = {}
     waiting: dict[int, Waiting] = {}
     successful: int = 0
     failed: int = 0
@@ -87,6 +89,14 @@ class Fan(Struct, gc=False, omit_defaults=True):
         """How many items have come to an end."""
         return self.successful + self.failed + self.skipped
 
+    @property
+    def held_now(self) -> int:
+        """How many items are kept without having begun, or wait for an open circuit."""
+        if self.circuit != "open":
+            return self.held
+        begun = self.done + len(self.active) - len(self.gated)
+        return self.held + max(0, self.goal - begun - (0 if self.redrive else self.held))
+
 
 def add(total: Fan, fan: Fan, times: int = 1) -> None:
     """Count what a fan-out came to into a total; with -1, take it out again."""
@@ -97,6 +107,8 @@ def add(total: Fan, fan: Fan, times: int = 1) -> None:
     total.held += times * fan.held
     for kind, count in fan.error_types.items():
         total.error_types[kind] = total.error_types.get(kind, 0) + times * count
+        if not total.error_types[kind]:
+            del total.error_types[kind]
     for signature, pattern in fan.patterns.items():
         known = total.patterns.get(signature)
         if known is None:
@@ -104,9 +116,10 @@ def add(total: Fan, fan: Fan, times: int = 1) -> None:
                 continue
             known = total.patterns[signature] = Pattern(pattern.kind, pattern.message)
         known.count += times * pattern.count
-        if times > 0:
-            named = dict.fromkeys([*known.items, *pattern.items])
-            known.items = list(named)[:PATTERN_ITEMS_MAX]
+        others = [name for name in known.items if name not in pattern.items]
+        known.items = ([*others, *pattern.items] if times > 0 else others)[:PATTERN_ITEMS_MAX]
+        if not known.count:
+            del total.patterns[signature]
 
 
 class Redrive(Struct, gc=False, omit_defaults=True):

@@ -246,12 +246,22 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
             state.parked += 1
             job.status = Status.pending_failed
             note_job(state, out, at, "step_parked", job, {"message": failure.message})
+            _make_room(state, job)
         case "fail":
             fail(state, out, at, job, failure.message)
             scope = state.scopes[job.scope]
             if rule.halts and not scope.stopped:
                 cause = Cause(state.step_of(job).name, job.id, STATUS_NAMES[job.status])
                 stop_scope(state, out, at, scope, job.noted, cause)
+
+
+def _make_room(state: State, job: Job) -> None:
+    """An item that waits for a judgement lets others begin: the fan-outs around a parked job look again."""
+    around = state.scopes[job.scope]
+    while around.owner:
+        if around.kind == "item":
+            state.agenda.append(around.owner)
+        around = state.scopes[state.jobs[around.owner].scope]
 
 
 def repair_failed(state: State, out: list[Action], at: float, job: Job, message: str) -> None:

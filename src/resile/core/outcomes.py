@@ -13,15 +13,15 @@ from resile.core.actions import Action, DropLetter, SetTimer
 from resile.core.backoff import delay_seconds
 from resile.core.breaker import passed, tripped
 from resile.core.fan_names import fan_action, fan_name, item_id
-from resile.core.fanout import counts, hold, keep, open_item, pump
+from resile.core.fanout import CANCELED, counts, hold, keep, open_item, pump, ran_before
 from resile.core.fans import Fan, Waiting
 from resile.core.flow import has_turn, stopping, wake
 from resile.core.notes import note_job
-from resile.core.reports import note_failure, report
+from resile.core.reports import note_failure, report, uncount
 from resile.core.scopes import close_scope, stop_scope, unstart_scope
 from resile.core.state import Job, Scope, State
 from resile.model.fanout import ErrorPolicy
-from resile.model.letters import Item, ItemFailure, LetterReason
+from resile.model.letters import Item, ItemFailure
 from resile.model.limits import ITEM_HISTORY_MAX, PROGRESS_NOTES
 from resile.model.status import Status
 
@@ -66,66 +66,75 @@ def _succeeded(
     state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item
 ) -> None:
     """An item is done."""
-    _uncount(fan, item)
+    if uncount(fan, item_id(state, job, item), item):
+        fan.successful += 1
     fan.done += 1
-    fan.successful += 1
     _drop_letter(state, out, job, item)
     if policy.breaker is not None:
         passed(state, out, at, job, fan, policy.breaker, scope.started_at)
+    if not fan.stopped:
+        _judge_rate(state, out, at, job, fan, policy)
     _progress(state, out, at, job, fan)
 
 
 def _drop_letter(state: State, out: list[Action], job: Job, item: Item) -> None:
     """An item is a dead letter no more, if it was one: where it, or something around it, has run before."""
-    again = state.epoch > 1
-    inner: Job | None = job
-    while inner is not None and not again:
-        fan, scope = state.fans.get(inner.id), state.scopes[inner.scope]
-        again = inner.attempt > 1 or scope.number > 1 or (fan is not None and fan.redrive)
-        inner = state.jobs[scope.owner] if scope.owner else None
-    if again:
-        out.append(DropLetter(fan_name(state, job), item.index))
-
-
-def _uncount(fan: Fan, item: Item) -> None:
-    """An item of a redrive was counted before: as failed, or as held where it had never started."""
-    if fan.redrive and item.history:
-        fan.failed -= 1
-    elif fan.redrive:
-        fan.held -= 1
+    if ran_before(state, job):
+        out.append(DropLetter(fan_name(state, job), item.index, item.value))
 
 
 def _failed(
     state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item
 ) -> None:
     """An execution of an item failed: try it again, keep it, or skip it; and see what that means for the others."""
-    canceled = stopping(state, job) and (scope.broken is None or scope.broken.kind == "canceled")
-    failure = scope.broken or ItemFailure(
-        scope.number, at, "", "canceled", "ended before it was done", seconds=at - scope.started_at, epoch=state.epoch
-    )
+    stopped = stopping(state, job) or fan.stopped == CANCELED
+    canceled = stopped and (scope.broken is None or scope.broken.kind == "canceled")
+    failure = scope.broken or _cut_short(state, at, scope)
     history = (*item.history, failure)[-ITEM_HISTORY_MAX:]
     kept = replace(item, history=history)
-    if not fan.stopped and not stopping(state, job) and scope.number < policy.attempts_max:
+    if not fan.stopped and not stopped and scope.number < policy.attempts_max:
         _count_trip(state, out, at, job, fan, policy, scope.started_at)
         _again(state, out, at, job, fan, policy, kept, scope)
         return
-    _uncount(fan, item)
-    fan.done += 1
-    fan.bad += 1
     name = item_id(state, job, item)
-    note_failure(fan, name, failure)
-    if policy.on_item_failure == "skip" and not canceled:
-        fan.skipped += 1
+    counts = uncount(fan, name, item)
+    fan.done += 1
+    if canceled:
+        # Neither a success nor a failure: it is kept, to be run again.
+        fan.held += counts
+        keep(state, out, at, job, kept, "canceled")
+        _progress(state, out, at, job, fan)
+        return
+    fan.bad += 1
+    if counts:
+        note_failure(fan, name, failure)
+    if policy.on_item_failure == "skip":
+        fan.skipped += counts
         _drop_letter(state, out, job, item)
     else:
-        fan.failed += 1
-        reason: LetterReason = "canceled" if canceled else "stopped" if scope.broken is None else "failed"
-        keep(state, out, at, job, kept, reason)
+        fan.failed += counts
+        keep(state, out, at, job, kept, "stopped" if scope.broken is None else "failed")
     report(state, out, at, job, fan, policy)
     _count_trip(state, out, at, job, fan, policy, scope.started_at)
     if not fan.stopped:
         _judge(state, out, at, job, fan, policy)
     _progress(state, out, at, job, fan)
+
+
+def _cut_short(state: State, at: float, scope: Scope) -> ItemFailure:
+    """What an item failed of that was ended from outside: the step that was under way."""
+    ended = next((job for job in _jobs(state, scope) if job.status is Status.terminated), None)
+    return ItemFailure(
+        scope.number,
+        at,
+        state.step_of(ended).name if ended is not None else "",
+        "canceled",
+        "ended before it was done",
+        seconds=at - scope.started_at,
+        job=ended.id if ended is not None else 0,
+        attempt=ended.attempt if ended is not None else 0,
+        epoch=state.epoch,
+    )
 
 
 def _count_trip(
@@ -170,19 +179,29 @@ def _again(
 
 def _judge(state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
     """Has enough failed to end the fan-out?"""
-    bad, processed = fan.bad, fan.done
-    rate = bad / processed
     if policy.on_item_failure == "stop" or not policy.continue_on_failure:
-        fan.stopped = f"stopped at the first failed item (of {fan.goal})"
-    elif policy.failures_max and bad >= policy.failures_max:
-        fan.stopped = f"{bad} items failed (max_failures {policy.failures_max})"
-    elif processed >= policy.threshold_items_min and rate > policy.failure_threshold:
-        fan.stopped = f"{bad} of {processed} items failed (failure_threshold {policy.failure_threshold:g})"
-    if fan.stopped:
-        for scope in _not_begun(state, fan):
-            stop_scope(state, out, at, scope, job.noted)
-        data = {"message": fan.stopped, "failed": bad, "processed": processed, "failure_rate": round(rate, 6)}
-        note_job(state, out, at, "threshold_reached", job, data)
+        _stop(state, out, at, job, fan, f"stopped at the first failed item (of {fan.goal})")
+    elif policy.failures_max and fan.bad >= policy.failures_max:
+        _stop(state, out, at, job, fan, f"{fan.bad} items failed (max_failures {policy.failures_max})")
+    else:
+        _judge_rate(state, out, at, job, fan, policy)
+
+
+def _judge_rate(state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
+    """Has too large a share failed, now that there are enough to tell?"""
+    if fan.done >= policy.threshold_items_min and fan.bad / fan.done > policy.failure_threshold:
+        why = f"{fan.bad} of {fan.done} items failed (failure_threshold {policy.failure_threshold:g})"
+        _stop(state, out, at, job, fan, why)
+
+
+def _stop(state: State, out: list[Action], at: float, job: Job, fan: Fan, why: str) -> None:
+    """The fan-out ends: nothing more begins."""
+    fan.stopped = why
+    for scope in _not_begun(state, fan):
+        stop_scope(state, out, at, scope, job.noted)
+    rate = round(fan.bad / fan.done, 6)
+    data = {"message": why, "failed": fan.bad, "processed": fan.done, "failure_rate": rate}
+    note_job(state, out, at, "threshold_reached", job, data)
 
 
 def _progress(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:

@@ -188,7 +188,7 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         _announce(state, out, event.at - outcome.usage.wall_seconds, job, event.pid)
     release(state, job)
     job.exit_code = outcome.exit_code
-    if outcome.failure is None and _hosts(state, out, event.at, job, outcome.values):
+    if outcome.failure is None and _hosts(state, out, event, job):
         return
     if outcome.values:
         frame = state.frame_of(job.scope)
@@ -222,8 +222,9 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         climb(state, out, event.at, job, failure)
 
 
-def _hosts(state: State, out: list[Action], at: float, job: Job, values: dict[str, Any]) -> bool:
+def _hosts(state: State, out: list[Action], event: AttemptEnded, job: Job) -> bool:
     """Open what a fan-out or a child workflow runs, where this attempt was to prepare that."""
+    at, values = event.at, event.outcome.values
     action = state.step_of(job).action
     if not isinstance(action, FanOut | Child):
         return False
@@ -235,9 +236,9 @@ def _hosts(state: State, out: list[Action], at: float, job: Job, values: dict[st
     if stopping(state, job):
         settle(state, out, at, job, Status.terminated, {})
     elif isinstance(action, FanOut):
-        begin_items(state, out, at, job, values["items"])
+        begin_items(state, out, at, job, values["items"], at - event.outcome.usage.wall_seconds)
     else:
-        begin_child(state, out, at, job, values)
+        begin_child(state, out, at, job, values, at - event.outcome.usage.wall_seconds)
     return True
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resile.core.actions import Action, ReadGroups, StopEngine
-from resile.core.fanout import pump, stop_items
+from resile.core.fanout import CANCELED, pump, stop_items
 from resile.core.fans import Redrive
 from resile.core.notes import note_job, note_run
 from resile.core.scopes import close_scope, restore_scope
@@ -58,7 +58,7 @@ def _begin_group(state: State, out: list[Action], at: float, redrive: Redrive, j
     fan.label, fan.parallel, fan.place, fan.taken = redrive.label, redrive.parallel, group.offset, 0
     fan.last, fan.stopped, fan.redrive, fan.expired = False, "", True, False
     fan.circuit, fan.streak, fan.passed, fan.probes = "closed", 0, 0, 0
-    fan.goal, fan.done, fan.bad = group.total, 0, 0
+    fan.goal, fan.done, fan.bad, fan.counted = group.total, 0, 0, {}
     for scope in _around(state, job):
         scope.stopped = False
         if scope.error is not None:
@@ -91,7 +91,7 @@ def stop(state: State, out: list[Action], at: float) -> None:
     assert redrive is not None
     redrive.stopped = redrive.last = True
     for number in list(redrive.open):
-        stop_items(state, out, at, state.jobs[number], "canceled")
+        stop_items(state, out, at, state.jobs[number], CANCELED)
 
 
 def read_more(state: State, redrive: Redrive) -> ReadGroups:

@@ -12,7 +12,7 @@ from resile.core.fans import Fan, Pattern
 from resile.core.notes import note_job
 from resile.core.state import Job, State
 from resile.model.fanout import ErrorPolicy
-from resile.model.letters import ItemFailure
+from resile.model.letters import Item, ItemFailure
 from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX, REPORTED_ITEMS_MAX
 
 
@@ -24,13 +24,18 @@ def report(state: State, out: list[Action], at: float, job: Job, fan: Fan, polic
 
 
 def note_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
-    """Count a failure by its type and by its look."""
-    kind = f"exit:{failure.exit_code}" if failure.kind == "exit" and failure.exit_code is not None else failure.kind
-    fan.error_types = {**fan.error_types, kind: fan.error_types.get(kind, 0) + 1}
+    """Count a failure, and have it reported."""
+    count_failure(fan, name, failure)
     if len(fan.unreported) < REPORTED_ITEMS_MAX:
         fan.unreported.append((name, failure.message))
     else:
         fan.unreported_more += 1
+
+
+def count_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
+    """Count a failure by its type and by its look."""
+    kind = _kind(failure)
+    fan.error_types = {**fan.error_types, kind: fan.error_types.get(kind, 0) + 1}
     pattern = fan.patterns.get(failure.signature)
     if pattern is None:
         if len(fan.patterns) >= PATTERNS_MAX:
@@ -40,6 +45,33 @@ def note_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
     pattern.count += 1
     if len(pattern.items) < PATTERN_ITEMS_MAX:
         pattern.items = [*pattern.items, name]
+
+
+def uncount(fan: Fan, name: str, item: Item) -> bool:
+    """An item comes to something: take out as what a redrive found it; False where it is in no number of the list."""
+    if not fan.redrive:
+        return True
+    before = fan.counted.pop(item.index, None)
+    if before is None:
+        return False
+    if not before or before[-1].kind == "canceled":
+        fan.held -= 1
+        return True
+    fan.failed -= 1
+    kind = _kind(before[-1])
+    left = {**fan.error_types, kind: fan.error_types.get(kind, 1) - 1}
+    fan.error_types = {word: count for word, count in left.items() if count > 0}
+    pattern = fan.patterns.get(before[-1].signature)
+    if pattern is not None:
+        pattern.count -= 1
+        pattern.items = [other for other in pattern.items if other != name]
+        fan.patterns = {look: found for look, found in fan.patterns.items() if found.count > 0}
+    return True
+
+
+def _kind(failure: ItemFailure) -> str:
+    """The type of a failure, with the exit code where that is what it was."""
+    return f"exit:{failure.exit_code}" if failure.kind == "exit" and failure.exit_code is not None else failure.kind
 
 
 def report_rest(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:

@@ -173,3 +173,13 @@ def is_busy(state: State, scope: Scope) -> bool:
         for inner in _inside(state, scope)
         for job in (state.jobs[number] for number in range(inner.first, inner.first + len(inner.waiting)))
     )
+
+
+def is_parked(state: State, scope: Scope) -> bool:
+    """Does nothing in a scope, or in those inside it, go on until somebody has judged?"""
+    jobs = [
+        state.jobs[number]
+        for inner in _inside(state, scope)
+        for number in range(inner.first, inner.first + len(inner.waiting))
+    ]
+    return any(job.status is Status.pending_failed for job in jobs) and not any(job.moving for job in jobs)

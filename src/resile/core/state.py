@@ -127,7 +127,8 @@ class Scope(Struct, gc=False, omit_defaults=True):
     with its `inputs`. In a `stopped` one nothing starts any more. `broken` is what failed it first. `nested` ones have
     had scopes of their own. `kept` ones have dead letters inside; then a repair's holds the `error` that it answers,
     for a redrive. `outputs` are what child workflows captured, by step; `given` what arcs carried, by the step that
-    they lead to. `joining` steps were reached and wait for other paths. `times` holds those of all its jobs: a job takes no more room when it is over than before.
+    they lead to. `joining` steps were reached and wait for other paths. `times` holds those of all its jobs: a job
+    takes no more room when it is over than before.
     """
 
     id: int

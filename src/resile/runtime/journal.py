@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order
 from resile.core.events import Event
 from resile.core.state import FORMAT, ROOT, State, encode
-from resile.model.letters import DeadLetter, KeptScope
+from resile.model.letters import KeptScope
+from resile.model.limits import ITEM_HISTORY_MAX
 from resile.model.status import Status
 from resile.runtime.rows import job_row
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
@@ -29,7 +32,7 @@ class Journal:
         self._attempts: dict[tuple[int, int, int], AttemptRow] = {}
         self._touched: set[int] = set()
         self._rows: dict[int, JobRow] = {}
-        self._letters: dict[tuple[str, int], DeadLetter | None] = {}
+        self._letters: dict[tuple[str, int], KeepLetter | DropLetter] = {}
         self._scopes: dict[int, KeptScope] = {}
         self._orders: list[Order] = []
         self._notes: list[Note] = []
@@ -45,9 +48,9 @@ class Journal:
             if isinstance(action, Note):
                 notes.append(action)
             elif isinstance(action, KeepLetter):
-                self._letters[action.letter.name, action.letter.item.index] = action.letter
+                self._keep(action)
             elif isinstance(action, DropLetter):
-                self._letters[action.name, action.index] = None
+                self._letters[action.name, action.index] = action
             elif isinstance(action, KeepScope):
                 self._scopes[action.kept.scope] = action.kept
             else:
@@ -64,6 +67,16 @@ class Journal:
         state.touched.clear()
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
+
+    def _keep(self, order: KeepLetter) -> None:
+        """A letter for the next batch; one of the same item that is in it already is a part of its history."""
+        letter = order.letter
+        key = letter.name, letter.item.index
+        before = self._letters.get(key)
+        if order.goes_on and isinstance(before, KeepLetter) and before.letter.item.value == letter.item.value:
+            history = (*before.letter.item.history, *letter.item.history)[-ITEM_HISTORY_MAX:]
+            order = KeepLetter(replace(letter, item=replace(letter.item, history=history)), before.goes_on)
+        self._letters[key] = order
 
     def skip_ready(self, state: State) -> None:
         """A new run's rows were stored with it; of those that its first event touched only the moved ones changed."""
@@ -108,8 +121,7 @@ class Journal:
             rows[number] = job_row(state, jobs[number])
         batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
         if self._letters:
-            batch.letters = tuple(letter for letter in self._letters.values() if letter is not None)
-            batch.letters_gone = tuple(key for key, letter in self._letters.items() if letter is None)
+            batch.letters = tuple(self._letters.values())
             self._letters = {}
         if self._scopes:
             batch.scopes = tuple(self._scopes.values())

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from resile.core.actions import Note
+from resile.core.actions import DropLetter, KeepLetter, Note
 from resile.core.events import Event
 from resile.model.failure import Failure, LogRange, Usage
-from resile.model.letters import DeadLetter, ItemFailure, KeptScope, LetterReason
+from resile.model.letters import ItemFailure, KeptScope, LetterReason
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -126,9 +126,9 @@ class Batch(Struct, gc=False):
     """What one group commit writes for one run; later rows of one key replace earlier ones.
 
     `token` is the lease's: a batch of an engine that lost its lease is refused. `answered` are the requests that
-    became events here: they are done with when the events are durable, not before. `letters` are added (or replace
-    that of the same item), `letters_gone` (name of the fan-out, index of the item) leave. `scopes` are kept for the
-    redrive of letters inside them.
+    became events here: they are done with when the events are durable, not before. `letters` are kept (a later one of
+    the same place replaces an earlier) or dropped, each place once. `scopes` are kept for the redrive of letters inside
+    them.
     """
 
     run: int
@@ -139,8 +139,7 @@ class Batch(Struct, gc=False):
     row: RunRow | None = None
     snapshot: Snapshot | None = None
     answered: tuple[int, ...] = ()
-    letters: tuple[DeadLetter, ...] = ()
-    letters_gone: tuple[tuple[str, int], ...] = ()
+    letters: tuple[KeepLetter | DropLetter, ...] = ()
     scopes: tuple[KeptScope, ...] = ()
 
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resile.core.actions import DropLetter, KeepLetter
 from resile.model.letters import DeadLetter, ItemFailure, KeptScope
+from resile.model.limits import ITEM_HISTORY_MAX
 from resile.store.contract import LetterRow
 from resile.store.rows import Insert, from_json, to_json
 
@@ -40,9 +42,11 @@ def correlation_id(run: int, item_id: str) -> str:
     return f"{run}:{item_id}"
 
 
-def as_row(run: int, letter: DeadLetter) -> LetterRow:
-    """What the surfaces see of a dead letter."""
+def as_row(run: int, letter: DeadLetter, before: LetterRow | None = None) -> LetterRow:
+    """What the surfaces see of a dead letter; where the same item had left one `before`, its history goes on."""
     history = letter.item.history
+    if before is not None and before.value == letter.item.value:
+        history = (*before.history, *history)[-ITEM_HISTORY_MAX:]
     last = history[-1] if history else None
     item_id = f"{letter.name}[{letter.item.index}]"
     return LetterRow(
@@ -66,16 +70,21 @@ def as_row(run: int, letter: DeadLetter) -> LetterRow:
 
 
 def write(
-    db: apsw.Connection,
-    run: int,
-    letters: Iterable[DeadLetter],
-    gone: Iterable[tuple[str, int]],
-    scopes: Iterable[KeptScope] = (),
+    db: apsw.Connection, run: int, orders: Iterable[KeepLetter | DropLetter], scopes: Iterable[KeptScope]
 ) -> None:
-    """Add some letters and remove others, and keep scopes, inside a transaction."""
-    _REPLACE.into(db, _values(run, letters))
-    db.executemany(f"{_DELETE} AND name = ? AND idx = ?", [(run, *key) for key in gone])
-    rows = [(run, kept.scope, kept.outer, to_json(kept.body)) for kept in scopes]
+    """Keep some letters, drop others, and keep scopes, inside a transaction."""
+    kept: list[LetterRow] = []
+    dropped: list[tuple[int, str, int, str]] = []
+    for order in orders:
+        if isinstance(order, DropLetter):
+            dropped.append((run, order.name, order.index, to_json(order.value)))
+            continue
+        key = order.letter.name, order.letter.item.index
+        found = db.execute(f"{SELECT} AND name = ? AND idx = ?", (run, *key)).fetchone() if order.goes_on else None
+        kept.append(as_row(run, order.letter, None if found is None else to_letter(found)))
+    _REPLACE.into(db, _values(run, kept))
+    db.executemany(f"{_DELETE} AND name = ? AND idx = ? AND item = ?", dropped)
+    rows = [(run, one.scope, one.outer, to_json(one.body)) for one in scopes]
     db.executemany("REPLACE INTO kept_scopes VALUES (?, ?, ?, ?)", rows)
 
 
@@ -85,7 +94,7 @@ def purge(db: apsw.Connection, run: int, keys: Sequence[tuple[str, int]] | None)
     if keys is None:
         db.execute(_DELETE, (run,))
     else:
-        write(db, run, (), keys)
+        db.executemany(f"{_DELETE} AND name = ? AND idx = ?", [(run, *key) for key in keys])
     gone = db.total_changes() - before
     if keys is None:
         db.execute("DELETE FROM kept_scopes WHERE run = ?", (run,))
@@ -123,11 +132,10 @@ def to_letter(row: Sequence[Any]) -> LetterRow:
     )
 
 
-def _values(run: int, letters: Iterable[DeadLetter]) -> list[Value]:
+def _values(run: int, rows: Iterable[LetterRow]) -> list[Value]:
     """The rows of some letters, flat."""
     values: list[Value] = []
-    for letter in letters:
-        row = as_row(run, letter)
+    for row in rows:
         values += (run, row.name, row.index, row.map, row.step, row.job, row.scope)
         values += (row.reason, row.signature, row.failure_count)
         values += (row.first_at, row.last_at, row.eligible, to_json(row.value), to_json(row.history))

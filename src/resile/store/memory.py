@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from resile.core.actions import Note
+from resile.core.actions import DropLetter, KeepLetter, Note
 from resile.model.codec import content_hash
 from resile.model.letters import KeptScope
 from resile.store import lease as leases
@@ -93,14 +93,22 @@ class MemoryDatabase:
                 kept.entries += batch.entries
                 kept.jobs.update(batch.jobs)
                 kept.attempts.update(batch.attempts)
-                kept.letters |= {(one.name, one.item.index): as_row(batch.run, one) for one in batch.letters}
+                for order in batch.letters:
+                    _obey(batch.run, kept.letters, order)
                 kept.scopes |= {one.scope: one for one in batch.scopes}
-                for key in batch.letters_gone:
-                    kept.letters.pop(key, None)
                 kept.row = kept.row if batch.row is None else structs.replace(batch.row, id=batch.run)
                 kept.snapshot = batch.snapshot or kept.snapshot
                 kept.requests = [request for request in kept.requests if request.id not in batch.answered]
             self.version += 1
+
+
+def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter | DropLetter) -> None:
+    """Keep a letter, or drop that of the same item."""
+    if isinstance(order, KeepLetter):
+        key = order.letter.name, order.letter.item.index
+        letters[key] = as_row(run, order.letter, letters.get(key) if order.goes_on else None)
+    elif (found := letters.get((order.name, order.index))) is not None and found.value == order.value:
+        del letters[order.name, order.index]
 
 
 class MemoryWriter:

@@ -138,10 +138,10 @@ def write(db: apsw.Connection, batch: Batch) -> None:
         REPLACE_JOBS.into(db, job_values(run, batch.jobs.values()))
     if batch.attempts:
         REPLACE_ATTEMPTS.into(db, attempt_values(run, batch.attempts.values()))
-    if batch.letters or batch.letters_gone or batch.scopes:
+    if batch.letters or batch.scopes:
         from resile.store import letters
 
-        letters.write(db, run, batch.letters, batch.letters_gone, batch.scopes)
+        letters.write(db, run, batch.letters, batch.scopes)
     if batch.row is not None:
         db.execute(_UPDATE_RUN, (*run_values(batch.row), run))
     for number in batch.answered:

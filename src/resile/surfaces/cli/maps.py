@@ -82,7 +82,7 @@ class Progress:
             pace = self._paces[job] = Pace(now, fan.done)
         rate = pace.rate(now, fan.done)
         left = max(0, fan.goal - fan.done - fan.held)
-        held = fan.held + (left - len(fan.active) + len(fan.gated) if fan.circuit == "open" else 0)
+        held = fan.held_now
         parts = [f"{fan.done} of {plural(fan.goal, 'item')} done"]
         parts += [f"{fan.bad} failed"] if fan.bad else []
         parts += [f"{held} held"] if held else []
