@@ -70,8 +70,12 @@ def test_a_conflict_fails_the_item_at_its_merge_and_keeps_its_worktree(flows: Fl
 
 
 def test_without_a_repository_the_item_fails_with_a_clear_message(flows: Flows) -> None:
-    """Nothing runs in the caller's folder instead."""
-    assert flows.run(FLOW.format(items="[c]")).document["exit_code"] == 0
+    """Known before anything runs it is refused; else nothing runs in the caller's folder instead."""
+    text = FLOW.format(items="[c]")
+    flows.program.write(f"resile: 1\n{text}")
+    error = flows.program.json("run", "flow.yaml", code=2)["error"]
+    assert (error["code"], error["where"]) == ("isolation", "flow.yaml:3:5")
+    assert flows.run(text.replace("steps:\n", "steps:\n  - {id: first, noop: true}\n", 1)).document["exit_code"] == 0
     [letter] = flows.program.json("dlq", "list", "1")["dead_letters"]
     assert letter["failure_history"][0]["error_type"] == "WorktreeError"
     assert "needs a git repository" in letter["failure_history"][0]["error_message"]

@@ -267,10 +267,24 @@ def _refuse_items(workflow: Workflow) -> None:
             continue
         from resile.runtime.items import check_input
 
-        problem = check_input(step.action.source, workflow.folder, os.path.join(os.getcwd(), step.working_dir))
+        where = f"{workflow.file}:{step.origin.line}:{step.origin.column}"
+        folder = os.path.join(os.getcwd(), step.working_dir)
+        problem = check_input(step.action.source, workflow.folder, folder)
         if problem:
-            where = f"{workflow.file}:{step.origin.line}:{step.origin.column}"
             raise ResileError("input", f"the items of {step.name!r}: {problem}", where=where)
+        if step.action.isolation == "worktree" and not _is_in_git(folder):
+            hint = "run it in one, or leave `isolation` out"
+            raise ResileError("isolation", "`isolation: worktree` needs a git repository", where=where, hint=hint)
+
+
+def _is_in_git(folder: str) -> bool:
+    """Does a folder lie in a git repository?"""
+    while not os.path.exists(os.path.join(folder, ".git")):
+        outer = os.path.dirname(folder)
+        if outer == folder:
+            return "GIT_DIR" in os.environ
+        folder = outer
+    return True
 
 
 def _refuse_unfinished(row: RunRow, verb: str) -> None:
