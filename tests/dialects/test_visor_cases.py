@@ -167,6 +167,7 @@ def test_backoff_is_waited_for(flows: VisorFlows, mode: str, bases: list[float])
         ("s\na.9 < s: on_fail: {goto: s}", "on_fail goto"),
         ("a: on_success: {run: [f]}\nf", "on_success run"),
         ("s\na < s: on_success: {goto: s}", "on_success goto"),
+        ("l: exec: 'echo [1]', forEach: true, on_finish: {run: [f]}\np < l\nf", "on_finish run"),
     ],
 )
 def test_a5_a6_every_transition_costs(flows: VisorFlows, text: str, message: str) -> None:

@@ -74,7 +74,7 @@ def test_without_a_repository_the_item_fails_with_a_clear_message(flows: Flows) 
     text = FLOW.format(items="[c]")
     flows.program.write(f"resile: 1\n{text}")
     error = flows.program.json("run", "flow.yaml", code=2)["error"]
-    assert (error["code"], error["where"]) == ("isolation", "flow.yaml:3:5")
+    assert (error["code"], error["where"]) == ("isolation", "flow.yaml:3:11")
     assert flows.run(text.replace("steps:\n", "steps:\n  - {id: first, noop: true}\n", 1)).document["exit_code"] == 0
     [letter] = flows.program.json("dlq", "list", "1")["dead_letters"]
     assert letter["failure_history"][0]["error_type"] == "WorktreeError"

@@ -17,6 +17,7 @@ from resile.core.early import NEEDS_MAX, hope, set_back
 from resile.core.hold import in_time, release, rest, stir
 from resile.core.notes import STATUS_NAMES, note_job
 from resile.core.state import NO_RULE, Cause, Failed, Job, Route, Scope, State
+from resile.model.fanout import FanOut
 from resile.model.letters import ItemFailure
 from resile.model.limits import ROUTES_MAX
 from resile.model.rules import Trigger
@@ -357,7 +358,11 @@ def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigg
     if scope.loops + cost <= limit:
         scope.loops += cost
         return True
-    word = state.workflow_of(job.scope).failure_key if trigger == "on_failure" else trigger
+    word: str = state.workflow_of(job.scope).failure_key if trigger == "on_failure" else trigger
+    doing = state.step_of(job).action
+    if trigger in ("on_failure", "on_success") and isinstance(doing, FanOut) and doing.scope:
+        # What follows the items of a producer is called so.
+        word = "on_finish"
     message = f"Routing loop budget exceeded (max_loops={limit}) during {word} {action}"
     frame = state.frame_of(job.scope)
     if frame.owner:

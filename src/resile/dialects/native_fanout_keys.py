@@ -28,7 +28,7 @@ from resile.dialects.tree import Mapping, Node, Scalar, describe, shorten
 from resile.model.fanout import Breaker
 from resile.model.limits import ITEMS_MAX, PARALLEL_MAX, RETRIES_MAX
 
-ITEM_FAILURES = ("dlq", "retry", "skip", "stop", "fail")
+ITEM_FAILURES = ("dlq", "retry", "skip", "stop", "fail", "carry_on")
 CUSTOM = "custom:"
 # Patterns are texts: compiling them would cost every file, also those without a map.
 _FIELD = r"[^\s,.]+(?:\.[^\s,.]+)*"
@@ -185,11 +185,11 @@ MAP = table(
 )  # fmt: skip
 ERROR_POLICY = table(
     "error_policy", "What a failed item means for itself and for its map.",
-    Key("on_item_failure", "dlq, retry, skip, stop, fail, custom:NAME",
+    Key("on_item_failure", "dlq, retry, skip, stop, fail, carry_on, custom:NAME",
         "`dlq`: keep it as a dead letter; `retry`: run it again first, three times in all where `retry_config` does "
         "not say otherwise; `skip`: drop it; `stop`: keep it and end the map; `fail`: keep it, and fail the map once "
-        "all are done; `custom:NAME`: a failure handler or one "
-        "of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
+        "all are done; `carry_on`: as `fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a "
+        "failure handler or one of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
     Key("continue_on_failure", "true or false", "`false`: the first failed item ends the map.", boolean),
     Key("max_failures", "whole number", "So many failed items end the map.", _count, "failures_max"),
     Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", number(0, 1)),

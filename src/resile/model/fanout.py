@@ -46,11 +46,12 @@ class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
     """What a failed item means for itself and for the whole fan-out.
 
     An item that stays failed is kept as a dead letter, with `skip` dropped; `stop` ends the fan-out at once, `fail`
-    lets the others finish and fails it then. `retry` runs the item again, up to `attempts_max` executions in all.
+    lets the others finish and fails it then. `carry_on` does as `fail`, but what needs the fan-out runs all the same
+    where some items succeeded. `retry` runs the item again, up to `attempts_max` executions in all.
     `failures_max` 0 and `failure_threshold` 1.0 never stop anything.
     """
 
-    on_item_failure: Literal["dlq", "retry", "skip", "stop", "fail"] = "dlq"
+    on_item_failure: Literal["dlq", "retry", "skip", "stop", "fail", "carry_on"] = "dlq"
     continue_on_failure: bool = True
     failures_max: int = 0
     failure_threshold: float = 1.0
