@@ -13,6 +13,9 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
          "further one"),
         ("a handler that passes", "the step stays failed in some modes", "the step is recovered; with `max_attempts` "
          "above 1 only if it then passes"),
+        ("a `validate` that is not met", "ends the run, whatever `on_failure` says", "`on_failure` answers it after "
+         "`on_incomplete`; with `max_attempts` the command and its check run again"),
+        ("`${map.results}`", "one long text", "`${map.outcomes}` of a native file: what came of every item"),
         ("a handler that fails", "swallowed", "the step is failed and tolerated: the run goes on and says so"),
         ("`strategy: fallback`", "the step stays failed", "the handler's output is the step's"),
         ("`error_policy`, `circuit_breaker`", "never called", "decide about items; nothing is lost, what is left goes "
@@ -41,6 +44,14 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("`goto_js`, `run_js`, `if`", "no limits, may write memory", "25 ms, a memory cap, frozen inputs, no writing"),
         ("`goto_event`", "changes the event", "nothing: a jump changes no event"),
         ("failed items of `forEach`", "all items run again", "the failed one alone"),
+        ("some failed items of `forEach`", "what gathers the items runs, exit code 0", "it runs with those that "
+         "succeeded, and the run fails; where all failed it does not run"),
+        ("`continue_on_failure`, `criticality: info` below a `forEach`", "the item goes no further", "the step is "
+         "taken as it is, with its failure as its value, and the item goes on"),
+        ("`outputs` in a step of `run`", "of steps that are over", "also of the step that calls for it: what it gave, "
+         "or its failure"),
+        ("`env`", "of the file: seen by `if` alone", "in commands, templates and code alike; a step's stands above "
+         "the file's, and a value may name those before it"),
         ("items of several steps that depend on each other", "a step waits until the one before is over for all items",
          "one item after the other, unless `max_parallelism` is given; items of one step run side by side"),
         ("steps that only `run` names", "run in the normal order too", "run only when they are called for; what only "
@@ -79,11 +90,12 @@ DIFFERENCES: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "noetl": (
         ("a step that fails", "`end` never runs", "every path reaches `end`, which runs once"),
-        ("steps where several arcs meet", "run once for each arrival", "once, when no path that is under way can lead there"),
+        ("steps where several arcs meet", "run for each arrival", "once, when no path under way can lead there"),
         ("undefined names in templates", "become empty texts", "errors that name the variable"),
         ("code of python", "helpers and imports outside of `main` are not seen in it", "one namespace"),
         ("tools that Resile does not have", "run by their services", "refused by name when the file is loaded"),
-        ("`loop`", "the result is that of the last item", "a list in the order of the items"),
+        ("`loop`", "the result is that of the last item", "a list in the order of the items, with null in the place of "
+         "one that failed or gave nothing"),
         ("a sub-playbook that fails", "its parent goes on as after a success", "its verdict is the step's, whose "
          "rules then apply"),
         ("`keychain`, `auth`, `token(NAME)`", "a service", "variables of the environment: `$NAME_FIELD`, `$NAME_DSN`, "

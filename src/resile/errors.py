@@ -34,7 +34,11 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResileError(Exception):
-    """A verb could not do what was asked; nothing was run or written because of it."""
+    """A verb could not do what was asked; nothing was run or written because of it.
+
+    As text it is its message. Its place, its hint and every finding are notes, so that a program that does not catch
+    it shows them.
+    """
 
     def __init__(
         self, code: str, message: str, *, where: str = "", hint: str = "", diagnostics: Sequence[Diagnostic] = ()
@@ -45,6 +49,13 @@ class ResileError(Exception):
         self.where = where
         self.hint = hint
         self.diagnostics = tuple(diagnostics)
+        for finding in self.diagnostics:
+            self.add_note(finding.render())
+        if not self.diagnostics:
+            if where and where not in message:
+                self.add_note(f"  in {where}")
+            if hint:
+                self.add_note(f"  hint: {hint}")
 
     def document(self) -> dict[str, object]:
         """The JSON document that stands on stdout when a command ends with exit code 2."""

@@ -224,11 +224,12 @@ def test_a_story_tells_causes_first() -> None:
     assert all(name != "z" for _, name in told)
 
 
-def test_a_snapshot_holds_text_that_is_not_utf8() -> None:
+def test_a_snapshot_holds_text_that_is_not_utf8_and_large_numbers() -> None:
     """A captured value may carry any bytes; the state survives its snapshot all the same."""
-    odd = Outcome(exit_code=0, values={"v": "a\udcffb"})
-    world = World(flow(step("a"), step("b", "a")), lambda *_: odd).run()
-    assert decode(encode(world.state), world.state.workflow) == world.state
+    for odd in ("a\udcffb", 1 << 70):
+        outcome = Outcome(exit_code=0, values={"v": odd})
+        world = World(flow(step("a"), step("b", "a")), lambda *_, outcome=outcome: outcome).run()
+        assert decode(encode(world.state), world.state.workflow) == world.state
 
 
 def test_an_end_that_is_lost_again_and_again_is_parked() -> None:

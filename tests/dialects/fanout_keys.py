@@ -222,7 +222,7 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (map_with("isolation: worktree").isolation, "worktree"), (map_with("isolation: none").isolation, "none")
     ],
     ("error_policy", "on_item_failure"): [
-        *((policy_with(f"on_item_failure: {word}"), ErrorPolicy(word)) for word in ("dlq", "skip", "stop")),  # type: ignore[arg-type]
+        *((policy_with(f"on_item_failure: {word}"), ErrorPolicy(word)) for word in ("dlq", "skip", "stop", "fail", "carry_on")),  # type: ignore[arg-type]
         (policy_with("on_item_failure: retry"), ErrorPolicy("retry", attempts_max=3, backoff=EXPONENTIAL)),
         (
             [(r.then, r.match) for r in fan(compiled(SHARED).steps[0]).steps[0].rules],

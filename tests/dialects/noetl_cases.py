@@ -116,7 +116,7 @@ CASES: dict[str, dict[str, str | tuple[str, str]]] = {
     "executor": {"spec": ("spec: {entry_step: b}", "spec: {entry_step: a}")},
     "spec of the executor": {
         "entry_step": ("entry_step: b", "entry_step: a"),
-        "final_step": ("final_step: a", "final_step: end"),
+        "final_step": ("final_step: b", "final_step: end"),
         "no_next_is_error": ("no_next_is_error: true", "no_next_is_error: false"),
     },
     "an entry of the keychain": {"name": ("name: k, map: {f: x}", "name: j, map: {f: x}"), "map": ("name: k, map: {f: x}", "name: k")},

@@ -22,6 +22,7 @@ SHAPES = {
     "- name: a\n- claude: b": ("prodigy", "it is a list of steps"),
     "- /lint": ("prodigy", "it is a list of steps with slash commands"),
     "commands: []": ("prodigy", "it has a list `commands`"),
+    "commands: [{shel: a}]": ("prodigy", "it has a list `commands`"),
     "commands: [{analyze: {}}]": ("prodigy", "`commands` is a list of steps with `analyze`"),
     "tasks: [{shell: a}]": ("prodigy", "`tasks` is a list of steps with `shell`"),
     "steps: [{shell: a}]": ("prodigy", "`steps` is a list of steps with `shell`"),

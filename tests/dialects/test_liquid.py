@@ -67,7 +67,7 @@ def test_rendering(template: str, expected: str) -> None:
         ("{{ x | nobody }}", "there is no filter `nobody`"),
         ("{{ x | chat_history }}", "the filter `chat_history` needs a chat"),
         ("{% include 'x' %}", "the tag `include` is not run here"),
-        ("{% cycle 'a', 'b' %}", "the tag `cycle` is not run here"),
+        ("{% render 'x' %}", "the tag `render` is not run here"),
         ("{{ x y }}", "expected end of expression, found word (line 1 of the text)"),
         ("{{ a | split: '\\n' }}\n\n{{ x y }}", "found word (line 3 of the text)"),
         ("{% for a, b in map %}{% endfor %}", "expected in, found ','"),

@@ -182,7 +182,7 @@ def test_workflow_keys(line: str, expected: list[str]) -> None:
         ("shell: x, capture: 1x", ["f:4:26: error: `1x` can't be the name of a captured value [name]"
                                    "\n  hint: letters, digits and `_`, not starting with a digit"]),
         ("shell: x, capture: steps", ["f:4:26: error: `steps` is reserved and can't be captured [reserved]"]),
-        ("shell: x, capture: {a: txt}", ["f:4:30: error: expected one of text, json, lines, number, bool, stderr, exit_code, combined, value, "
+        ("shell: x, capture: {a: txt}", ["f:4:30: error: expected one of text, json, lines, number, bool, stderr, exit_code, combined, value, success, duration, "
                                          "not `txt` [type]\n  hint: did you mean `text`?"]),
         ("shell: x, capture: [a]", ["f:4:26: error: expected a name, or a mapping of names to forms, not a list [type]"]),
         ("shell: x, resources: {cpus: 0}", ["f:4:35: error: `0` is out of bounds: from 0.001 to 1e+06 [value]"]),
@@ -286,6 +286,12 @@ def test_id_and_name() -> None:
     ]
 
 
+SECOND = [
+    "f:5:16: warning: a value inside `eval` or `sh -c` is read a second time, as code "
+    "[second-shell]\n  hint: pass it as an argument: sh -c '… \"$1\"' sh ${…}"
+]
+
+
 @pytest.mark.parametrize(
     ("shell", "expected"),
     [
@@ -333,8 +339,18 @@ def test_id_and_name() -> None:
         ("echo ''open ${v}", ["f:5:29: error: `${v}`: no value can be put here safely: a single quote never ends [shell-place]"]),
         ("cat <<${v}", ["f:5:23: error: `${v}`: no value can be put here safely: the delimiter of a here-document is not a "
                         "plain word [shell-place]"]),
-        ("bash -c \"echo ${v}\"", ["f:5:16: warning: a value inside `eval` or `sh -c` is read a second time, as code "
-                                   "[second-shell]\n  hint: pass it as an argument: sh -c '… \"$1\"' sh ${…}"]),
+        ("bash -c \"echo ${v}\"", SECOND),
+        ("echo ${ v.field } ${ other } ${ v; } \\${ v.x }",
+         ["f:5:22: warning: `${ v.field }` is left as it stands: no blank can be inside the braces [blank]\n  hint: write `${v.field}`"]),
+        ("echo ${v }", ["f:5:22: warning: `${v }` is left as it stands: no blank can be inside the braces [blank]\n  hint: write `${v}`"]),
+        ("sh -c ''echo \"$1\"'' sh ${v}", []),
+        ("sh -c \"echo \\\\\"hi\\\\\"\" sh ${v}; echo ${v}", []),
+        ("A=${v} sh -ec ''cd x; echo $0'' ${v}", []),
+        ("eval ls; echo ${v}", []),
+        ("true && sh -c ''a; echo ''${v}", SECOND),
+        ("/bin/sh -c ${v}", SECOND),
+        ("eval ls ${v}", SECOND),
+        ("sh -c ''echo $1'' sh ${v} | bash -c \"x ${v}\"", SECOND),
         ("echo ${raw:v} \"${#v} ${V:-x}\"", []),
     ],
 )  # fmt: skip

@@ -118,9 +118,9 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a step", "capture"): [
         (step_with("shell: x, capture: out").capture, (Capture("out"),)),
         (
-            step_with("shell: x, capture: {a: text, b: json, c: lines, d: number, e: bool, f: stderr, g: exit_code}").capture,
+            step_with("shell: x, capture: {a: text, b: json, c: lines, d: number, e: bool, f: stderr, g: exit_code, h: success, j: duration}").capture,
             (Capture("a"), Capture("b", "json"), Capture("c", "lines"), Capture("d", "number"), Capture("e", "bool"),
-             Capture("f", "stderr"), Capture("g", "exit_code")),
+             Capture("f", "stderr"), Capture("g", "exit_code"), Capture("h", "success"), Capture("j", "duration")),
         ),
     ],
     ("a step", "outputs"): [

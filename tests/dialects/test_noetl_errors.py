@@ -191,3 +191,26 @@ def test_playbooks_that_call_each_other_for_ever_are_refused(tmp_path_factory: p
     assert result.workflow is None
     messages = [finding.message for finding in result.diagnostics]
     assert "this workflow calls itself: `a.yaml` calls `b.yaml` calls `a.yaml`" in messages
+
+
+@pytest.mark.parametrize(
+    ("final", "steps", "message"),
+    [
+        ("nobody", "{step: b, NOOP}", "there is no step `nobody`"),
+        ("b", "{step: b, NOOP}, {step: End}", "`b` is to run last, and so is `end`, which is here as well"),
+        ("a", "{step: b, NOOP}", "a run can't end with the step that it begins with"),
+        ("b", "{step: b, NOOP, next: a}", "nothing follows `end`"),
+        ("[b]", "{step: b, NOOP}", "expected the name of a step, not a list"),
+    ],
+)
+def test_a_final_step_that_can_not_be_the_end(final: str, steps: str, message: str) -> None:
+    """A step that is to run last is one of the file, not its first, the only one of that kind, and leads nowhere."""
+    text = f"executor: {{spec: {{final_step: {final}}}}}\nworkflow: [{{step: a, NOOP, next: b}}, {steps}]"
+    assert [told for told, _, _ in errors(text.replace("NOOP", "tool: {kind: noop}"))] == [message]
+
+
+def test_a_final_step_is_told_of() -> None:
+    """Somebody who looks for the step finds it under the name that every last step has."""
+    text = "executor: {spec: {final_step: b}}\nworkflow: [{step: a, tool: noop, next: b}, {step: b, tool: noop}]"
+    told = [found.message for found in compiled(text).diagnostics]
+    assert told == ["`b` runs last, after every path: here it is `end`"]

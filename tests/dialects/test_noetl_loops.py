@@ -326,3 +326,42 @@ def test_who_can_not_ask(auth: str, said: str) -> None:
     told = errors(f"workflow: [{{step: start, tool: {{kind: http, url: 'http://h', auth: {auth}}}}}]")
     assert [message for message, _, _ in told] == [said]
     assert all(line == 1 and column for _, line, column in told)
+
+
+ANSWERED = """
+    case: [{when: "{{ error is defined and error }}", then: {next: show}}]
+    next: show
+  - {step: show, tool: {kind: python, code: "def main(start): return start"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ("tool: {kind: python, code: 'def main(n): return 6 // (2 - n)'}", [6, None, -6]),
+        ("tool: {kind: playbook, path: child.yaml, args: {n: '{{ 2 - n }}'}, return_step: start}", [6, None, -6]),
+        (
+            "tool: {kind: playbook, path: child.yaml, args: {n: '{{ 2 - n }}'}}",
+            [{"six": 6}, None, {"six": -6}],
+        ),
+        (
+            "tool: [{name: one, kind: python, code: 'def main(n): return n'},"
+            " {name: two, kind: python, code: 'def main(n): return 6 // (2 - n)'}]",
+            [6, None, -6],
+        ),
+    ],
+)
+def test_a_result_has_a_place_for_each_item(tmp_path: Path, loop: str, found: list[object]) -> None:
+    """Where an item failed there is nothing in its place, so that the numbers in the list are those of the items."""
+    (tmp_path / "child.yaml").write_text(CHILD.replace("6 / n", "6 // n"))
+    head = f"workflow:\n  - step: start\n    loop: {{in: [1, 2, 3], iterator: n}}\n    {loop}"
+    run = Run(tmp_path, head + ANSWERED)
+    assert run.value("show") == found
+
+
+def test_the_last_place_is_there_too(tmp_path: Path) -> None:
+    """Also where the last of the items, or all of them, failed."""
+    head = "workflow:\n  - step: start\n    loop: {in: %s, iterator: n}\n"
+    tool = "    tool: {kind: python, code: 'def main(n): return 6 // n'}"
+    for items, found in (("[1, 2, 0]", [6, 3, None]), ("[0, 0]", [None, None]), ("[]", [])):
+        assert Run(tmp_path, head % items + tool + ANSWERED).value("show") == found

@@ -343,3 +343,45 @@ def test_a_playbook_of_the_first_version(tmp_path: Path) -> None:
         """,
     )
     assert run.value("two") == "hello you!"
+
+
+def test_a_request_that_fails_names_the_address_it_asked(tmp_path: Path, server: str) -> None:
+    """The message has the address with its values, without its query, and no secret, however that is written in it."""
+    text = """
+    workload: {{base: "{server}"}}
+    keychain: [{{name: k, map: {{key: x}}}}]
+    workflow:
+      - step: start
+        tool: {{kind: http, url: "{{{{ workload.base }}}}/{path}?page=1", params: {{flaky: 1}}}}
+    """
+    run = Run(tmp_path, text.format(server=server, path="{{ 'a b' }}/flaky"), code=1, K_KEY="pass word/1")
+    assert run.message() == f"exit code 22: HTTP 503 Service Unavailable from {server}/a%20b/flaky"
+    run = Run(tmp_path, text.format(server=server, path="{{ keychain.k.key }}/x"), code=1, K_KEY="pass word/1")
+    assert run.message() == f"exit code 22: HTTP 503 Service Unavailable from {server}/***/x"
+    nobody = Run(tmp_path, text.format(server="http://127.0.0.1:1", path="x"), code=1, K_KEY="pass word/1")
+    assert nobody.message().startswith("exit code 7: no answer from http://127.0.0.1:1/x: ")
+
+
+FINAL = """
+executor: {{spec: {{final_step: summary}}}}
+workflow:
+  - {{step: start, tool: {start}, next: [a, b]}}
+  - {{step: a, tool: {{kind: python, code: "def main(): return 1"}}, next: summary}}
+  - {{step: b, tool: {{kind: python, code: "def main(): return 2"}}}}
+  - step: summary
+    tool: {{kind: python, code: "def main(execution, x=0): return [execution['status'], execution['failed_steps']]"}}
+    vars: {{k: "{{{{ summary[0] }}}}"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "given", "code"), [("{kind: noop}", ["completed", []], 0), (BAD, ["failed", ["start"]], 1)]
+)
+def test_the_step_that_the_file_calls_final_is_the_end(
+    tmp_path: Path, start: str, given: list[object], code: int
+) -> None:
+    """It runs once, after every path, also after a failure, and knows what became of the others."""
+    run = Run(tmp_path, FINAL.format(start=start), code=code)
+    assert run.value("end") == given
+    assert [event["step"] for event in run.events if event["type"] == "step_started"][-1] == "end"
+    assert run.lines("summary") == []

@@ -109,7 +109,7 @@ def test_a_name_that_nobody_knows_is_an_error_that_says_which(tmp_path: Path) ->
         args: {{x: "{value}"}}
     """
     run = Run(tmp_path, text.format(value="{{ wrkload.x }}"), code=1)
-    assert run.message() == "the template `{{ wrkload.x }}` can't be rendered: 'wrkload' is undefined"
+    assert run.message() == "the template `{{ wrkload.x }}` can't be rendered: `wrkload.x` is not defined"
     assert Run(tmp_path, text.format(value="{{ nothing | default(5) }}")).value("start") == 5
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dialects.playbooks import COMPLETED, FAILED, PROLOGUE, Run, failed, ok
+from tests.dialects.playbooks import COMPLETED, FAILED, PROLOGUE, Run, failed, ok, written
+from tests.surfaces.program import Program
 
 OK = "{kind: shell, cmds: ['true']}"
 BAD = "{kind: shell, cmds: ['exit 3']}"
@@ -282,3 +283,105 @@ def test_a_canceled_run_is_told_in_the_same_words(tmp_path: Path) -> None:
     words = ("events", "ls", run.id, "--names", "noetl", "--json", "--type", "action_completed")
     assert run.program.call(*words, code=0).stdout.count("\n") == 2
     assert run.program.call("events", "ls", run.id, "--type", "action_completed", code=0).stdout.count("\n") == 2
+
+
+FAMILY = """
+workflow:
+  - step: start
+    loop: {in: "{{ [3, 1] }}", iterator: n}
+    tool: {kind: playbook, path: other.yaml, args: {n: "{{ n }}"}, return_step: start}
+"""
+
+
+def test_playbooks_inside_a_loop_are_each_over(tmp_path: Path) -> None:
+    """Each item's playbook has its whole sequence with one last pair, and the item says how that ended."""
+    (tmp_path / "other.yaml").write_text(CHILD)
+    run = Run(tmp_path, FAMILY, code=1)
+    well = [*PROLOGUE, *ok("start"), *ok("last"), *ok("end"), *COMPLETED]
+    badly = [*PROLOGUE, *failed("start"), "step_skipped last SKIPPED", *ok("end"), *FAILED]
+    one, two = iteration("COMPLETED"), iteration("FAILED", action="failed")
+    begun = ["step_started start STARTED", "iterator_started start STARTED"]
+    over = ["iterator_completed start FAILED", "step.exit start FAILED", "step_failed start FAILED"]
+    items = [*one[:1], *well, *one[1:], *two[:1], *badly, *two[1:]]
+    assert run.lines() == [*PROLOGUE, *begun, *items, *over, *ok("end"), *FAILED]
+    mine = [
+        event["data"]
+        for event in run.events
+        if event["type"] in ("action_completed", "action_failed") and event["scope"] in ("start[0]", "start[1]")
+    ]
+    assert [(data["index"], data["child_status"]) for data in mine] == [(0, "completed"), (1, "failed")]
+    started = [event for event in run.events if event["type"] == "playbook_started" and event["scope"] is not None]
+    assert [event["data"]["parent_step"] for event in started[-2:]] == ["start", "start"]
+    assert [data["child_execution_id"] for data in mine] == [f"{run.id}/{event['scope']}" for event in started[-2:]]
+
+
+TOLD = "- {step: end, tool: {kind: python, code: 'def main(execution): return execution[\"original_failed_step\"]'}}"
+KID = """
+metadata: {name: kid}
+workflow: [{step: inner, tool: {kind: shell, cmds: ['exit 4']}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "{kind: shell, cmds: ['exit 4']}",
+        "{kind: playbook, path: kid.yaml}",
+        "{kind: iterator, collection: [1], element: x, task: {kind: shell, cmds: ['exit 4']}}",
+        "{kind: iterator, collection: [1], element: x, task: {kind: playbook, path: kid.yaml}}",
+        "[{name: label, kind: shell, cmds: ['exit 4']}]",
+    ],
+)
+def test_who_failed_is_a_step_of_this_playbook(tmp_path: Path, tool: str) -> None:
+    """`original_failed_step` is a step of the playbook that asks, by its own name, and not one inside of that."""
+    (tmp_path / "kid.yaml").write_text(KID)
+    run = Run(tmp_path, f"workflow:\n  - {{step: one, tool: {tool}}}\n  {TOLD}", code=1)
+    assert run.value("end") == "one"
+    last = [event for event in run.events if event["type"] == "step_started" and event["scope"] == "root"][-1]
+    assert (last["step"], last["data"]["original_failed_step"]) == ("end", "one")
+
+
+def test_the_first_failure_of_a_loop_has_the_name_of_its_step(tmp_path: Path) -> None:
+    """`end` is told of the step that the file has, and not of what runs for each of its items."""
+    end = TOLD.replace('["original_failed_step"]', '["first_failure"]["step"]')
+    run = Run(tmp_path, f"workflow:\n  - {{step: one, loop: {{in: [1], iterator: x}}, tool: {BAD}}}\n  {end}", code=1)
+    assert run.value("end") == "one"
+
+
+def test_who_failed_first(tmp_path: Path) -> None:
+    """Of two that failed it is the one that did so before the other, wherever they stand in the file."""
+    program = Program(tmp_path)
+    go = program.gate("go")
+    program.write(
+        written(
+            f"""
+            workflow:
+              - {{step: start, tool: {{kind: noop}}, next: [one, two]}}
+              - {{step: one, tool: {{kind: shell, cmds: ['read line < go', 'exit 4']}}}}
+              - {{step: two, tool: {BAD}}}
+              {TOLD}
+            """
+        )
+    )
+    with program.start("run", "flow.yaml") as started:
+        started.until("err", "run 1")
+        with program.start("events", "follow", "1") as follower:
+            follower.until("out", "step_failed")
+        go.open()
+        assert started.end() == 1
+    assert program.json("status", "1")["outputs"]["end"] == "two"
+
+
+def test_nobody_failed_where_an_attempt_did_and_the_next_went_well(tmp_path: Path) -> None:
+    """A step that was tried again and then went well is not a failed one."""
+    run = Run(
+        tmp_path,
+        """
+        workflow:
+          - step: start
+            tool: {kind: shell, cmds: ["test -e once || { touch once; exit 1; }"]}
+            retry: {max_attempts: 2, initial_delay: 0, jitter: false}
+          - {step: end, tool: {kind: python, code: "def main(execution): return [execution['original_failed_step']]"}}
+        """,
+    )
+    assert run.value("end") == [None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dialects.playbooks import Run
+from tests.dialects.playbooks import Run, written
+from tests.surfaces.program import Program
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +143,31 @@ def test_a_database_that_nothing_names(tmp_path: Path) -> None:
     """A credential without its variable is said by name."""
     run = Run(tmp_path, "workflow: [{step: start, tool: {kind: postgres, auth: pg_x, command: select 1}}]", code=1)
     assert run.message() == "exit code 2: nothing says where PostgreSQL is: set PG_X_DSN"
+
+
+TABLES = """
+workflow:
+  - {step: start, tool: {kind: duckdb, command: "CREATE TABLE t AS SELECT 1 AS x"}, next: wait}
+  - {step: wait, tool: {kind: shell, cmds: ["%s"]}, next: read}
+  - {step: read, tool: {kind: duckdb, query: "SELECT x FROM t"}}
+"""
+
+
+def test_no_run_finds_the_tables_of_another(tmp_path: Path) -> None:
+    """Runs of two stores have the same number and share a folder, and each of them begins without tables."""
+    for store in ("one.db", "two.db"):
+        run = Run(tmp_path, TABLES % "true", RESILE_DB=str(tmp_path / store), RESILE_OUTPUT_DIR=str(tmp_path / "out"))
+        assert (run.id, run.value("read")) == ("1", [{"x": 1}])
+
+
+def test_a_run_that_goes_on_finds_its_own_tables(tmp_path: Path) -> None:
+    """What a step created before the engine was killed is there for the step that runs after."""
+    program = Program(tmp_path)
+    reached, go = program.gate("reached"), program.gate("go")
+    program.write(written(TABLES % "echo > reached; read line < go"))
+    with program.start("run", "flow.yaml") as started:
+        reached.wait()
+        started.send(signal.SIGKILL)
+        started.end()
+    go.open()
+    assert program.json("resume", "1")["outputs"]["read"] == [{"x": 1}]

@@ -10,18 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resile.dialects.interpolate import MISSING, ValueRefused
-from resile.dialects.noetl_jinja import (
-    Unknown,
-    as_result,
-    holds,
-    not_run,
-    problem,
-    render,
-    render_url,
-    rendered,
-    value_of,
-)
+from resile.dialects.noetl_absent import not_run
+from resile.dialects.noetl_jinja import Unknown, holds, problem, render, render_url, rendered, value_of
+from resile.dialects.noetl_plain import as_result
 from resile.dialects.noetl_sql import render_sql
+from resile.runtime.known import Lazy
 
 KNOWN: dict[str, Any] = {
     "n": 3,
@@ -30,6 +23,7 @@ KNOWN: dict[str, Any] = {
     "rows": as_result([{"a": 5}]),
     "text": as_result("out"),
     "skipped": not_run("skipped"),
+    "lazy": Lazy(lambda: ["a"], lambda name: {"a": 1}.get(name, MISSING)),
 }
 
 
@@ -108,9 +102,20 @@ def test_values_keep_their_types(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("{{ nope }}", "'nope' is undefined"),
-        ("{{ w.nope.x }}", "has no attribute 'nope'"),
-        ("{{ skipped }}", "skipped"),
+        ("{{ nope }}", ": `nope` is not defined$"),
+        ("{{ nope.a['b c'][0] }}", r": `nope\.a\['b c'\]\[0\]` is not defined$"),
+        ("{{ w.nope.x }}", r": `w\.nope\.x` is not defined$"),
+        ("{{ w['keys'] }} {{ step.keys_ }} {{ n }}", r": `step\.keys_` is not defined$"),
+        ("{{ rows[5].a }}", r": `rows\[5\]\.a` is not defined$"),
+        ("{{ rows.typo }}", r": `rows\.typo` is not defined$"),
+        ("{{ lazy.typo }}", r": `lazy\.typo` is not defined$"),
+        ("{{ lazy['typo'].x > 1 }}", r": `lazy\.typo\.x` is not defined$"),
+        ("{% for row in rows %}{{ row.b.c }}{% endfor %}", r": `row\.b\.c` is not defined$"),
+        ("{{ [w.nope] }}", r": `w\.nope` is not defined$"),
+        ("{{ w.nope.upper() }}", r": `w\.nope\.upper` is not defined$"),
+        ("{{ [1] | map(attribute='zz') | list }}", r": `zz` is not defined$"),
+        ("{{ skipped }}", ": `skipped` is not defined: the step 'skipped' has no result here$"),
+        ("{{ skipped.a.b + 1 }}", r": `skipped\.a\.b` is not defined: the step 'skipped' has no result here$"),
     ],
 )
 def test_an_unknown_name_is_said(text: str, name: str) -> None:
@@ -153,6 +158,9 @@ def test_statements_that_are_not_run_are_refused_when_a_file_is_loaded() -> None
         ("{{ w.items | length == 3 }}", False),
         ("skipped", False),
         ("n is defined and nope is not defined", True),
+        ("skipped.a.b", False),
+        ("skipped.a is not defined", True),
+        ("nope.a is defined", False),
     ],
 )
 def test_conditions(text: str, value: bool) -> None:

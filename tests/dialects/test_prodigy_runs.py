@@ -2,63 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.ladder.flows import STEP
-from tests.surfaces.program import Program
-
-# Answers every prompt by writing it to the trace; `/reach N` makes the result that a validation reads.
-CLAUDE = """#!/bin/sh
-shift
-echo "agent: $*" >> trace
-case "$1" in
-  "/reach "*) echo "{\\"completion_percentage\\": ${1##* }, \\"gaps\\": {\\"g1\\": \\"it's \\$HOME\\"}}" > result.json;;
-  "/commit"*) git commit -q --allow-empty -m done ;;
-esac
-"""
-
-
-class Folder:
-    """A folder with `./step` and an agent called `claude`, in which Prodigy files run."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.program = Program(path)
-        (path / "bin").mkdir()
-        for name, text in (("step", STEP), ("bin/claude", CLAUDE)):
-            (path / name).write_text(text)
-            (path / name).chmod(0o755)
-        self.program.env["PATH"] = f"{path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-
-    def run(self, text: str, *words: str, code: int = 0) -> list[str]:
-        """Run a file; the trace that its steps left."""
-        (self.path / "trace").unlink(missing_ok=True)
-        self.program.write(text, "flow.yml")
-        self.document: dict[str, Any] = self.program.json("run", "flow.yml", "--max-parallel", "1", *words, code=code)
-        trace = self.path / "trace"
-        return trace.read_text().split("\n")[:-1] if trace.exists() else []
-
-    @property
-    def status(self) -> dict[str, str]:
-        """The status of each step of the workflow."""
-        jobs = [job for job in self.document["jobs"] if job["scope"] == "root" and job["step"] != "end"]
-        words = ("recovered", "tolerated")
-        return {job["step"]: next((word for word in words if job[word]), job["status"]) for job in jobs}
-
-    def repository(self) -> None:
-        """Make the folder a git repository with one commit."""
-        for words in (
-            ["init", "-q", "-b", "main"],
-            ["config", "user.name", "a"],
-            ["config", "user.email", "a@b.c"],
-            ["commit", "-q", "--allow-empty", "-m", "start"],
-        ):
-            subprocess.run(["git", *words], cwd=self.path, check=True, timeout=20)
+from tests.dialects.prodigy_folder import Folder
 
 
 @pytest.fixture
@@ -169,11 +118,32 @@ def test_a_validation_is_repeated_until_it_is_complete(folder: Folder) -> None:
 
 
 def test_a_failed_validation_is_a_failure_of_the_step(folder: Folder) -> None:
-    """A check without a file goes by its exit code, and the step's handler answers it."""
+    """A check without a file goes by its exit code, and the step's handler answers it: the step runs again."""
     text = "- shell: ./step a\n  validate: ./step check 1\n  on_failure: {shell: ./step fix, max_attempts: 2}\n"
-    assert folder.run(text) == ["a", "check", "fix", "check"]
+    assert folder.run(text) == ["a", "check", "fix", "a", "check"]
+    beside = "- {shell: ./step a, validate: ./step check 1, on_failure: ./step fix, max_attempts: 2}\n"
+    assert folder.run(beside) == ["a", "check", "fix", "a", "check"]
+    never = text.replace("check 1", "check 9").replace("2}", "3, fail_workflow: true}")
+    assert folder.run(never, code=1) == ["a", "check", "fix", "a", "check", "fix", "a", "check"]
+    assert folder.status == {"step-1": "failed"}
     assert folder.run("- shell: ./step a\n  validate: ./step check 9\n", code=1) == ["a", "check"]
     assert folder.run("- shell: ./step a\n  validate: ./step check 9\n  on_failure: true\n") == ["a", "check"]
+
+
+def test_what_stays_incomplete_is_for_the_handler_of_the_step(folder: Folder) -> None:
+    """After `on_incomplete` is spent; where that accepts what there is, nobody is asked."""
+    text = """
+- shell: ./step a
+  capture: made
+  validate: {shell: ./step check %s, on_incomplete: {shell: ./step mend, max_attempts: 1%s}}
+  on_failure: {shell: "./step 'fix ${error.kind}'", max_attempts: 2}
+- shell: ./step after
+"""
+    assert folder.run(text % (2, "")) == ["a", "check", "mend", "check", "fix check", "a", "check", "after"]
+    assert folder.run(text % (1, "")) == ["a", "check", "mend", "check", "after"]
+    assert folder.run(text % (9, ", fail_workflow: false")) == ["a", "check", "mend", "check", "after"]
+    spent = ["a", "check", "mend", "check", "fix check", "a", "check", "mend", "check", "after"]
+    assert folder.run(text % (9, "")) == spent
 
 
 def test_a_goal_is_sought(folder: Folder) -> None:

@@ -90,7 +90,6 @@ ERRORS = [
     (HEAD + JOB + "slurm_schedulers: [{name: s}]\n", "the scheduler `s` has no `account`", 3, 20),
     (HEAD + JOB + "slurm_schedulers: [{name: s, account: a, walltime: soon}]\n", "expected a time such as", 3, 52),
     (HEAD + JOB + "slurm_defaults: {mem: 1g}\n", "`mem` can't be a default of schedulers", 3, 23),
-    (HEAD + JOB + "resource_monitor: {interval: 1}\n", "`resource_monitor` has no key `interval`", 3, 20),
     (HEAD + JOB + "actions: [{trigger_type: on_start, action_type: run_commands, commands: [x]}]\n",
      "expected one of on_workflow_start", 3, 26),
     (HEAD + JOB + "actions: [{trigger_type: on_workflow_start, action_type: run_commands}]\n",
@@ -131,6 +130,8 @@ WARNINGS = [
      "`invocation_script` ends in a comment", "`\\n` is a backslash and an n here"),
     (HEAD + JOB + "actions: [{trigger_type: on_workflow_start, jobs: a, action_type: run_commands, commands: x}]\n",
      "`jobs` changes nothing: `on_workflow_start` is not about single jobs", "take `jobs` out"),
+    (HEAD + JOB + "resource_monitor: {granularty: summary}\n",
+     "`granularty` of `resource_monitor` changes nothing", "did you mean `granularity`?"),
 ]  # fmt: skip
 
 

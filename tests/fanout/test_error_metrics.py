@@ -133,3 +133,21 @@ def test_results_of_an_item_that_was_tried_again(flows: Flows) -> None:
     )
     policy = "{on_item_failure: retry, retry_config: {max_attempts: 2, backoff: 1ms}}"
     assert results(flows, inner, policy) == '["b1-1","b2-2"]'
+
+
+def test_outcomes_are_those_of_every_item(flows: Flows) -> None:
+    """In the order of the items: how each ended, what its steps printed, why it failed, how long it took."""
+    ran = flows.run(
+        "name: x\nsteps:\n- id: each\n  map:\n    input: [1, 2, 3]\n    max_parallel: 1\n"
+        "    error_policy: {on_item_failure: stop}\n"
+        "    steps:\n    - {shell: 'echo a${item}'}\n    - {shell: 'test ${item} -ne 2'}\n"
+        "  fail_workflow: false\n"
+        "- {shell: 'echo ${steps.each.outcomes}', capture: {all: json}}\n"
+    )
+    found = ran.document["outputs"]["all"]
+    assert all(one.pop("duration") >= 0 for one in found)
+    assert found == [
+        {"item_id": "each[0]", "status": "success", "output": "a1", "error": None},
+        {"item_id": "each[1]", "status": "failed", "output": "a2", "error": "exit code 1"},
+        {"item_id": "each[2]", "status": "not_started", "output": "", "error": None},
+    ]

@@ -255,3 +255,66 @@ def finish(execution: dict[str, Any], verdict: str, first: Any) -> dict[str, Any
 def read(path: str) -> str:
     """What somebody writes into a pipe."""
     return Path(path).read_text()
+
+
+@step(rules=[{"types": [ValueError], "max_retries": 1}], on_failure=True)
+def fail_in_bytes(name: str) -> None:
+    """Fails with a text that holds a byte which is no UTF-8, as names of files do."""
+    raise ValueError(f"no file {name}")
+
+
+@step
+def by_name(name: str) -> str:
+    """What is in a file of the directory."""
+    return Path(name).read_text()
+
+
+@step
+def grow(size: int) -> str:
+    """A long text."""
+    return "x" * size
+
+
+@step
+def stay(path: str) -> None:
+    """Says into a pipe that it has begun, and then takes for ever."""
+    Path(path).write_text("begun")
+    wait_for_ever()
+
+
+@step
+def stay_deaf(path: str) -> None:
+    """The same, and does not end when it is told to."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    stay(path)
+
+
+@step
+def end_well(path: str) -> str:
+    """The same, and when it is told to end it gives something."""
+
+    def leave_soon(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGTERM, leave_soon)
+    try:
+        stay(path)
+    except TimeoutError:
+        return "in time"
+    return "late"
+
+
+@step(on_failure=True)
+def say_and_leave() -> None:
+    """Prints, and ends its process."""
+    print("farewell", flush=True)
+    os._exit(0)
+
+
+@step(name="mender")
+def mend(path: str) -> None:
+    """Mends, and leaves what it was told of the failure."""
+    failed = current().failed
+    assert failed is not None
+    told = (failed.step, failed.job, failed.attempt, failed.kind, failed.exit_code, failed.message, failed.types[0])
+    Path(path).write_text(repr(told))

@@ -36,6 +36,11 @@ def unruly() -> None:
     """Has a rule that is none."""
 
 
+@step(rules=[{"types": [int]}])
+def mistyped() -> None:
+    """Has a rule for something that nobody raises."""
+
+
 def yields() -> Iterator[int]:
     """Gives more than once."""
     yield 1
@@ -96,6 +101,7 @@ def test_results_belong_to_their_workflow() -> None:
         (misspelt, "unknown-key", "on_failure has no key `retri`"),
         (untimely, "value", "`soon` is not a duration"),
         (unruly, "type", "has no meaning here"),
+        (mistyped, "type", "<class 'int'> has no meaning here"),
     ],
 )
 def test_findings_lead_to_the_python_line(function: StepFunction, code: str, message: str) -> None:
@@ -192,6 +198,19 @@ def test_a_file_that_builds_no_workflow_is_refused(tmp_path: Path, text: str, me
     assert done.returncode == 2
     assert message in done.stderr
     assert f"flow.py:{line}" in done.stderr
+
+
+def test_a_name_means_one_function(tmp_path: Path, workers: str) -> None:
+    """A function whose name means another one later, or nothing, is refused with its line: no worker finds it."""
+    (tmp_path / "flow.py").write_text(
+        "from resile import Workflow, step\n@step\ndef one(): return 1\n@step\ndef two(): return 2\n"
+        f"with Workflow('t', workers={workers!r}) as flow:\n    one()\n    two()\n"
+        "@step\ndef one(): return 3\ndel two\n"
+    )
+    done = cli(tmp_path, "run", "flow.py")
+    assert done.returncode == 2
+    assert "flow.py:2:1: error: the name `one` means another function by now" in done.stderr
+    assert "flow.py:4:1: error: the name `two` is gone" in done.stderr
 
 
 def test_load_compiles_a_file_and_run_takes_it(tmp_path: Path) -> None:

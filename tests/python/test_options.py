@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -198,9 +199,24 @@ def test_a_result_is_no_value_yet(place: Place) -> None:
     """While a workflow is built nobody can look into a result, and it can't hide where nobody would find it."""
     with Workflow("t") as flow:
         x = f.give(1)
-        for wrong in (lambda: bool(x), lambda: list(x), lambda: x["a"]):
+        wrongs: list[Callable[[], Any]] = [
+            lambda: bool(x),
+            lambda: list(x),
+            lambda: x["a"],
+            lambda: x == 1,
+            lambda: x != 1,
+            lambda: x < 1,
+            lambda: x <= 1,
+            lambda: f"{x}",
+            lambda: f"{x:>9}",
+            lambda: str(x),
+            lambda: len(x),
+            lambda: 1 in x,
+        ]
+        for wrong in wrongs:
             with pytest.raises(TypeError, match="<the result of step 'give'> is not known before the run"):
                 wrong()
+        assert ({x: "key"}[x], f"{x!r}") == ("key", "<the result of step 'give'>")
         with pytest.raises(ResileError, match=r"argument 1 of give .* stands where it can't be found"):
             f.give({x})
         with pytest.raises(ResileError, match=r"argument 'by' of right .*: cannot pickle"):

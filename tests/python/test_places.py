@@ -96,6 +96,46 @@ def test_what_was_typed_in(tmp_path: Path, how: str) -> None:
     assert [line.split()[0] for line in resile(tmp_path, "status").stdout.splitlines()] == ["RUN", "1"]
 
 
+NOTEBOOK = """
+import linecache, sys, types
+user = sys.modules["__main__"] = types.ModuleType("__main__")
+for number, cell in enumerate(CELLS):
+    file = f"/tmp/ipykernel_12/{number}.py"
+    linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
+    exec(compile(cell, file, "exec"), user.__dict__)
+"""
+
+
+def test_a_notebook(tmp_path: Path) -> None:
+    """Cells have the names of files that are not there: threads know their functions, and run them again."""
+    functions, build = FLOW.split("with Workflow", 1)
+    flow = "with Workflow" + build.replace("WORKERS", '"threads"')
+    done = python(tmp_path, "-c", NOTEBOOK.replace("CELLS", repr([functions, flow, functions, flow])))
+    assert (done.stdout, done.stderr) == ("[2, 3] True\nOdd: odd\n[2]\n" * 2, "")
+    late = flow.partition("if __name__")[0], functions, "run(flow)"
+    done = python(tmp_path, "-c", NOTEBOOK.replace("CELLS", repr([functions, *late])))
+    assert "the name `fail` means another function by now" in done.stderr
+    assert "build the workflow again" in done.stderr
+    done = python(tmp_path, "-c", NOTEBOOK.replace("CELLS", repr([functions, flow.replace("threads", "processes")])))
+    assert "the function `fail` is in no file, so no worker process can load it" in done.stderr
+
+
+def test_a_decorator_of_another_file(tmp_path: Path, workers: str) -> None:
+    """A function that a decorator of another module wraps is found in its own file."""
+    (tmp_path / "wrapping.py").write_text(
+        "import functools\ndef twice(function):\n    @functools.wraps(function)\n"
+        "    def inner(x): return 2 * function(x)\n    return inner\n"
+    )
+    (tmp_path / "flow.py").write_text(
+        "from resile import Workflow, run, step\nfrom wrapping import twice\n"
+        "@step\n@twice\ndef double(x): return x\n"
+        f"with Workflow('t', workers={workers!r}) as flow:\n    x = double(4)\n"
+        "if __name__ == '__main__': print(run(flow).result(x))\n"
+    )
+    done = python(tmp_path, "flow.py")
+    assert (done.stdout, done.stderr) == ("8\n", "")
+
+
 def test_a_method_and_a_nested_name(tmp_path: Path, workers: str) -> None:
     """A function in a class is found by its full name."""
     (tmp_path / "flow.py").write_text(

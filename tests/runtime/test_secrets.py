@@ -70,6 +70,31 @@ steps:
         assert _found(place.state, needle.encode()) == []
 
 
+@pytest.mark.parametrize("secret", ['Zq9pa"ss\\word', 'Zq9it\'s\\"both\\"', 'Zq9é\\n"x', "Zq9it's+plain/=x"])
+def test_a_secret_does_not_hide_in_what_programs_escape(place: Place, secret: str) -> None:
+    """As Python prints it alone, in a list or as bytes, as a shell traces it, in a url."""
+    code, document = place.run(
+        """
+resile: 1
+secrets: [TOK]
+steps:
+  p:
+    python: |
+      import os, urllib.parse
+      t = os.environ["TOK"]
+      print([t], ascii(t), t.encode(), {t: "it's"}, repr(t + "'" + '"'), urllib.parse.quote(t, safe=""))
+      raise ValueError([t])
+    on_failure: true
+  s: {shell: 'set -x; : "$TOK"', needs: [p]}
+""",
+        env={"TOK": secret},
+    )
+    assert code == 0
+    text = repr(place.events(1)) + repr(document)
+    assert "Zq9" not in text
+    assert _found(place.state, b"Zq9") == []
+
+
 def test_an_input_that_holds_a_secret_is_refused(place: Place) -> None:
     """Inputs are stored with the run."""
     text = "resile: 1\nsecrets: [TOK]\ninputs: {i: text}\nsteps:\n  a: {shell: 'true'}\n"

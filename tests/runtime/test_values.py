@@ -101,6 +101,46 @@ steps:
     assert document["outputs"] == expected
 
 
+def test_combined_is_what_the_step_itself_wrote(place: Place) -> None:
+    """stdout, then stderr, of that step and of no other."""
+    code, document = place.run("""
+resile: 1
+steps:
+  - {shell: echo before; echo noise >&2}
+  - {shell: echo warned >&2; echo done, capture: {c: combined}}
+  - {shell: echo only >&2, capture: {e: combined}}
+""")
+    assert (code, document["outputs"]) == (0, {"c": "done\nwarned", "e": "only"})
+
+
+def test_combined_of_a_handler_is_what_its_commands_wrote(place: Place) -> None:
+    """One after the other, as the handler's own `capture` says."""
+    code, document = place.run("""
+resile: 1
+steps:
+  - {shell: echo before}
+  - {shell: exit 1, on_failure: {commands: [echo one, echo two], capture: all}}
+""")
+    assert (code, document["outputs"]) == (0, {"all": "one\ntwo"})
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("return {'a': [1, 2]}", {"a": [1, 2]}),
+        ("print('on the way'); return [True, None]", [True, None]),
+        ("return 'text'", "text"),
+        ("return None", ""),
+    ],
+)
+def test_the_value_of_a_python_step_is_what_it_returned(place: Place, code: str, value: object) -> None:
+    """Not the JSON text that its program prints."""
+    exit_code, document = place.run(
+        f"resile: 1\nsteps:\n  p:\n    python: |\n      def main():\n        {code}\n    capture: {{pv: value}}\n"
+    )
+    assert (exit_code, document["outputs"]) == (0, {"pv": value})
+
+
 @pytest.mark.parametrize(("form", "output"), [("json", "[1"), ("number", "many"), ("bool", "maybe")])
 def test_an_output_that_is_not_what_it_promised_fails_the_step(place: Place, form: str, output: str) -> None:
     """An unparsable capture is a failure of kind `contract` like any other."""
@@ -114,6 +154,13 @@ def test_a_declared_output_file_must_be_there(place: Place) -> None:
     assert (code, document["first_failure"]["kind"]) == (1, "contract")
     assert "made.txt" in document["first_failure"]["message"]
     assert place.run("resile: 1\nsteps:\n  a: {shell: touch made.txt, outputs: [made.txt]}\n")[0] == 0
+
+
+def test_a_folder_that_is_not_there_is_named(place: Place) -> None:
+    """With the whole path, so that it is plain where it was looked for."""
+    code, document = place.run("resile: 1\nsteps:\n  a: {shell: pwd, working_dir: no/where}\n")
+    message = f"can't enter the working directory {place.folder}/no/where: No such file or directory"
+    assert (code, document["first_failure"]["kind"], document["first_failure"]["message"]) == (1, "spawn", message)
 
 
 def test_what_the_workflow_does_not_know_is_left_to_the_shell(place: Place) -> None:

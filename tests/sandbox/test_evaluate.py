@@ -235,6 +235,20 @@ def test_syntax_errors_have_a_position(sandbox: Sandbox, code: str, form: Form, 
 
 
 @pytest.mark.parametrize(
+    ("before", "code", "said"),
+    [
+        ("const a = 1; ", "a.b.c", "TypeError: cannot read property 'c' of undefined (line 1, column 1)"),
+        ("const a = 1; ", "a;\nmissing", "ReferenceError: missing is not defined (line 2, column 1)"),
+        ("const f = () => missing; ", "f()", "ReferenceError: missing is not defined (line 1, column 1)"),
+    ],
+)
+def test_what_stands_before_the_code_is_not_counted(sandbox: Sandbox, before: str, code: str, said: str) -> None:
+    """Places are those in the code itself; inside of what is before it there is none to point to."""
+    answer = sandbox.evaluate(before + code, {}, now=0.0, seed="", form="body", before=len(before))
+    assert answer.problem == said
+
+
+@pytest.mark.parametrize(
     ("code", "said"),
     [
         ("null.x", "TypeError: cannot read property 'x' of null (line 1, column 1)"),

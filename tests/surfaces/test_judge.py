@@ -202,6 +202,48 @@ def test_judged_skip_fills_what_the_step_captures(program: Program) -> None:
     assert effects(program)[2] == "report judged"
 
 
+def test_judged_skip_is_the_output_whatever_the_step_captures(program: Program) -> None:
+    """Two names, both with the judged value, and the output is that value too."""
+    text = PARKS.replace("    park: true\n", "    park: true\n    capture: {found: text, all: lines}\n").replace(
+        "report ${steps.solve.output}", "${steps.solve.output} ${found} ${all}"
+    )
+    parked(program, text)
+    program.call("judge", "1", "solve", "skip", "--output", "7", "--resume", code=0)
+    assert effects(program)[2] == "7 7 7"
+
+
+def test_judged_skip_of_a_child_workflow_is_its_output(program: Program) -> None:
+    """What the child had captured before it failed does not stand in for it."""
+    program.write("resile: 1\nsteps:\n- {shell: echo 1, capture: one}\n- {shell: exit 1}\n", "child.yaml")
+    parked(
+        program,
+        """resile: 1
+steps:
+- {id: c, workflow: child.yaml, park: true}
+- {shell: 'echo ${steps.c.output} > effects'}
+""",
+    )
+    program.call("judge", "1", "c", "skip", "--output", "given", "--resume", code=0)
+    assert effects(program) == ["given"]
+
+
+def test_a_job_in_an_item_is_named_as_it_is_printed(program: Program) -> None:
+    """`m[1]/b`, as `status` and the summary have it."""
+    text = """resile: 1
+steps:
+- id: m
+  map:
+    input: [0, 1]
+    steps: [{id: b, shell: exit 1, park: true}]
+"""
+    shown = program.call("run", program.write(text), code=4).stdout
+    assert "m[1]/b" in shown
+    answer = program.json("judge", "1", "m[1]/b", "skip")
+    item = next(one for one in program.json("status", "1")["jobs"] if one["scope"] == "m[1]")
+    assert (answer["job"], answer["step"], item["status"]) == (item["id"], "b", "skipped")
+    assert program.json("judge", "1", "m[7]/b", "skip", code=2)["error"]["code"] == "no-such-job"
+
+
 def test_judged_fail(program: Program) -> None:
     """The failure stands: dependents are canceled, `end` runs, exit 1, and the reason is its message."""
     parked(program)
@@ -348,7 +390,7 @@ def test_two_judges_race(program: Program, driven: bool) -> None:
 
 
 def test_an_ambiguous_name(program: Program) -> None:
-    """Of several parked jobs of one name only the id says which is meant."""
+    """Of several parked jobs of one name the id says which is meant, or the step before it."""
     park = Rule(then="park", text="park")
     repair = Repair(steps=(Step(name="fix", action=Shell(command="exit 1"), rules=(park,)),))
     rule = Rule(then="recovered", text="handler", repair=repair)
@@ -374,4 +416,4 @@ def test_an_ambiguous_name(program: Program) -> None:
     assert f"fix in a.on_failure, job {ids[0]}: exit after 1 attempt\n" in shown
     assert f"  resile judge 1 {ids[0]} retry " in shown
     assert program.json("judge", "1", str(ids[0]), "skip")["step"] == "fix"
-    assert program.json("judge", "1", "fix", "skip", "--resume")["steps"]["recovered"] == 2
+    assert program.json("judge", "1", "b.on_failure/fix", "skip", "--resume")["steps"]["recovered"] == 2

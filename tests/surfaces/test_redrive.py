@@ -269,6 +269,31 @@ def test_several_maps(program: Program) -> None:
     assert kept(program) == []
 
 
+def test_the_commands_for_several_maps_are_those_that_are_accepted(program: Program) -> None:
+    """`run`, `status` and `dlq list` name each map; once one is left the plain call does."""
+    one = "{map: {input: [0], steps: [{id: s, shell: 'test -e fixed-0'}]}}"
+    text = f"resile: 1\nname: two\nsteps:\n  left: {one}\n  the right: {one}\n"
+    shown = program.call("run", program.write(text), code=0).stdout.splitlines()
+    assert shown[-3:] == [
+        "  resile dlq list 1                      # 2 dead letters",
+        "  resile dlq retry 1 --step left         # run them again",
+        "  resile dlq retry 1 --step 'the right'  # run them again",
+    ]
+    assert shown[-3:] == [line for line in program.call("status", "1", code=0).stdout.splitlines() if " dlq " in line]
+    assert program.call("dlq", "list", "1", code=0).stdout.splitlines()[-3:] == [
+        "`resile dlq show 1 ITEM` shows one; run again they are map by map:",
+        "  resile dlq retry 1 --step left",
+        "  resile dlq retry 1 --step 'the right'",
+    ]
+    last = program.call("dlq", "list", "1", "--step", "left", code=0).stdout.splitlines()[-1]
+    assert last == "`resile dlq show 1 ITEM` shows one, `resile dlq retry 1 --step left` runs them again"
+    fix(program, 0)
+    program.call("dlq", "retry", "1", "--step", "the right", code=0)
+    last = program.call("dlq", "list", "1", code=0).stdout.splitlines()[-1]
+    assert last == "`resile dlq show 1 ITEM` shows one, `resile dlq retry 1` runs them again"
+    program.call("dlq", "retry", "1", code=0)
+
+
 def test_a_run_that_is_driven(program: Program) -> None:
     """Another engine has the run: exit 2, who it is, and nothing runs."""
     failed_run(program)
@@ -302,6 +327,9 @@ def test_an_interrupted_redrive_goes_on(program: Program) -> None:
         "redrive-unfinished",
         "`resile dlq retry 1` without a selection finishes it",
     )
+    error = program.json("dlq", "retry", "1", "--dry-run", "--filter", "true", code=2)["error"]
+    assert error["code"] == "redrive-unfinished"
+    assert program.json("dlq", "retry", "1", "--dry-run")["items"] == ["work[1]", "work[2]"]
     gate.open(2)
     assert program.json("dlq", "retry", "1")["succeeded"] == 3
     assert (kept(program), effects(program)) == ([], ["0", "1", "2"])

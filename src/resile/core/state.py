@@ -401,8 +401,9 @@ def encode(state: State) -> bytes:
     """A snapshot's bytes."""
     try:
         return b"M" + msgspec.msgpack.encode(state)
-    except UnicodeEncodeError:
-        # A captured value holds bytes that were never UTF-8; they live on as surrogates, which only JSON can escape.
+    except (UnicodeEncodeError, OverflowError):
+        # A captured value holds bytes that were never UTF-8, which live on as surrogates, or a number of more than 64
+        # bits: only JSON can hold these.
         import json
 
         return b"J" + json.dumps(msgspec.to_builtins(state, str_keys=True)).encode()

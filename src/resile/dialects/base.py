@@ -301,12 +301,17 @@ def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
             name = ENDINGS[ending]
             workflow = compile_with(name, source, None, report)
             return Compiled(workflow, report.findings(), name, f"its name ends in {ending}")
-        root = _parsed_json(source.data, report) if ending == ".json" else parse(source.data, report)
+        variants: list[Mapping] = []
+        root = _parsed_json(source.data, report) if ending == ".json" else parse(source.data, report, variants)
         if root is None:
             return Compiled(None, report.findings())
         name, why = (dialect, "--dialect says so") if dialect else detect(root, report)
         if not name:
             return Compiled(None, report.findings())
+        if variants and name != "prodigy":
+            tag = f"!{next(iter(variants[0].entries))}"
+            report.error("yaml", f"the tag `{shorten(tag)}` is not known here", variants[0], hint="leave the tag out")
+            return Compiled(None, report.findings(), name, why)
         if source.profile and name != "prodigy":
             report.error("profile", f"files of {name} have no profiles", root, hint="leave --profile out")
         workflow = compile_with(name, source, root, report)

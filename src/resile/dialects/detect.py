@@ -63,7 +63,12 @@ def _prodigy(root: Node) -> str:
     for key in ("commands", "tasks"):
         listed = _value(root, key)
         if isinstance(listed, Sequence):
-            return _prodigy_list(listed, f"`{key}` is a list of steps") if listed.items else f"it has a list `{key}`"
+            has_it = f"it has a list `{key}`"
+            if not listed.items:
+                return has_it
+            # No other system has commands at its top: a typing error in one of them is for its front end to tell.
+            found = _prodigy_list(listed, f"`{key}` is a list of steps")
+            return found or (has_it if key == "commands" else "")
     steps = _value(root, "steps")
     return _prodigy_list(steps, "`steps` is a list of steps") if isinstance(steps, Sequence) else ""
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 LOOPS_MAX = 100_000
 REASON_CHARACTERS_MAX = 300
 TAGS = (
-    "assign", "capture", "case", "comment", "decrement", "echo", "for", "if", "increment", "liquid", "unless", "#",
-    "break", "continue", "raw", "doc",
+    "assign", "capture", "case", "comment", "cycle", "decrement", "echo", "for", "if", "increment", "liquid",
+    "tablerow", "unless", "#", "break", "continue", "raw", "doc",
 )  # fmt: skip
 """The tags that are run; others load files or write what no place could be known for."""
 SERVER_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
@@ -99,6 +99,7 @@ def _environment() -> Environment:
     """The one environment: our tags, our filters, our limits."""
     from liquid.builtin.output import Output, OutputNode
     from liquid.builtin.tags.capture_tag import CaptureNode, CaptureTag
+    from liquid.builtin.tags.cycle_tag import CycleNode, CycleTag
     from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
     from liquid.filter import with_context
 
@@ -111,6 +112,15 @@ def _environment() -> Environment:
 
     class Echoing(Writing, EchoNode):
         """The same as a tag."""
+
+    class Cycling(CycleNode):
+        """The next of several values, written in the same way."""
+
+        def render_to_output(self, context: RenderContext, buffer: Any) -> int:
+            """Write the value whose turn it is."""
+            turn = context.get_buffer()
+            super().render_to_output(context, turn)
+            return int(buffer.write(_writer(context)(turn.getvalue())))
 
     class Capturing(CaptureNode):
         """A part of the template that becomes a value: inside it values are plain text."""
@@ -126,6 +136,7 @@ def _environment() -> Environment:
 
     made = _bounded()
     made.tags[Output.name] = type("WritingOutput", (Output,), {"node_class": Writing})(made)
+    made.tags["cycle"] = type("WritingCycle", (CycleTag,), {"node_class": Cycling})(made)
     made.tags["echo"] = type("WritingEcho", (EchoTag,), {"node_class": Echoing})(made)
     made.tags["capture"] = type("PlainCapture", (CaptureTag,), {"node_class": Capturing})(made)
     for name, function in FILTERS.items():

@@ -26,6 +26,7 @@ from resile.model.workflow import Noop, Step, Workflow
 
 MAP_STEP = "map"
 _PHASES = ("setup", "map", "reduce")
+_UNUSED_REPORTED = frozenset({"error_policy", "handlers", "failure_handlers"})
 _AS_THEY_ARE = (
     "inputs",
     "secrets",
@@ -70,7 +71,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     check_functions(reading, root, fields.get("inputs", {}))
     if reading.templates == "dollar":
         check_references(reading, fields.get("inputs", {}), end)
-    if "error_policy" in root.entries or "handlers" in root.entries:
+    if not _UNUSED_REPORTED.isdisjoint(root.entries):
         from resile.dialects.native_policy import report_unused
 
         report_unused(reading, root)

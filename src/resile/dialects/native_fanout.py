@@ -3,6 +3,7 @@
     input: [1, 2]            values          input: {step: list}              another step's output
     input: work.jsonl        a file          input: ${steps.list.output}      the same
     input: git ls-files      a command that prints JSON, JSON Lines or lines
+    input: ${item.files}     one reference: the list that it stands for, as {template: …} has it
     input: {path: a b.csv}   a file of whatever name; {command: …} in the same way
 
 A text is a file where one of that name stands beside the workflow file, or where it is one word that ends as such
@@ -23,7 +24,7 @@ from resile.dialects.native_policy import Policy, hand_over, read_policy
 from resile.dialects.native_programs import read_data
 from resile.dialects.native_scope import named_steps, phase_steps, read_drafts, settle
 from resile.dialects.native_step import FANOUT_DEPTH_MAX, NativeReading, Scope, Within
-from resile.dialects.native_values import filled, text, wrong
+from resile.dialects.native_values import filled, text
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 from resile.model.workflow import Step
@@ -132,9 +133,8 @@ def _input(reading: NativeReading, node: Node, within: Within) -> dict[str, Any]
         path = path_of(value[2:-1])
         if len(path) == 3 and path[0] == "steps" and path[2] == "output":
             return _from_step(reading, str(path[1]), node, within)
-        hint = f"a command that prints it: printf '%s' {value}"
-        wrong(reading, node, "a list, a file, a command or ${steps.NAME.output}", hint)
-        return None
+        reading.refers(node)
+        return {"template": value}
     if _is_file(reading, value):
         if "${" in value:
             reading.refers(node)

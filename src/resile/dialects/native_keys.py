@@ -60,6 +60,8 @@ CAPTURE_FORMS: tuple[CaptureForm, ...] = (
     "exit_code",
     "combined",
     "value",
+    "success",
+    "duration",
 )
 ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
 """First words of references that mean something by themselves; nothing can be captured under them."""

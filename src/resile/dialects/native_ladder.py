@@ -168,6 +168,7 @@ def _handed(reading: NativeReading, fields: dict[str, Any], inner: Within) -> tu
         hint = did_you_mean(node.text, reading.handlers, "failure handlers") or "declare it under `failure_handlers`"
         reading.report.error("unknown-handler", f"there is no failure handler {describe(node)}", node, hint=hint)
         return [], []
+    reading.handlers_used.add(node.text)
     given = handed_over(rules, inner)
     return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
 

@@ -11,11 +11,11 @@ from collections import ChainMap
 from typing import Any
 
 from resile.dialects.base import Reading, Text, did_you_mean, nearest
-from resile.dialects.interpolate import names, path_of
+from resile.dialects.interpolate import is_one_reference, names, path_of
 from resile.dialects.native_keys import ROOTS
 from resile.dialects.native_step import Drafted, NativeReading, Scope
 from resile.dialects.shell import knows_ansi
-from resile.dialects.tree import Mark, shorten
+from resile.dialects.tree import Mark, Node, shorten
 from resile.model.fanout import FanOut
 from resile.model.workflow import Child
 
@@ -26,7 +26,7 @@ EXECUTION_FIELDS = (
 )  # fmt: skip
 FANOUT_FIELDS = (
     "total", "successful", "failed", "skipped", "held", "failure_rate", "error_types", "failure_patterns",
-    "dead_letters", "results",
+    "dead_letters", "results", "outcomes",
 )  # fmt: skip
 ITEM_ROOTS = ("item", "item_index", "item_id")
 ROOT_HINTS = {
@@ -36,8 +36,9 @@ ROOT_HINTS = {
     "map": "it is what came of a map step called `map`; of another, `${steps.NAME.total}`",
 }
 _SHIELDED = ("single", "ansi", "literal", "comment")
+_BLANKS = r"(?<![\\$])\$\{([ \t][^{}\n]*|[^{}\n]*[ \t])\}"
 _NESTING = frozenset("'\"`\\<>()[]")
-_SECOND_SHELL = r"(?:^|[\s;&|(])(?:eval|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
+_SECOND_SHELL = r"(?:^|[\s;&|(])(?:(eval)|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
 
 def check_references(reading: NativeReading, inputs: dict[str, Any], end: Drafted | None) -> None:
@@ -55,15 +56,19 @@ def check_references(reading: NativeReading, inputs: dict[str, Any], end: Drafte
             lint.enter(scope, captured[id(scope)])
             for text in scope.texts:
                 lint.check(text)
+            lint.check_lists()
 
 
 def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> dict[str, str]:
     """The captured names and who captures them; a name that two give a value to is probably a mistake."""
     captured: dict[str, str] = {}
     for draft in scope.drafts.values():
+        if not draft.step.capture:
+            continue
+        where = draft.node.entries["capture"][0] if "capture" in draft.node.entries else draft.key
+        _check_fallback(reading, draft, where)
         for capture in draft.step.capture:
             name = capture.name
-            where = draft.node.entries["capture"][0] if "capture" in draft.node.entries else draft.key
             if name in captured:
                 message = f"`{name}` is captured in `{shorten(captured[name])}` too: the last to finish decides"
                 reading.report.warning("capture-clash", message, where)
@@ -72,6 +77,19 @@ def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> d
                 reading.report.warning("capture-clash", message, where)
             captured.setdefault(name, draft.step.name)
     return captured
+
+
+def _check_fallback(reading: Reading, draft: Drafted, where: Node) -> None:
+    """What a step captures is read from its fallback too, so that must print something."""
+    for rule in draft.step.rules:
+        last = rule.repair.steps[-1] if rule.then == "fallback" and rule.repair is not None else None
+        if last is not None and isinstance(last.action, FanOut | Child):
+            word = "map" if isinstance(last.action, FanOut) else "workflow"
+            message = f"`capture` can't be read from the fallback: its last command is a `{word}`, which prints nothing"
+            reading.report.error("conflict", message, where, hint="end the fallback with a command that prints it")
+        elif last is not None and last.when is not None:
+            message = "the last command of the fallback has a `when`: where that is false, nothing new is captured"
+            reading.report.warning("fallback-skipped", message, where)
 
 
 class _Lint:
@@ -99,6 +117,7 @@ class _Lint:
         """Every reference in one text."""
         if text.program:
             self._check_places(text)
+        self._check_blanks(text)
         for name, offset in names(text.node.text):
             path = path_of(name)
             if len(path) == 1:
@@ -124,6 +143,31 @@ class _Lint:
                 case _:
                     pass
 
+    def _check_blanks(self, text: Text) -> None:
+        """A name that stands with blanks inside its braces is no reference, and no shell can read it either."""
+        for found in re.finditer(_BLANKS, text.node.text):
+            written = f"${{{found[1].strip()}}}"
+            if is_one_reference(written) and self._is_ours(text, path_of(written[2:-1])):
+                message = f"`{shorten(found[0])}` is left as it stands: no blank can be inside the braces"
+                place = self._where(text, found[1], found.start())
+                if self._is_news(place, message):
+                    self.report.warning("blank", message, place, hint=f"write `{shorten(written)}`")
+
+    def check_lists(self) -> None:
+        """A fan-out over one name alone: no shell reads it, so the workflow must know it."""
+        for draft in self.scope.drafts.values():
+            source = draft.step.action.source if isinstance(draft.step.action, FanOut) else None
+            if source is None or not is_one_reference(source.template):
+                continue
+            path = path_of(source.template[2:-1])
+            is_known = path[0] in self.captured or (path[0] in ITEM_ROOTS and self.scope.around is not None)
+            if len(path) == 1 and not is_known:
+                near = did_you_mean(str(path[0]), self.captured, "captured names")
+                message = f"`{source.template}`: no step captures `{path[0]}`, and no shell reads it here"
+                from resile.dialects.native_fanout import input_of
+
+                self.report.error("unknown-variable", message, input_of(draft.node), hint=near)
+
     def _in_repair(self, text: Text) -> bool:
         """Is there a failure that this text can speak of: in a handler, or in a step that is called for?"""
         return text.in_repair or text.owner in self.scope.called
@@ -131,7 +175,7 @@ class _Lint:
     def _map_step(self) -> Drafted | None:
         """The fan-out that `${map.…}` speaks of: the one that is called so."""
         draft = self.drafts.get("map")
-        return draft if draft is not None and isinstance(draft.step.action, FanOut) else None
+        return draft if draft is not None and _fans_out(draft) else None
 
     def _where(self, text: Text, name: str, offset: int) -> Mark:
         """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
@@ -188,9 +232,11 @@ class _Lint:
         if draft is None:
             self._unknown_step(text, name, step, offset)
             return
-        fields = STEP_FIELDS + (FANOUT_FIELDS if isinstance(draft.step.action, FanOut) else ())
+        fields = STEP_FIELDS + (FANOUT_FIELDS if _fans_out(draft) else ())
         if field not in fields:
             self._error(text, name, offset, f"a step has no `{shorten(field)}`", did_you_mean(field, fields, "it has"))
+        elif field == "outputs" and _is_unread_child(draft):
+            pass
         elif field == "outputs" and (len(path) < 4 or str(path[3]) not in _outputs(draft)):
             hint = did_you_mean(str(path[3]) if len(path) > 3 else "", sorted(_outputs(draft)), "it captures")
             self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
@@ -313,7 +359,7 @@ class _Lint:
                 place = self._where(text, piece.name, 0)
                 if self._is_news(place, message):
                     self.report.error("shell-place", message, place)
-        if re.search(_SECOND_SHELL, text.node.text):
+        if _read_twice(text.node.text, known):
             message = "a value inside `eval` or `sh -c` is read a second time, as code"
             hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
             if self._is_news(Mark(text.node.line, text.node.column), message):
@@ -329,11 +375,54 @@ class _Lint:
         return len(path) > 1 and path[0] in roots
 
 
+def _read_twice(text: str, known: set[str]) -> bool:
+    """Does one of these references stand in code that a second shell reads: behind `eval`, or in the word of `-c`?"""
+    holes = {offset: offset + len(name) + 3 for name, offset in names(text)}
+    ours = [offset for name, offset in names(text) if name in known]
+    for found in re.finditer(_SECOND_SHELL, text):
+        end = _code_end(text, found.end(), holes, found[1] is not None)
+        if any(found.end() <= offset < end for offset in ours):
+            return True
+    return False
+
+
+def _code_end(text: str, at: int, holes: dict[int, int], is_eval: bool) -> int:
+    """Where such code ends: all words behind `eval` are code, one behind `-c`."""
+    while text[at : at + 1] in (" ", "\t"):
+        at += 1
+    quote = ""
+    while at < len(text):
+        character = text[at]
+        if at in holes:
+            at = holes[at]
+            continue
+        if character == "\\" and quote != "'":
+            at += 1
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "\n;&|)" or (character in " \t" and not is_eval):
+            break
+        at += 1
+    return at
+
+
 def _has_run(scope: Scope, owner: str, is_inside: bool, step: str) -> bool:
     """Has a step certainly run when another starts? In what follows it, it has; a remedy can't know."""
     if not owner or owner in scope.called or (is_inside and owner == step) or scope.ancestors is None:
         return True
     return scope.ancestors.has(owner, step)
+
+
+def _fans_out(draft: Drafted) -> bool:
+    """Does a step run others for each item? One whose `map` could not be read does, and what is wrong is said there."""
+    return isinstance(draft.step.action, FanOut) or "map" in draft.node.entries
+
+
+def _is_unread_child(draft: Drafted) -> bool:
+    """Does a step run a workflow that could not be read, so that nobody knows what it captures?"""
+    return "workflow" in draft.node.entries and not isinstance(draft.step.action, Child)
 
 
 def _outputs(draft: Drafted) -> set[str]:

@@ -56,10 +56,8 @@ def read_policy(reading: NativeReading, node: Node) -> Policy:
 def _is_known(reading: NativeReading, node: Scalar) -> bool:
     """Is there a handler of this name?"""
     name = node.text.removeprefix(CUSTOM).strip()
-    if name in reading.handlers:
-        return True
-    if name in reading.lists:
-        reading.lists_used.add(name)
+    if name in reading.handlers or name in reading.lists:
+        reading.handlers_used.add(name)
         return True
     known = [*reading.handlers, *reading.lists]
     hint = did_you_mean(name, known, "handlers") or "declare it under `handlers`, as a list of steps"
@@ -91,17 +89,26 @@ def read_lists(reading: NativeReading, node: Node, within: Within) -> None:
 
 
 def report_unused(reading: NativeReading, root: Mapping) -> None:
-    """What the workflow says for maps, and no map takes."""
+    """What the workflow says for its steps and maps, and nothing takes.
+
+    A handler may wait for its use, so that is a warning, and only said of a file that is right otherwise.
+    """
     if "error_policy" in root.entries and not reading.policy_used:
         hint = "a map without an `error_policy` of its own takes it"
         where = root.entries["error_policy"][0]
         reading.report.error("conflict", "no map of this workflow takes this `error_policy`", where, hint=hint)
-    handlers = root.entries.get("handlers")
-    if handlers is not None and isinstance(handlers[1], Mapping):
-        for name, (key, _) in handlers[1].entries.items():
-            if name in reading.lists and name not in reading.lists_used:
-                hint = f"an `error_policy` names it with `on_item_failure: {CUSTOM}{name}`"
-                reading.report.error("conflict", f"nothing names the handler `{shorten(name)}`", key, hint=hint)
+    if reading.report.errors:
+        return
+    hints = {
+        "handlers": ("handler", f"an `error_policy` names it with `on_item_failure: {CUSTOM}NAME`"),
+        "failure_handlers": ("failure handler", "a step names it with `failure_handler: NAME`"),
+    }
+    for word, (what, hint) in hints.items():
+        node = root.entries[word][1] if word in root.entries else None
+        for name, (key, _) in node.entries.items() if isinstance(node, Mapping) else ():
+            if name not in reading.handlers_used:
+                message = f"nothing names the {what} `{shorten(name)}`"
+                reading.report.warning("unused", message, key, hint=hint.replace("NAME", shorten(name)))
 
 
 def hand_over(reading: NativeReading, policy: Policy, drafts: dict[str, Drafted], program: str) -> None:

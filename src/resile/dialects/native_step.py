@@ -147,8 +147,8 @@ class NativeReading(Reading):
     """A native file being read: what the workflow says for its steps, and what they say about each other.
 
     `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
-    `handlers`; those in `lists_used` are named by a policy. `policy` is what maps have that say nothing else. `family`
-    are the files of the workflows that this one calls, `templates` the language of its texts; `level`
+    `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
+    `family` are the files of the workflows that this one calls, `templates` the language of its texts; `level`
     counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
     `onward` and `needing` are what hints call the ways on and back.
     """
@@ -165,7 +165,7 @@ class NativeReading(Reading):
         self.scopes = [self.scope]
         self.strangers: list[Stranger] = []
         self.lists: dict[str, list[Node]] = {}
-        self.lists_used: set[str] = set()
+        self.handlers_used: set[str] = set()
         self.policy: Policy | None = None
         self.policy_used = False
         self.family: Family | None = None

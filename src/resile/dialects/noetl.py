@@ -43,6 +43,8 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     _check_version(reading, root)
     name = _name(reading, fields, source.file)
     reading.workload = _workload(reading, fields)
+    about = _executor(reading, fields.get("executor"))
+    reading.final = _final(reading, about.get("final_step"), fields.get("workflow"))
     listed = _listed(reading, root, fields)
     reading.known = frozenset(reading.workload) | frozenset(reading.names) | given_names(root)
     _read_keychain(reading, fields.get("keychain"))
@@ -55,7 +57,9 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
             steps[step_name] = step
     reading.owner = ""
     end = steps.pop(END, None) or Step(name=END, action=Noop())
-    entry = _entry(reading, fields.get("executor"), list(steps))
+    if reading.final:
+        end = replace(end, aliases={reading.final: END})
+    entry = _entry(reading, about, fields.get("executor"), list(steps))
     if report.errors or not entry:
         return None
     ordered = [steps.pop(entry), *steps.values()]
@@ -206,7 +210,7 @@ def _listed(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> lis
         if not isinstance(key, Scalar) or key.value is None:
             wrong(reading, key, "the name of a step")
             continue
-        name = END if key.text.strip().lower() == END else key.text
+        name = END if key.text.strip().lower() == END or key.text.strip() == reading.final else key.text
         problem = name_problem(name)
         if problem:
             report.error("name", f"the step name `{shorten(name)}` {problem}", key)
@@ -220,24 +224,57 @@ def _listed(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> lis
     return found
 
 
-def _entry(reading: NoetlReading, node: Node | None, names: list[str]) -> str:
-    """The step at which a run begins, or an empty text."""
+def _executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
+    """What the file says of its first and its last step."""
     fields = read_keys(reading, node, EXECUTOR) if node is not None else {}
     spec: Node | None = fields.get("spec")
     about = read_keys(reading, spec, EXECUTOR_SPEC) if spec is not None else {}
     if about.get("no_next_is_error"):
         message = "`no_next_is_error` is not run: a step without an arc leads to `end`"
         reading.report.error("not-run", message, spec, hint="take it out")
-    if "final_step" in about and target_of(reading, about["final_step"]) not in ("", END):
-        message = "the step that runs last is called `end`"
-        reading.report.error("not-run", message, about["final_step"], hint="rename it to `end`")
+    return about
+
+
+def _final(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
+    """The step that runs last, where the file calls it something else than `end`; else an empty text."""
+    if node is None:
+        return ""
+    if not isinstance(node, Scalar) or node.value is None:
+        wrong(reading, node, "the name of a step")
+        return ""
+    wanted, names = node.text.strip(), _written_names(steps)
+    if wanted.lower() == END:
+        return ""
+    if wanted not in names:
+        hint = did_you_mean(wanted, names, "steps")
+        reading.report.error("unknown-step", f"there is no step `{shorten(wanted)}`", node, hint=hint)
+    elif any(name.lower() == END for name in names):
+        message = f"`{shorten(wanted)}` is to run last, and so is `end`, which is here as well"
+        reading.report.error("conflict", message, node, hint="keep one of them")
+    elif wanted.lower() == "start" or wanted == names[0]:
+        reading.report.error("conflict", "a run can't end with the step that it begins with", node)
+    else:
+        reading.report.notice("final-step", f"`{shorten(wanted)}` runs last, after every path: here it is `end`", node)
+        return wanted
+    return ""
+
+
+def _written_names(steps: Node | None) -> list[str]:
+    """The names of the steps as the file has them."""
+    items = steps.items if isinstance(steps, Sequence) else []
+    found = [item.entries["step"][1] for item in items if isinstance(item, Mapping) and "step" in item.entries]
+    return [name.text.strip() for name in found if isinstance(name, Scalar)]
+
+
+def _entry(reading: NoetlReading, about: dict[str, Any], node: Node | None, names: list[str]) -> str:
+    """The step at which a run begins, or an empty text."""
     named = target_of(reading, about["entry_step"]) if "entry_step" in about else ""
     start = next((name for name in names if name.lower() == "start"), "")
     entry = start or named or (names[0] if names else "")
     if named and named != entry:
         reading.report.error("conflict", "a run begins at `start`, and `entry_step` names another", about["entry_step"])
     if not entry and not reading.report.errors:
-        reading.report.error("value", "there is no step to begin with", spec or node)
+        reading.report.error("value", "there is no step to begin with", node)
     return entry if entry != END else ""
 
 

@@ -89,7 +89,7 @@ def _whole(end: str, text: str, known: Mapping[str, Any], environment: Environme
         path, value = root, known.get(root, MISSING)
         for part in parts:
             path = path_to(path, part)
-            value = MISSING if value is MISSING else environment.getitem(value, part)
+            value = MISSING if value is MISSING else _part(environment, value, part)
         if path != end and not path.endswith(end if end.startswith("[") else f".{end}"):
             continue
         if isinstance(value, Undefined):
@@ -97,6 +97,15 @@ def _whole(end: str, text: str, known: Mapping[str, Any], environment: Environme
         # What a loop in the template calls something is known only there.
         of_others = of_others or (path if value is MISSING else "")
     return of_others or end
+
+
+def _part(environment: Environment, value: Any, name: Any) -> Any:
+    """A part of a value, or MISSING where even looking at it goes wrong."""
+    try:
+        return environment.getitem(value, name)
+    except Exception:
+        # The message is about something else, which has already gone wrong.
+        return MISSING
 
 
 def _paths(tree: nodes.Template) -> Iterator[tuple[str, list[Any]]]:

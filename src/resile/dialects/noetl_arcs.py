@@ -50,7 +50,7 @@ def target_of(reading: NoetlReading, node: Node) -> str:
         wrong(reading, node, "the name of a step")
         return ""
     name = node.text.strip()
-    if name.lower() == END:
+    if name.lower() == END or (reading.final and name == reading.final):
         return END
     if name in reading.names:
         return name

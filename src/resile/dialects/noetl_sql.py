@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from resile.dialects.interpolate import ValueRefused
-from resile.dialects.noetl_jinja import is_one_output, is_template, plain_text, render, value_of
+from resile.dialects.noetl_jinja import is_one_output, is_template, render, value_of
+from resile.dialects.noetl_plain import plain_text
 
 if TYPE_CHECKING:
     from resile.dialects.noetl_jinja import Find

@@ -35,13 +35,15 @@ class NoetlReading(NativeReading):
     """A playbook being read: the tools of its workbook, its steps by name, and what its templates can name.
 
     `fixed` are entries of the workload that hold code or the name of a credential, which a run can't change. `keychain`
-    are the entries of the keychain with their fields, `secrets` what the environment must have.
+    are the entries of the keychain with their fields, `secrets` what the environment must have. `final` is the step
+    that runs last and is therefore `end`, where the file names one of another name.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
         super().__init__(source, report)
         self.workbook: dict[str, tuple[Scalar, Mapping]] = {}
         self.names: dict[str, Scalar] = {}
+        self.final = ""
         self.workload: dict[str, Any] = {}
         self.fixed: set[str] = set()
         self.known: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from resile.dialects.base import Diagnostics, Source, did_you_mean, read_mapping
 from resile.dialects.native import compile_native
 from resile.dialects.native_values import wrong
-from resile.dialects.prodigy_capture import captured_names, file_names
+from resile.dialects.prodigy_capture import add_capture, captured_names, cut_out, file_names, follow
 from resile.dialects.prodigy_env import chosen, environment, native_secrets
 from resile.dialects.prodigy_keys import CAPTURED, SETUP, TABLES, WORKFLOW
 from resile.dialects.prodigy_map import map_step, phase, timed_steps
@@ -36,6 +36,7 @@ from resile.dialects.prodigy_nodes import (
     value_of,
     word,
 )
+from resile.dialects.prodigy_spelled import as_written
 from resile.dialects.prodigy_step import steps
 from resile.dialects.prodigy_text import STREAMS, Translation, Where, names_in
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe
@@ -64,6 +65,8 @@ def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None
     if not isinstance(root, Mapping):
         report.error("type", f"expected a list of steps or a mapping, not {describe(root)}", root)
         return None
+    root = as_written(root)
+    assert isinstance(root, Mapping)
     t = Translation(source, report)
     fields = read_mapping(t, root, WORKFLOW)
     t.captured = captured_names(root)
@@ -205,11 +208,15 @@ def _capture_outputs(t: Translation, node: Node, made: list[Node]) -> None:
             continue
         form = _form(t, fields)
         step = made[place]
-        own = value_of(step, "capture") if isinstance(step, Mapping) else None
-        kept = {other: value for other, (_, value) in own.entries.items()} if isinstance(own, Mapping) else {}
-        if isinstance(step, Mapping):
-            put(step, "capture", mapping(key, {**kept, name: word(form, key)}), key)
-            t.declare(name, form, text_in(value_of(step, "id")))
+        if not isinstance(step, Mapping):
+            continue
+        if "pattern" in fields:
+            whole = f"output_{key.line}_{key.column}"
+            add_capture(step, whole, "stderr" if form == "stderr" else "text", key)
+            follow(step, cut_out(t, name, whole, fields["pattern"], form == "lines", key))
+        else:
+            add_capture(step, name, form, key)
+        t.declare(name, form, text_in(value_of(step, "id")))
 
 
 def _form(t: Translation, fields: dict[str, Node]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from resile.dialects.base import Place, read_mapping
+from resile.dialects.base import Place, did_you_mean, read_mapping
 from resile.dialects.native_values import wrong
 from resile.dialects.prodigy_keys import WRITE_FILE
 from resile.dialects.prodigy_nodes import items_of, mapping, put, text_in, word
@@ -29,6 +29,25 @@ def main(path, content, mode):
         file.write("\\n")
     os.replace(beside, path)
 """
+# The content as it stands, which must be YAML; a value that came as data is that data.
+_WRITE_YAML = """\
+import os, yaml
+
+def main(path, content, mode):
+    text = content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True, sort_keys=False)
+    for _ in yaml.compose_all(text, yaml.SafeLoader):
+        pass
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    beside = path + ".part"
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, int(mode, 8)), "w") as file:
+        file.write(text)
+    os.replace(beside, path)
+"""
+# A field of an item that stands in a text as it is.
+_FIELD = re.compile(r"\$\{(item(?:\.[A-Za-z_]\w*|\[\d+\])+)\}")
+_WRITERS = {"json": _WRITE_JSON, "yaml": _WRITE_YAML}
 
 
 def prompt(t: Translation, node: Node, fields: dict[str, Node], where: Where) -> Node:
@@ -42,7 +61,9 @@ def prompt(t: Translation, node: Node, fields: dict[str, Node], where: Where) ->
     for text in added:
         if text.split(" ")[0] not in written.split():
             written += f" {text}"
-    return t.text(word(written, node) if added else node, where)
+    made = t.text(word(written, node) if added else node, where)
+    # Items differ, and an agent is asked all the same.
+    return word(_FIELD.sub(r"${\1:-}", made.text), made) if isinstance(made, Scalar) else made
 
 
 def analyze(t: Translation, node: Node, where: Where) -> Node:
@@ -75,16 +96,15 @@ def _option(name: str, value: Scalar) -> str:
 
 
 def write_file(t: Translation, node: Node, where: Where, out: Mapping, at: Place) -> None:
-    """A file; JSON is checked and laid out by a program of its own."""
+    """A file; JSON and YAML are checked by a program of their own."""
     fields = read_mapping(t, node, WRITE_FILE)
     form = text_in(fields.get("format")) or "text"
-    if form not in ("text", "json"):
-        hint = "`format: text` writes it as it is"
-        t.report.error("refused", f"`format: {form}` is not run: files are text or JSON", fields["format"], hint=hint)
+    if form != "text" and form not in _WRITERS:
+        wrong(t, fields["format"], "one of text, json, yaml", did_you_mean(form, ("text", *_WRITERS)))
     given: dict[str, Node] = {key: t.text(fields[key], where) for key in ("path", "content") if key in fields}
-    if form == "json" and len(given) == 2 and isinstance(node, Mapping):
+    if form in _WRITERS and len(given) == 2 and isinstance(node, Mapping):
         inputs = mapping(node, {**given, "mode": word(text_in(fields.get("mode")) or "0644", node)})
-        put(out, "python", mapping(node, {"source": word(_WRITE_JSON, node), "inputs": inputs}), at)
+        put(out, "python", mapping(node, {"source": word(_WRITERS[form], node), "inputs": inputs}), at)
         return
     native = mapping(node, given)
     if "mode" in fields:

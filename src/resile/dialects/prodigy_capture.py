@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 
-from resile.dialects.base import read_mapping
+from resile.dialects.base import Place, read_mapping
 from resile.dialects.native_values import IDENTIFIER, wrong
 from resile.dialects.prodigy_keys import OUTPUT
-from resile.dialects.prodigy_nodes import mapping, put, text_in, value_of, word
+from resile.dialects.prodigy_nodes import items_of, listed, mapping, put, text_in, value_of, word
 from resile.dialects.prodigy_text import STREAMS, Translation, Where
-from resile.dialects.tree import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.tree import Mapping, Node, Scalar, Sequence, describe, plain
 
 FORMS = {"string": "text", "json": "json", "lines": "lines", "number": "number", "boolean": "bool"}
-_ALL_STREAMS = ("stdout", *STREAMS, "duration")
+_CUT = """\
+import re
+
+def main(name, text, pattern):
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        raise SystemExit("%s: nothing matches %s" % (name, pattern))
+    return found[1] if found.re.groups else found[0]
+"""
+_CUT_LIST = """\
+import re
+
+def main(name, text, pattern):
+    return [found[1] if found.re.groups else found[0] for found in re.finditer(pattern, text, re.MULTILINE)]
+"""
+_ALL_STREAMS = ("stdout", *STREAMS)
 
 
 def captured_names(node: Node) -> dict[str, str]:
@@ -64,28 +80,21 @@ def _file_name(label: str, name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in f"file_{label}_{name}")
 
 
-def captures(
-    t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, step: str
-) -> list[Node]:
-    """Put the captures of a step into the native one; steps that must follow it to complete them."""
+def captures(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, step: str) -> None:
+    """Put the captures of a step into the native one."""
     name, at = _name(t, fields)
     if at is None:
         for key in ("capture_format", "capture_streams"):
             if key in fields:
                 t.report.error("conflict", f"`{key}` has no meaning without `capture`", node.entries[key][0])
-        return []
+        return
     asked, form = _asked(t, fields, name)
     given: dict[str, Node] = {name: word(form, at)}
-    for stream in ("stderr", "exit_code"):
+    for stream in STREAMS:
         if stream in asked:
             given[f"{name}_{stream}"] = word(stream, at)
     put(out, "capture", mapping(at, given), at)
     t.declare(name, form, step if where.is_top else "")
-    if "success" not in asked:
-        return []
-    entries = {"id": word("success", at), "shell": word("echo true", at)}
-    told = mapping(at, {**entries, "capture": mapping(at, {f"{name}_success": word("bool", at)})})
-    return [told]
 
 
 def _name(t: Translation, fields: dict[str, Node]) -> tuple[str, Scalar | None]:
@@ -116,8 +125,6 @@ def _asked(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str]
         for key, (place, value) in streams.entries.items():
             if key not in _ALL_STREAMS or not isinstance(plain(value), bool):
                 wrong(t, place, f"{', '.join(_ALL_STREAMS)}, each true or false")
-            elif key == "duration" and plain(value):
-                t.report.error("refused", "`duration` is not run: times are in `resile status`", place)
             elif key == "stdout" and not plain(value):
                 t.report.error("refused", "`stdout: false` is not run: the name stands for it", place)
             elif plain(value):
@@ -132,23 +139,45 @@ def _asked(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str]
     return asked, form or "text"
 
 
-def follow_capture(
-    t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping, captured: list[Node]
-) -> list[Node]:
+def follow_capture(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping) -> list[Node]:
     """Steps that follow a success to keep what the step gave: the names of its files, and its output in a file."""
-    after = list(captured)
+    after: list[Node] = []
     if "outputs" in fields:
         after += _files(t, node, fields["outputs"])
     if "output_file" in fields:
         at = node.entries["output_file"][0]
         name = f"output_{at.line}_{at.column}"
-        own = value_of(out, "capture")
-        kept = {key: value for key, (_, value) in own.entries.items()} if isinstance(own, Mapping) else {}
-        put(out, "capture", mapping(at, {**kept, name: word("text", at)}), at)
+        add_capture(out, name, "text", at)
         content = word(f"${{{name}}}\n", at)
         written = mapping(at, {"path": t.text(fields["output_file"], inner), "content": content})
         after.append(mapping(at, {"id": word("output_file", at), "write_file": written}))
     return after
+
+
+def add_capture(step: Mapping, name: str, form: str, at: Place) -> None:
+    """Have a native step capture one more name."""
+    own = value_of(step, "capture")
+    kept = {key: value for key, (_, value) in own.entries.items()} if isinstance(own, Mapping) else {}
+    put(step, "capture", mapping(at, {**kept, name: word(form, at)}), at)
+
+
+def follow(step: Mapping, after: Node) -> None:
+    """Have one more step follow the success of a native one, before all others."""
+    others = value_of(step, "on_success")
+    put(step, "on_success", listed([after, *(items_of(others) if others is not None else [])], after), after)
+
+
+def cut_out(t: Translation, name: str, whole: str, pattern: Node, is_list: bool, at: Place) -> Node:
+    """A step that captures the part of a value that a pattern matches: its first group, or all of it."""
+    try:
+        re.compile(text_in(pattern))
+    except re.error as problem:
+        t.report.error("value", f"{describe(pattern)} is no regular expression: {problem}", pattern)
+    inputs = {"name": word(name, at), "text": word(f"${{{whole}}}", at), "pattern": pattern}
+    source: dict[str, Node] = {"source": word(_CUT_LIST if is_list else _CUT, at), "inputs": mapping(at, inputs)}
+    made = mapping(at, {"id": word(f"capture {name}", at), "python": mapping(at, source)})
+    put(made, "capture", mapping(at, {name: word("json" if is_list else "text", at)}))
+    return made
 
 
 def _files(t: Translation, node: Mapping, outputs: Node) -> list[Node]:

@@ -33,6 +33,9 @@ _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
 _SAME = ("json_path", "distinct", "offset", "max_items")
+BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
+"""Keys of `foreach` that may as well stand beside it; the last one is a command's own in a handler."""
+_TIMED = ("claude", "shell")
 _POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
 
 
@@ -171,7 +174,7 @@ def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Wh
     kinds: dict[str, int] = {}
     left = {name: value for name, value in limits.items() if name != "grace"}
     for item in items:
-        kind = next((word_ for word_ in ("claude", "shell") if isinstance(item, Mapping) and word_ in item.entries), "")
+        kind = next((word_ for word_ in _TIMED if isinstance(item, Mapping) and word_ in item.entries), "")
         numbered = f"{kind}_{kinds.get(kind, 0)}"
         kinds[kind] = kinds.get(kind, 0) + 1
         limit = limits.get(numbered, limits.get(kind))
@@ -181,7 +184,11 @@ def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Wh
             (item,) = timed_steps([item], limit)
         made.append(item)
     for name, value in left.items():
-        t.report.error("value", f"no command of the items is `{name}`", value, hint="`shell`, `claude`, or `claude_0`")
+        if name in _TIMED:
+            t.report.notice("command-timeout", f"no command of the items is of the kind `{name}`", value)
+        else:
+            hint = "`shell`, `claude`, or `claude_0`"
+            t.report.error("value", f"no command of the items is `{name}`", value, hint=hint)
     result = steps(t, made, where)
     for step in result if "grace" in limits else ():
         if isinstance(step, Mapping):
@@ -236,8 +243,13 @@ def foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping,
     given: dict[str, Node] = {"foreach": node}
     if isinstance(node, Mapping):
         given = read_mapping(t, node, FOREACH)
-    if "do" in fields:
-        given["do"] = fields["do"]
+    for key in BESIDE_FOREACH if not where.in_handler else BESIDE_FOREACH[:-1]:
+        if key in fields and key in given:
+            t.report.error(
+                "conflict", f"`{key}` stands in `foreach` and beside it", fields[key], hint="keep one of them"
+            )
+        elif key in fields:
+            given[key] = fields[key]
     sources = [given[key] for key in ("foreach", "input", "items") if key in given]
     if len(sources) != 1 or "do" not in given:
         t.report.error("value", "`foreach` needs its items and `do`", node, hint="foreach: {foreach: […], do: […]}")

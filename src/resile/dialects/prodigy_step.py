@@ -17,6 +17,7 @@ from resile.dialects.prodigy_capture import captures, follow_capture
 from resile.dialects.prodigy_expression import NotAnExpression, javascript, quoted
 from resile.dialects.prodigy_failure import answers, exit_codes
 from resile.dialects.prodigy_keys import METADATA, STEP
+from resile.dialects.prodigy_map import BESIDE_FOREACH
 from resile.dialects.prodigy_nodes import flag, items_of, listed, mapping, put, text_in, value_of, word
 from resile.dialects.prodigy_text import Translation, Where
 from resile.dialects.tree import Mapping, Node, Scalar, describe, shorten
@@ -66,6 +67,9 @@ def _one(t: Translation, node: Mapping, where: Where, given: list[str]) -> list[
         return []
     if "test" in fields:
         return _tested(t, node, where)
+    for key in BESIDE_FOREACH[:-1]:
+        if key in fields and "foreach" not in fields:
+            t.report.error("conflict", f"`{key}` has no meaning without `foreach`", node.entries[key][0])
     metadata = read_mapping(t, fields["metadata"], METADATA) if "metadata" in fields else {}
     name = _label(node, where)
     here = replace(where, env=_environment(t, fields, metadata, where))
@@ -77,10 +81,10 @@ def _one(t: Translation, node: Mapping, where: Where, given: list[str]) -> list[
     inner = here.inner("on_success")
     if where.is_top:
         inner.last |= {kind: name, "any": name}
-    captured = captures(t, node, fields, here, out, name)
+    captures(t, node, fields, here, out, name)
     answers(t, node, fields, metadata, here, out, _is_allowed(node, metadata, here))
     _remember(node, where, kind, name)
-    _follow(t, node, fields, inner, out, captured)
+    _follow(t, node, fields, inner, out)
     return [out]
 
 
@@ -168,8 +172,9 @@ def _without_action(t: Translation, node: Mapping, fields: dict[str, Node], wher
         command = word("/" + text_in(label).lstrip("/"), label)
         put(out, "agent", prompt(t, command, fields, where), label)
         return "claude"
-    hint = did_you_mean("", ACTIONS, "actions")
-    t.report.error("action", "this step does nothing", node, hint=hint)
+    if node.entries.keys() <= STEP.keys.keys():
+        # A word that nobody knows was told already, and may have been meant to say it.
+        t.report.error("action", "this step does nothing", node, hint=did_you_mean("", ACTIONS, "actions"))
     return ""
 
 
@@ -224,7 +229,7 @@ def when(t: Translation, node: Node, where: Where) -> Node | None:
 
 def _is_allowed(node: Mapping, metadata: dict[str, Node], where: Where) -> Scalar | None:
     """The key by which a step says that its failure does not matter."""
-    words = _FLAGS if where.in_handler else (*_FLAGS, "continue_on_error")
+    words = _FLAGS if where.in_handler or "foreach" in node.entries else (*_FLAGS, "continue_on_error")
     given = [node.entries[key] for key in words if key in node.entries]
     if "continue_on_error" in metadata:
         given.append((word("metadata", metadata["continue_on_error"]), metadata["continue_on_error"]))
@@ -241,16 +246,9 @@ def _remember(node: Mapping, where: Where, kind: str, name: str) -> None:
         where.kept |= {kind: name, "any": name}
 
 
-def _follow(
-    t: Translation,
-    node: Mapping,
-    fields: dict[str, Node],
-    inner: Where,
-    out: Mapping,
-    captured: list[Node],
-) -> None:
+def _follow(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping) -> None:
     """What follows the success of a step."""
-    after = follow_capture(t, node, fields, inner, out, captured)
+    after = follow_capture(t, node, fields, inner, out)
     if "validate" in fields and "validate" not in out.entries:
         from resile.dialects.prodigy_validate import validation
 

@@ -23,8 +23,9 @@ from resile.dialects.tree import Node, Scalar, shorten
 
 if TYPE_CHECKING:
     from resile.dialects.base import Diagnostics, Source
+    from resile.dialects.prodigy_own import Own
 
-STREAMS = ("stderr", "exit_code", "success")
+STREAMS = ("stderr", "exit_code", "success", "duration")
 """What is known of a captured step besides its value, by the words that Prodigy has for it."""
 INLINED_CHARACTERS_MAX = 64 * 1024
 """A longer value of the environment is refused: it would stand in every text that names it."""
@@ -32,11 +33,6 @@ INLINED_CHARACTERS_MAX = 64 * 1024
 _TOKEN = re.compile(r"\\.|\$\$|\$\{([^{}$]*)\}|\$([A-Za-z_]\w*|\d+)", re.DOTALL)
 _REFERENCE = re.compile(
     r"([A-Za-z_]\w*)((?:\.[\w-]+|\[-?\d{1,9}\])*)(?:(?::-|\|\s*default:\s*)(['\"]?)([^'\"]*)\3)?", re.DOTALL
-)
-_ASSIGNED = re.compile(
-    r"(?:^|[\s;&|(`])(?:(?:export|local|readonly|declare|typeset)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)\+?="
-    r"|\bfor\s+([A-Za-z_]\w*)\b|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)|--arg(?:json)?\s+([A-Za-z_]\w*)"
-    r"|\bas\s+\$([A-Za-z_]\w*)"
 )
 _DEFAULT_REFUSED = frozenset("[]{}$`\\\"'\n")
 _GIT_LISTS = ("files_added", "files_modified", "files_deleted", "files_changed", "commits", "commit_count",
@@ -46,6 +42,7 @@ _OF_FAILURE = {
     "attempt": "error.attempt",
 }  # fmt: skip
 _OF_STEP = {"output": "output", "stdout": "output", "stderr": "stderr", "exit_code": "exit_code"}
+_ITEM = ("item", "item_index", "item_id")
 _OWN_KINDS = ("shell", "claude", "test")
 _MERGED = {"source_branch": "merge_branch", "target_branch": "merge_branch", "worktree": "env.PWD"}
 _PLACES = {"PROJECT_ROOT": "env.PWD", "WORKTREE": "env.PWD"}
@@ -141,7 +138,8 @@ class Translation(Reading):
 
     def rewrite(self, text: str, node: Node, where: Where, is_shell: bool) -> str:
         """The text with its variables as references; `node` is where it stands."""
-        own = {name for found in _ASSIGNED.findall(text) for name in found if name} if is_shell else set()
+        own = _own(text) if is_shell else None
+        lacking: dict[str, str] = {}
 
         def replaced(token: re.Match[str]) -> str:
             """One token: as it stands, or as a reference."""
@@ -149,14 +147,21 @@ class Translation(Reading):
             if braced is None and bare is None:
                 return token[0]
             name = braced if bare is None else bare
-            if (IDENTIFIER.match(name) or [""])[0] in own:
-                known = bare is None and self._resolve(name, "", node, where)
+            if own is not None and _is_own(own, name, token.start(), bare is not None):
+                root = IDENTIFIER.match(name)
+                if root is not None and own.may_lack(root[0], token.start()) and root[0] not in lacking:
+                    lacking[root[0]] = self.reference(root[0], node, where, is_shell) or ""
                 # A form that only the shell reads, so that no value takes the place of its variable.
-                return f"${{{name}-}}" if known else token[0]
+                return f"${{{name}-}}" if bare is None and self._takes(name, where) else token[0]
             found = self.reference(name, node, where, is_shell, is_bare=bare is not None)
             return token[0] if found is None else found
 
-        return _TOKEN.sub(replaced, text)
+        written = _TOKEN.sub(replaced, text)
+        return "".join(f"{name}={value}; " for name, value in lacking.items() if value) + written
+
+    def _takes(self, name: str, where: Where) -> bool:
+        """Would the native file put a value of its own in the place of `${name}`?"""
+        return name in self.captured or bool(where.item and name in _ITEM)
 
     def reference(self, name: str, node: Node, where: Where, is_shell: bool, *, is_bare: bool = False) -> str | None:
         """What stands for one variable: a reference, a text, or None where it is none of ours."""
@@ -225,7 +230,8 @@ class Translation(Reading):
         if root in self.captured:
             return self._captured(root, path)
         if root == "map" and path:
-            return f"map{path}"
+            # What Prodigy calls results is what came of every item, failed ones included.
+            return "map" + re.sub(r"\A\.results\b", ".outcomes", path)
         if root in ("step", "workflow") and path.lstrip(".") in _GIT_LISTS:
             self._refuse_list(root + path, node)
         if root in _PLACES and root not in where.env and not path:
@@ -276,6 +282,22 @@ class Translation(Reading):
         self.captured[name] = form
         if step:
             self.capturers.setdefault(name, step)
+
+
+def _own(text: str) -> Own:
+    """What of a command's variables is the command's own."""
+    from resile.dialects.prodigy_own import own_names
+
+    tokens = [token for token in _TOKEN.finditer(text) if token[1] or token[2]]
+    roots = {root[0] for token in tokens if (root := IDENTIFIER.match(token[1] or token[2]))}
+    references = {token.start(): token[1] for token in tokens if token[1] and _REFERENCE.fullmatch(token[1])}
+    return own_names(text, roots, references)
+
+
+def _is_own(own: Own, name: str, at: int, is_bare: bool) -> bool:
+    """Is a variable the command's own? No shell has any with a dotted path or a filter."""
+    root = IDENTIFIER.match(name)
+    return root is not None and name[root.end() : root.end() + 1] not in (".", "|") and own.holds(root[0], at, is_bare)
 
 
 def step_reference(name: str) -> str:

@@ -1,11 +1,12 @@
 """`validate` and `goal_seek`: checks with a threshold, and what runs until they are met, as native steps.
 
-    step -> on_success: check, measure, complete                        c m v
-                                          |  incomplete: on_incomplete, check, measure, then complete again
-                                          +- on_failure: max_attempts   h c m v
+    step -> on_success: check, measure, complete, validated
+                                          |         |  still incomplete: on_failure, the command and its check again
+                                          +---------+- incomplete: on_incomplete, check, measure, then complete again
 
 `check` are the commands of the validation, whose failure is a result like any other. `measure` reads what they wrote
-and captures it as `validation`. `complete` fails while that is less than the threshold: its ladder is the loop.
+and captures it as `validation`. `complete` fails while that is less than the threshold: its ladder is the loop. What is
+incomplete then is a failure of the step, for its `on_failure` to answer.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ THRESHOLD_DEFAULT = 100
 ATTEMPTS_DEFAULT = 2
 TRIES_DEFAULT = 5
 _COMPLETE = "test ${validation.complete} = true || { echo ${validation.summary} >&2; exit 1; }"
+_REPEATED = ("working_dir", "timeout", "env", "capture", "outputs", "commit_required")
 _NATIVE_ACTIONS = ("shell", "agent", "write_file", "python", "noop", "map")
 MEASURE = """\
 import json, re
@@ -65,7 +67,7 @@ def main(text, code, file, threshold):
 class _Check:
     """The steps of one validation, which are made anew for each list that they stand in."""
 
-    def __init__(self, t: Translation, at: Place, commands: list[Node], file: Node | None, threshold: Node) -> None:
+    def __init__(self, t: Translation, at: Mapping, commands: list[Node], file: Node | None, threshold: Node) -> None:
         self.t = t
         self.at = at
         self.commands = commands
@@ -129,17 +131,35 @@ def validation(t: Translation, node: Node, inner: Where, out: Mapping, on_failur
             t.report.error("value", "`validate` has neither a command nor a `result_file`", node)
         check.again = [_repeated(out, "check")]
     inner.last = {}
+    made = check.steps(_beside(inner, "check"))
+    loop = fields.get("on_incomplete")
+    accepted = value_of(loop, "fail_workflow") if isinstance(loop, Mapping) else None
+    if on_failure is None or _is_no(on_failure) or (accepted is not None and _is_no(accepted)):
+        return [*made, _complete(t, node, loop, inner, check)]
+    verdict = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
+    if loop is not None:
+        made.append(_complete(t, node, loop, inner, check, is_last=False))
+        put(verdict, "id", word("validated", node))
+    put(verdict, "on_failure", _answered(t, on_failure, inner, check, out, loop), on_failure)
+    return [*made, verdict]
+
+
+def _is_no(node: Node) -> bool:
+    """Is this `false`, or nothing?"""
+    return isinstance(node, Scalar) and (node.value is False or node.value is None)
+
+
+def _complete(
+    t: Translation, node: Mapping, loop: Node | None, inner: Where, check: _Check, *, is_last: bool = True
+) -> Mapping:
+    """The step that fails while the result is incomplete, and what completes it; where it is not the last, no more."""
     complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
-    if "on_incomplete" in fields:
-        if not is_null(on_failure) and not (isinstance(on_failure, Scalar) and on_failure.value is False):
-            message = "`on_failure` answers the failures of the command; those of the check are `on_incomplete`'s"
-            t.report.notice("on-incomplete", message, fields["on_incomplete"])
-        put(complete, "on_failure", _loop(t, fields["on_incomplete"], inner, check), fields["on_incomplete"])
-    elif on_failure is not None:
-        answer = _answered(t, on_failure, inner, check)
-        if answer is not None:
-            put(complete, "on_failure", answer, on_failure)
-    return [*check.steps(_beside(inner, "check")), complete]
+    if loop is not None:
+        answer = _loop(t, loop, inner, check)
+        if not is_last and answer.entries.pop("fail_workflow", None) is not None:
+            put(answer, "accept", flag(True, loop))
+        put(complete, "on_failure", answer, loop)
+    return complete
 
 
 def _beside(where: Where, prefix: str) -> Where:
@@ -195,7 +215,7 @@ def _is_false(t: Translation, node: Node | None) -> bool:
     return isinstance(node, Scalar) and node.value is False
 
 
-def _loop(t: Translation, node: Node, inner: Where, check: _Check) -> Node:
+def _loop(t: Translation, node: Node, inner: Where, check: _Check) -> Mapping:
     """What answers an incomplete result: its commands, then the check again, so often at the most."""
     from resile.dialects.prodigy_step import steps
 
@@ -233,29 +253,35 @@ def _at_last(out: Mapping, is_accepted: bool, at: Place) -> None:
     put(out, "accept" if is_accepted else "fail_workflow", flag(True, at))
 
 
-def _answered(t: Translation, node: Node, inner: Where, check: _Check) -> Node | None:
-    """The handler of the step itself, for a check that has none of its own."""
+def _answered(t: Translation, node: Node, inner: Where, check: _Check, out: Mapping, loop: Node | None) -> Node:
+    """The handler of the step itself: where it asks for a further execution the command and its check run again."""
     from resile.dialects.prodigy_failure import handler
 
     if isinstance(node, Scalar) and not isinstance(node.value, str):
-        return mapping(node, {"accept": flag(True, node)}) if node.value is True else None
+        return mapping(node, {"accept": flag(True, node)})
     made = handler(t, node, inner)
-    out = made if isinstance(made, Mapping) else mapping(node, {"commands": made})
-    commands = value_of(out, "commands")
-    attempts = value_of(out, "max_attempts") or value_of(out, "max_retries")
+    answer = made if isinstance(made, Mapping) else mapping(node, {"commands": made})
+    commands = value_of(answer, "commands")
+    for key in ("max_attempts", "max_retries"):
+        if key in out.entries and key not in answer.entries:
+            answer.entries[key] = out.entries[key]
+    attempts = value_of(answer, "max_attempts") or value_of(answer, "max_retries")
     if isinstance(commands, Sequence) and attempts is not None:
         where = inner.inner("on_failure", in_handler=True)
+        commands.items += [_repeated(out, "again")] if check.commands else []
         commands.items += check.steps(_beside(where, "check"), is_repeated=True)
-    stays = value_of(out, "fail_workflow")
+        if loop is not None:
+            commands.items.append(_complete(t, check.at, loop, where, check, is_last=False))
+    stays = value_of(answer, "fail_workflow")
     if not (isinstance(stays, Scalar) and stays.value is True):
-        out.entries.pop("fail_workflow", None)
-        put(out, "accept", flag(True, node))
-    return out
+        answer.entries.pop("fail_workflow", None)
+        put(answer, "accept", flag(True, node))
+    return answer
 
 
 def _repeated(out: Mapping, name: str) -> Mapping:
     """The action of a native step as a step of its own."""
-    kept = {key: entry for key, entry in out.entries.items() if key in (*_NATIVE_ACTIONS, "working_dir", "timeout")}
+    kept = {key: entry for key, entry in out.entries.items() if key in (*_NATIVE_ACTIONS, *_REPEATED)}
     return Mapping({"id": (word("id", out), word(name, out)), **kept}, out.line, out.column)
 
 

@@ -97,10 +97,14 @@ class Lexer:
         self.nesting += 1
         if self.nesting > NESTING_MAX:
             raise Unclear(f"it is nested deeper than {NESTING_MAX} levels")
-        outer, self.level = self.level, Command(self, end, closer)
+        outer, self.level = self.level, self.level_of(end, closer)
         self.level.read()
         self.level = outer
         self.nesting -= 1
+
+    def level_of(self, end: int, closer: str) -> Command:
+        """What reads a level of shell code."""
+        return Command(self, end, closer)
 
     def single(self, end: int) -> None:
         """Behind a `'`, up to and with the next one; only our own escape is known in here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from resile.dialects.interpolate import MISSING, ValueRefused, checked_text
 from resile.dialects.shell_pieces import BodyEnd, BodyStart, Hole
@@ -18,6 +18,10 @@ _PAIRED = re.compile(r"['(]")
 _HEREDOC = re.compile(r"[\\$`]")
 _ANSI = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
 _COMMENT = re.compile(r"[^A-Za-z0-9_ .,:/@%+=\x80-\U0010ffff-]")
+_ESCAPED = re.compile(r"\\.")
+_ECHOED = {
+    "\\\\": "\\u005c", "\\b": "\\u0008", "\\f": "\\u000c", "\\n": "\\u000a", "\\r": "\\u000d", "\\t": "\\u0009",
+}  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
@@ -31,12 +35,18 @@ def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
             out.append(piece)
         elif isinstance(piece, Hole):
             value = lookup(piece.name)
-            out.append(piece.source if value is MISSING else _quoted(piece, checked_text(piece.name, value)))
+            out.append(piece.source if value is MISSING else _quoted(piece, _text(piece.name, value)))
         elif isinstance(piece, BodyStart):
             bodies.append(len(out))
         else:
             _check_body(piece, "".join(out[bodies.pop() :]))
     return "".join(out)
+
+
+def _text(name: str, value: Any) -> str:
+    """A value as text. JSON is written so that `echo` leaves it alone, which in many a shell takes `\\n` for a line."""
+    text = checked_text(name, value)
+    return text if isinstance(value, str) else _ESCAPED.sub(lambda found: _ECHOED.get(found[0], found[0]), text)
 
 
 def _quoted(hole: Hole, value: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.base import Diagnostics, Reading, Source, read_mapping
+from resile.dialects.base import Diagnostics, Reading, Source, did_you_mean, read_mapping
 from resile.dialects.torc_actions import BEGIN, free_name, place_actions, read_actions
 from resile.dialects.torc_cluster import kept_for_clusters, read_schedulers, read_workers
 from resile.dialects.torc_commands import Named, add_referred, command_of
@@ -131,7 +131,13 @@ class _Compiler:
             report.error("value", "the workflow has no `jobs`", self.root, hint="a list of jobs, `[]` for none")
         monitor = self.fields.get("resource_monitor")
         if isinstance(monitor, Mapping):
-            read_mapping(self.reading, without_nulls(monitor), MONITOR)
+            known = {word: entry for word, entry in monitor.entries.items() if word in MONITOR.keys}
+            for word in [word for word in monitor.entries if word not in known]:
+                # Torc takes any word here, and here alone.
+                message = f"`{shorten(word)}` of `resource_monitor` changes nothing: Resile has no such setting"
+                hint = did_you_mean(word, MONITOR.keys, "keys")
+                report.warning("unknown-key", message, monitor.entries[word][0], hint=hint)
+            read_mapping(self.reading, without_nulls(Mapping(known, monitor.line, monitor.column)), MONITOR)
             message = "`resource_monitor` changes nothing: what an attempt uses is measured by the kernel, always"
             report.notice("label", message, self.root.entries["resource_monitor"][0], hint="see `resile metrics`")
         elif monitor is not None:

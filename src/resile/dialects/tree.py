@@ -69,6 +69,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")
 _BASED = re.compile(r"0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,9})?")
 _TAG_PREFIX = "tag:yaml.org,2002:"
+_VARIANT = re.compile(r"![A-Za-z_][A-Za-z0-9_-]*")
 _DROPPED = Scalar(value="", text="", line=0, column=0)
 
 
@@ -119,14 +120,17 @@ def mark_at(data: bytes, offset: int) -> Mark:
     return Mark(before.count(b"\n") + 1, len(before[line_start:].decode("utf-8", "replace")) + 1)
 
 
-def parse(data: bytes, report: Diagnostics) -> Node | None:
-    """The root node of the one document in `data`, or None after reporting what is wrong."""
+def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = None) -> Node | None:
+    """The root node of the one document in `data`, or None after reporting what is wrong.
+
+    With `variants`, `!word VALUE` is read as `word: VALUE`, and noted there; otherwise the tag is refused.
+    """
     if not _readable(data, report):
         return None
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
-    builder = _Builder(report)
+    builder = _Builder(report, variants)
     try:
         builder.build(loader.get_event)
     except _Refused:
@@ -199,13 +203,15 @@ class _Frame(Struct, gc=False):
     anchor: str | None
     nodes_before: int
     height: int = 0
+    variant: str = ""
 
 
 class _Builder:
     """Makes nodes of events. Iterative, so that depth costs no stack."""
 
-    def __init__(self, report: Diagnostics) -> None:
+    def __init__(self, report: Diagnostics, variants: list[Mapping] | None) -> None:
         self.report = report
+        self.variants = variants
         self.root: Node | None = None
         self.frames: list[_Frame] = []
         self.anchors: dict[str, tuple[Node, int, int]] = {}
@@ -251,18 +257,33 @@ class _Builder:
         self.report.error(code, message, mark, hint=hint)
         raise _Refused
 
-    def _scalar(self, event: Any) -> Scalar:
+    def _scalar(self, event: Any) -> Node:
         """A scalar: plain ones are resolved, quoted ones are text, tagged ones must agree with their tag."""
         mark = event.start_mark
         text = event.value
         plain_one = event.implicit[0]
-        node = Scalar(resolve(text) if plain_one else text, text, mark.line + 1, mark.column + 1)
+        node: Node = Scalar(resolve(text) if plain_one else text, text, mark.line + 1, mark.column + 1)
         if not plain_one and event.tag is not None:
-            node.value = self._tagged(event, text)
+            if self._is_variant(event.tag):
+                plain = Scalar(resolve(text) if event.style is None else text, text, node.line, node.column)
+                node = self._as_variant(event.tag, plain)
+            else:
+                node = Scalar(self._tagged(event, text), text, node.line, node.column)
         if event.anchor is not None:
             self.anchors[event.anchor] = (node, 1, 0)
         self.nodes += 1
         return node
+
+    def _is_variant(self, tag: str) -> bool:
+        """Does a tag name one of several forms that a value may have?"""
+        return self.variants is not None and _VARIANT.fullmatch(tag) is not None
+
+    def _as_variant(self, tag: str, node: Node) -> Mapping:
+        """A value under the name of its form."""
+        found = Mapping({tag[1:]: (Scalar(tag[1:], tag[1:], node.line, node.column), node)}, node.line, node.column)
+        assert self.variants is not None
+        self.variants.append(found)
+        return found
 
     def _tagged(self, event: Any, text: str) -> Any:
         """The value of a scalar that says its own type."""
@@ -284,22 +305,24 @@ class _Builder:
         if len(self.frames) >= FILE_DEPTH_MAX:
             self._refuse("limit", f"nested deeper than {FILE_DEPTH_MAX} levels", event)
         expected = "map" if isinstance(node, Mapping) else "seq"
-        if event.tag is not None and event.tag not in ("!", _TAG_PREFIX + expected):
+        variant = event.tag if event.tag is not None and self._is_variant(event.tag) else ""
+        if event.tag is not None and not variant and event.tag not in ("!", _TAG_PREFIX + expected):
             self._refuse("yaml", f"the tag `{shorten(event.tag)}` is not known here", event, "leave the tag out")
         if event.anchor is not None:
             self.open_anchors.add(event.anchor)
-        self.frames.append(_Frame(node, None, event.anchor, self.nodes))
+        self.frames.append(_Frame(node, None, event.anchor, self.nodes, variant=variant))
         self.nodes += 1
 
     def _close(self) -> None:
         """A container is complete."""
         frame = self.frames.pop()
+        node: Node = self._as_variant(frame.variant, frame.node) if frame.variant else frame.node
         if frame.anchor is not None:
             self.open_anchors.discard(frame.anchor)
-            self.anchors[frame.anchor] = (frame.node, self.nodes - frame.nodes_before, frame.height + 1)
+            self.anchors[frame.anchor] = (node, self.nodes - frame.nodes_before, frame.height + 1)
         if self.frames and self.frames[-1].height <= frame.height:
             self.frames[-1].height = frame.height + 1
-        self._place(frame.node)
+        self._place(node)
 
     def _alias(self, event: Any) -> None:
         """An alias stands for the whole node of its anchor, and counts as that many nodes."""

@@ -84,7 +84,7 @@ def _compile(reading: VisorReading, root: Mapping, name: str = "") -> Workflow:
     placed = _below_items(reading, _called_for_items(reading, placed), is_list)
     if not is_list:
         is_list = _runs_in_order(reading, root, placed)
-    steps = settle(reading, placed, is_list)
+    steps = _tolerant_items(settle(reading, placed, is_list))
     if "max_parallel" not in fields:
         steps = _one_by_one(steps)
     report_strangers(reading)
@@ -408,6 +408,19 @@ def _needed(drafts: dict[str, Drafted], previous: dict[str, str], name: str) -> 
     """The steps that one waits for; in a list also the one before it."""
     needed = {other for need, _ in drafts[name].needs for other in need.any_of if other in drafts}
     return needed | ({previous[name]} if name in previous else set())
+
+
+def _tolerant_items(steps: tuple[Step, ...], are_inside: bool = False) -> tuple[Step, ...]:
+    """A failure that is tolerated inside an item leaves the item whole: the step is taken as it is."""
+    made: list[Step] = []
+    for step in steps:
+        if are_inside:
+            rules = [replace(rule, then="recovered") if rule.then == "tolerate" else rule for rule in step.rules]
+            step = replace(step, rules=tuple(rules))
+        if isinstance(step.action, FanOut):
+            step = replace(step, action=replace(step.action, steps=_tolerant_items(step.action.steps, True)))
+        made.append(step)
+    return tuple(made)
 
 
 def _one_by_one(steps: tuple[Step, ...]) -> tuple[Step, ...]:

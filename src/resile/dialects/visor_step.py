@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from resile.dialects.base import did_you_mean
 from resile.dialects.native_foreach import finishing
+from resile.dialects.native_policy import Policy
 from resile.dialects.native_step import Drafted, ForEach, Within
 from resile.dialects.native_values import wrong
 from resile.dialects.tree import Mapping, Node, Scalar, shorten
@@ -23,6 +24,7 @@ from resile.dialects.visor_keys import ON_FINISH, ON_INIT, ON_SUCCESS, STEP_INPU
 from resile.dialects.visor_routes import calls_of, name_calls, read_failure, rules_of, success_of
 from resile.dialects.visor_schema import read_schema
 from resile.dialects.visor_values import Call, VisorReading, read_keys
+from resile.model.fanout import ErrorPolicy
 from resile.model.inside import Check, Script, Transform
 from resile.model.limits import LOOPS_MAX
 from resile.model.rules import Origin, Rule, SuccessActions
@@ -228,7 +230,8 @@ def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, 
         reading.owner = name
         if own:
             reading.report.error("run", "`on_finish` can run steps by name only", node.entries["on_finish"][0])
-    return ForEach(Within(), reading.origin(node.entries["forEach"][0]), on_finish=on_finish)
+    policy = Policy(ErrorPolicy(on_item_failure="carry_on"))
+    return ForEach(Within(), reading.origin(node.entries["forEach"][0]), policy, on_finish=on_finish)
 
 
 def _fanout(kind: str, fields: dict[str, Any]) -> str:

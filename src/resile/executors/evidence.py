@@ -27,8 +27,11 @@ _STAGES = {
 }
 
 
-def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0) -> Outcome:
-    """What an attempt came to; `folder` is the run's output folder, where the tails of a failure are read."""
+def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
+    """What an attempt came to; `folder` is the run's output folder, where the tails of a failure are read.
+
+    `directory` is where it was to run, for the message where it could not.
+    """
     usage = Usage(max(0.0, ended.at - ended.started_at), ended.cpu_seconds, ended.rss_bytes_max)
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
     if code == 0 and not ended.cut and not ended.spawn_error:
@@ -36,7 +39,7 @@ def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0) -> Outcome:
     stdout = readable(segments.tail(folder, ended.log, "o", TAIL_BYTES))
     stderr = readable(segments.tail(folder, ended.log, "e", TAIL_BYTES))
     kind = kind_of(ended)
-    message = message_of(ended, kind, code, stderr or stdout, timeout_seconds)
+    message = message_of(ended, kind, code, stderr or stdout, timeout_seconds, directory)
     signal = ended.wait_status & 0x7F or None
     failure = Failure(kind, message, code, signal, stdout, stderr, signature(kind, code, message))
     return Outcome(code, failure, usage, ended.log)
@@ -67,11 +70,14 @@ def kind_of(ended: Ended) -> FailureKind:
     return "signal" if ended.wait_status & 0x7F else "exit"
 
 
-def message_of(ended: Ended, kind: FailureKind, code: int | None, output: str, timeout_seconds: float) -> str:
+def message_of(
+    ended: Ended, kind: FailureKind, code: int | None, output: str, timeout_seconds: float, directory: str = ""
+) -> str:
     """One readable line."""
     match kind:
         case "spawn":
-            text = f"{_STAGES[ended.spawn_stage]}: {os.strerror(ended.spawn_error)}"
+            where = f" {directory}" if ended.spawn_stage == "cwd" and directory else ""
+            text = f"{_STAGES[ended.spawn_stage]}{where}: {os.strerror(ended.spawn_error)}"
         case "timeout":
             text = f"timed out after {seconds(timeout_seconds)}" if timeout_seconds else "timed out"
         case "canceled":

@@ -3,21 +3,27 @@
     Call --> find the function --> call it --> Done(value as JSON, or what it raised)
 
 A value is JSON where that brings back the very same value, else a pickle inside JSON: `{"__pickle__": base64}`.
-Values are only unpickled here, where the user's own code runs, and by a caller who asks for a result.
+Values are only unpickled here, where the user's own code runs, and by a caller who asks for a result. A pickle that was
+made in the workflow's own program names its classes by `__main__`; they are looked for at `home`, that program's file
+or module, whatever program runs now.
 
 This module runs in workers, in threads of the engine's process, and in the engine itself, which only encodes.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import cache
 from threading import RLock
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from resile.model.limits import MESSAGE_CHARACTERS_MAX, VALUE_BYTES_MAX, VALUE_DEPTH_MAX
 
@@ -29,14 +35,31 @@ loading = False
 """Is a workflow's file being loaded right now?"""
 _loading = RLock()
 
+Home = tuple[str, str]
+"""The program that a workflow was written in, by its file or by its module; both empty where nobody knows it."""
+NO_HOME: Home = ("", "")
+
 _PLAIN = frozenset((type(None), bool, str, float))
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+
+
+class Failed(Struct, frozen=True):
+    """What a function is called to mend: the attempt that failed, and how; the names are those of `${error.…}`."""
+
+    step: str
+    job: int
+    attempt: int
+    kind: str
+    exit_code: int | None
+    message: str
+    types: tuple[str, ...] = ()
 
 
 class Call(Struct, frozen=True, gc=False, array_like=True):
     """One attempt to make: a function by its file or module and its name, and its arguments as JSON values.
 
-    `env` is what its environment has beyond that of its worker, for this call alone.
+    `env` is what its environment has beyond that of its worker, for this call alone. Where the call is `escaped` its
+    arguments are one JSON text.
     """
 
     job: int
@@ -49,16 +72,22 @@ class Call(Struct, frozen=True, gc=False, array_like=True):
     pickled: bool = False
     step: str = ""
     env: tuple[tuple[bytes, bytes], ...] = ()
+    failed: Failed | None = None
+    escaped: bool = False
 
 
 class Current(Struct, frozen=True):
-    """What a function is being called for: the run and its epoch, the step, its job and the attempt."""
+    """What a function is being called for: the run and its epoch, the step, its job and the attempt.
+
+    Where it is called to mend another step, `failed` says what failed.
+    """
 
     run: int
     epoch: int
     step: str
     job: int
     attempt: int
+    failed: Failed | None = None
 
 
 class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
@@ -109,8 +138,30 @@ class Dropped(Struct, frozen=True, gc=False, array_like=True, tag="W"):
 Record = Begun | Done | Dropped
 encode_record = msgspec.msgpack.Encoder().encode
 decode_record = msgspec.msgpack.Decoder(Record).decode
-encode_call = msgspec.msgpack.Encoder().encode
-decode_call = msgspec.msgpack.Decoder(Call).decode
+_encode_call = msgspec.msgpack.Encoder().encode
+_decode_call = msgspec.msgpack.Decoder(Call).decode
+
+
+def encode_call(call: Call) -> bytes:
+    """A call as bytes; text that UTF-8 can't hold (bytes of a file name, say) is escaped."""
+    try:
+        return _encode_call(call)
+    except UnicodeEncodeError:
+        import json
+
+        text = json.dumps([call.args, call.kwargs])
+        return _encode_call(replace(call, args=[text], kwargs={}, escaped=True))
+
+
+def decode_call(data: bytes) -> Call:
+    """The call that `encode_call` was given."""
+    call = _decode_call(data)
+    if not call.escaped:
+        return call
+    import json
+
+    args, kwargs = json.loads(call.args[0])
+    return replace(call, args=args, kwargs=kwargs, escaped=False)
 
 
 class ValueUnfit(Exception):
@@ -159,18 +210,43 @@ def _fit(value: Any, size: int, what: str) -> Any:
     return value
 
 
-def revived(value: Any) -> Any:
+def revived(value: Any, home: Home) -> Any:
     """JSON data with the objects that were pickled into it."""
     if isinstance(value, list):
-        return [revived(item) for item in value]
+        return [revived(item, home) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {MARK}:
         import base64
-        import pickle
+        import io
 
-        return pickle.loads(base64.b64decode(value[MARK]))
-    return {key: revived(item) for key, item in value.items()}
+        return _unpickler()(io.BytesIO(base64.b64decode(value[MARK])), home).load()
+    return {key: revived(item, home) for key, item in value.items()}
+
+
+@cache
+def _unpickler() -> Any:
+    """A class that reads pickles as pickle does, but for what the workflow's own program has defined."""
+    import pickle
+
+    class Unpickler(pickle.Unpickler):
+        """Finds the classes of the workflow's own program in whatever program this is."""
+
+        def __init__(self, file: Any, home: Home) -> None:
+            super().__init__(file)
+            self._home = home
+
+        def find_class(self, module: str, name: str, /) -> Any:
+            """A class or a function by its module and its name."""
+            if module in ("__main__", MAIN) and self._home != NO_HOME:
+                try:
+                    return named(self._home, name)
+                except AttributeError:
+                    # Then it is of a program that the workflow does not know, which may be this one.
+                    pass
+            return super().find_class(module, name)
+
+    return Unpickler
 
 
 def mentions_pickle(value: Any) -> bool:
@@ -191,15 +267,17 @@ def current_call() -> Current | None:
     if calling is None:
         return None
     functions, call = calling
-    return Current(functions.run, functions.epoch, call.step, call.job, call.attempt)
+    return Current(functions.run, functions.epoch, call.step, call.job, call.attempt, call.failed)
 
 
 class Functions:
-    """Finds functions by their names, each once, for one epoch of a run."""
+    """Finds functions by their names, each once, for one epoch of a run; `pid` is the process that calls them."""
 
-    def __init__(self, run: int, epoch: int) -> None:
+    def __init__(self, run: int, epoch: int, home: Home = NO_HOME) -> None:
         self.run = run
         self.epoch = epoch
+        self.home = home
+        self.pid = os.getpid()
         self._found: dict[tuple[str, str, str], Any] = {}
 
     def find(self, function: tuple[str, str, str]) -> Any:
@@ -207,11 +285,18 @@ class Functions:
         found = self._found.get(function)
         if found is None:
             file, module, name = function
-            owner = load_file(file) if file else import_module(module)
-            for part in name.split("."):
-                owner = getattr(owner, part)
-            found = self._found[function] = getattr(owner, "function", owner)
+            marked = named((file, module), name)
+            found = self._found[function] = getattr(marked, "function", marked)
         return found
+
+
+def named(home: Home, name: str) -> Any:
+    """What a file or a module calls by this name, which may have dots."""
+    file, module = home
+    found = load_file(file) if file else import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def import_module(module: str) -> Any:
@@ -227,8 +312,6 @@ def load_file(file: str) -> Any:
     `<stdin>` and its like are no files: what was typed there is part of the running program. Threads that need the
     file at the same time wait for the one that loads it.
     """
-    import os
-
     if file.startswith("<"):
         return sys.modules["__main__"]
     with _loading:
@@ -244,7 +327,6 @@ def load_file(file: str) -> Any:
 def _loaded(file: str) -> Any:
     """The module in a file, loaded now."""
     import importlib.util
-    import os
 
     spec = importlib.util.spec_from_file_location(MAIN, file)
     if spec is None or spec.loader is None:
@@ -267,12 +349,21 @@ def _loaded(file: str) -> Any:
 
 def perform(call: Call, functions: Functions, begun: Begun) -> Done:
     """Call the function; whatever it raises is what became of the call."""
+    done = _performed(call, functions, begun)
+    if os.getpid() != functions.pid:
+        _end_copy(done)
+    return done
+
+
+def _performed(call: Call, functions: Functions, begun: Begun) -> Done:
+    """What became of a call."""
     try:
         _calling.set((functions, call))
         function = functions.find(call.function)
         args, kwargs = call.args, call.kwargs
         if call.pickled:
-            args, kwargs = revived(args), revived(kwargs)
+            home = (call.function[0], "") if call.function[0] else functions.home
+            args, kwargs = revived(args, home), revived(kwargs, home)
         value = function(*args, **kwargs)
         if hasattr(value, "__await__"):
             import asyncio
@@ -280,10 +371,27 @@ def perform(call: Call, functions: Functions, begun: Begun) -> Done:
             value = asyncio.run(_awaited(value))
         data = b"" if value is None else msgspec.json.encode(portable(value, "the result"))
     except ValueUnfit as problem:
-        return Done(call.job, call.attempt, begun.at, time.time(), kind="contract", message=str(problem))
+        return Done(call.job, call.attempt, begun.at, time.time(), kind="contract", message=_carried(str(problem)))
     except BaseException as error:
         return _raised(call, begun, error)
     return Done(call.job, call.attempt, begun.at, time.time(), data)
+
+
+def _end_copy(done: Done) -> None:
+    """A function that forked came back here in the child too: only what its own process says counts."""
+    try:
+        if done.traceback:
+            sys.stderr.write(done.traceback)
+        flush_output()
+    finally:
+        os._exit(done.exit_code or (1 if done.kind else 0))
+
+
+def flush_output() -> None:
+    """Bring what a function printed to where it goes; one that closed its output has printed all it wanted to."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):
+            stream.flush()
 
 
 async def _awaited(value: Any) -> Any:
@@ -293,25 +401,39 @@ async def _awaited(value: Any) -> Any:
 
 def _raised(call: Call, begun: Begun, error: BaseException) -> Done:
     """An exception as data: its types from the most special to the most general, its text, its traceback."""
-    import traceback
-
-    # The frames of this module say nothing about the user's code.
-    own = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    text = "".join(traceback.format_exception(type(error), error, own or error.__traceback__))
-    types = tuple(type_name(kind) for kind in type(error).__mro__ if kind is not object)
+    types = tuple(_carried(type_name(kind)) for kind in type(error).__mro__ if kind is not object)
     code = error.code if isinstance(error, SystemExit) and type(error.code) is int else 1
-    said = f"{types[0]}: {_words(error)}".removesuffix(": ").splitlines()
+    said = f"{types[0]}: {_words(error)}".removesuffix(": ").splitlines() or [""]
     return Done(
         call.job,
         call.attempt,
         begun.at,
         time.time(),
         kind="exit",
-        message=said[0][:MESSAGE_CHARACTERS_MAX],
+        message=_carried(said[0])[:MESSAGE_CHARACTERS_MAX],
         types=types,
-        traceback=text,
+        traceback=_carried(_trace(error)),
         exit_code=code & 0xFF or 1,
     )
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback of an exception; none where its own code fails when it is asked."""
+    import traceback
+
+    # The frames of this module say nothing about the user's code.
+    own = error.__traceback__
+    while own is not None and own.tb_frame.f_code.co_filename == __file__:
+        own = own.tb_next
+    try:
+        return "".join(traceback.format_exception(type(error), error, own or error.__traceback__))
+    except Exception:
+        return ""
+
+
+def _carried(text: str) -> str:
+    """Text that UTF-8 and every database hold: half a character and NUL are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _words(error: BaseException) -> str:

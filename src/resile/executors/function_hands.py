@@ -32,7 +32,7 @@ from resile.executors.function_calls import (
     encode_record,
     perform,
 )
-from resile.executors.function_spool import Spool
+from resile.executors.function_spool import Spool, write_all
 from resile.executors.function_worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting
 
 RING_AT = 64
@@ -118,7 +118,10 @@ class QueueChannel:
 
 
 class Hand:
-    """What both kinds have: the call that is being made, and how far ending it has come."""
+    """What both kinds have: the call that is being made, and how far ending it has come.
+
+    Its signal goes astray where the call was over before it came.
+    """
 
     def __init__(self, base: str) -> None:
         self.base = base
@@ -126,7 +129,8 @@ class Hand:
         self.current: Begun | None = None
         self.told = self.left_key = (0, 0)
         self.cut = ""
-        self.kill_at = 0.0
+        self.cut_at = self.kill_at = 0.0
+        self.is_astray = False
         self.recorded = 0
         self.heard = 0
         self.has_begun = False
@@ -146,7 +150,7 @@ class Hand:
 class ProcessHand(Hand):
     """A worker process."""
 
-    def __init__(self, base: str, calls: socket, setting: Setting, env: dict[str, str]) -> None:
+    def __init__(self, base: str, calls: socket, setting: Setting, env: dict[str, str], directory: str | None) -> None:
         super().__init__(base)
         import subprocess
 
@@ -160,6 +164,7 @@ class ProcessHand(Hand):
             stdout=out,
             stderr=err,
             env=env,
+            cwd=directory,
             pass_fds=(calls.fileno(), theirs.fileno()),
             start_new_session=True,
         )
@@ -224,19 +229,37 @@ class ProcessHand(Hand):
 
 
 class ThreadHand(Hand):
-    """A thread of this process. It can't be killed: one whose call takes too long is left to itself."""
+    """A thread of this process. It can't be killed: one whose call takes too long is left to itself.
+
+    Where it can't go on by itself, because what it must write down can't be written, it ends with a `problem`.
+    """
 
     def __init__(self, base: str, queue: SimpleQueue[Call | None], functions: Functions, ring: Callable[[], None]):
         super().__init__(base)
         self.done: deque[Done] = deque()
+        self.problem = ""
         self._queue = queue
         self._functions = functions
         self._ring = ring
         self._spool = Spool(base, "thread")
+        self._log = -1
         self._thread = Thread(target=self._work, name=f"resile {os.path.basename(base)}", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
+        """Make calls, and never end unheard."""
+        try:
+            self._make_calls()
+        except BaseException as error:
+            self.problem = f"{type(error).__name__}: {error}"
+        finally:
+            self._spool.close()
+            if self._log >= 0:
+                os.close(self._log)
+            if self.done or self.problem:
+                self._ring()
+
+    def _make_calls(self) -> None:
         """Make calls until there is a None; the bell is rung when there is nothing left to do."""
         queue, spool, done = self._queue, self._spool, self.done
         while not self.cut:
@@ -247,22 +270,34 @@ class ThreadHand(Hand):
                     self._ring()
                 call = queue.get()
             if call is None:
-                break
+                return
             begun = Begun(call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds)
-            spool.add(encode_record(begun))
             self.current = begun
+            spool.add(encode_record(begun))
             cpu = time.thread_time()
             ended = perform(call, self._functions, begun)
             ended.cpu_seconds = time.thread_time() - cpu
             ended.spool = spool.number
-            spool.add(encode_record(ended))
-            done.append(ended)
-            self.current = None
+            if ended.traceback:
+                self._keep(ended)
+            try:
+                spool.add(encode_record(ended))
+            finally:
+                # Known here, so not lost, also where there is no room for it.
+                done.append(ended)
+                self.current = None
             if len(done) == RING_AT:
                 self._ring()
-        spool.close()
-        if done:
-            self._ring()
+
+    def _keep(self, ended: Done) -> None:
+        """Put the traceback into the log of the call; where there is no room the engine is told of it as it is."""
+        data = ended.traceback.encode()
+        with suppress(OSError):
+            if self._log < 0:
+                self._log = os.open(self.base + ".e", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            place = os.fstat(self._log).st_size
+            write_all(self._log, data)
+            ended.err, ended.err_length, ended.traceback = place, len(data), ""
 
     def receive(self) -> tuple[list[Record], bool]:
         """What it has done since the last time."""

@@ -6,7 +6,7 @@
 Records are put into a mapped file: no system call, so a thread that writes one keeps the interpreter's lock. They
 outlive the process, not the machine. The length is written after its record, so a worker that is killed in between
 leaves a whole record or none. A full file is followed by the next one; whoever has recorded something of file N
-needs no earlier one.
+needs no earlier one. Where a function forks, its children let go of the locks, which are not theirs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ LOCK_ENDING = ".lock"
 CALLS_ENDING = ".calls"
 SPOOL_BYTES = 1024 * 1024
 _LENGTH = Struct("<I")
+_locks: set[int] = set()
+
+
+def _let_go() -> None:
+    """In a child: the locks are its parent's, and end with that."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class Spool:
@@ -36,7 +46,12 @@ class Spool:
         self._lock = os.open(base + LOCK_ENDING, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.write(self._lock, f"{os.getpid()} {kind}\n".encode())
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._open(SPOOL_BYTES)
+        _locks.add(self._lock)
+        try:
+            self._open(SPOOL_BYTES)
+        except OSError:
+            self.close()
+            raise
 
     def _open(self, size: int) -> None:
         """The next file; its place on disk is taken now, because a mapped file can't say that the disk is full."""
@@ -67,7 +82,9 @@ class Spool:
 
     def close(self) -> None:
         """The worker ends: its lock says so."""
-        os.close(self._lock)
+        if self._lock in _locks:
+            _locks.remove(self._lock)
+            os.close(self._lock)
 
 
 def is_held(base: str) -> bool:
@@ -137,6 +154,12 @@ def forget(base: str, below: int | None = None) -> None:
         for ending in (".o", ".e"):
             if os.path.exists(base + ending) and not os.path.getsize(base + ending):
                 _unlink(base + ending)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _unlink(path: str) -> None:

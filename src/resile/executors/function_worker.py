@@ -18,18 +18,21 @@ from socket import MSG_DONTWAIT, socket
 import msgspec
 
 from resile.executors.function_calls import (
+    NO_HOME,
     Begun,
     Call,
     Done,
     Dropped,
     Functions,
+    Home,
     decode_call,
     encode_record,
+    flush_output,
     import_module,
     load_file,
     perform,
 )
-from resile.executors.function_spool import Spool
+from resile.executors.function_spool import Spool, write_all
 
 MESSAGE_BYTES_MAX = 64 * 1024
 IN_A_FILE = b"@"
@@ -37,7 +40,10 @@ INLINE = b"="
 
 
 class Setting(msgspec.Struct):
-    """What a worker is told when it is started; `file` or `module` is the program that the functions come from."""
+    """What a worker is told when it is started.
+
+    `file` or `module` is where the first of the functions comes from, `home` where the workflow was written.
+    """
 
     calls: int = -1
     reports: int = -1
@@ -47,6 +53,7 @@ class Setting(msgspec.Struct):
     module: str = ""
     run: int = 0
     epoch: int = 1
+    home: Home = NO_HOME
 
 
 class Worker:
@@ -60,9 +67,15 @@ class Worker:
         self._calls = socket(fileno=setting.calls)
         self._reports = socket(fileno=setting.reports)
         self._spool = Spool(setting.base, "process")
-        self._functions = Functions(setting.run, setting.epoch)
+        self._functions = Functions(setting.run, setting.epoch, setting.home)
         self._hangup = select.poll()
         self._hangup.register(setting.reports, select.POLLHUP)
+        os.register_at_fork(after_in_child=self._let_go)
+
+    def _let_go(self) -> None:
+        """In a child of a function: the engine must not take it for the worker, dead or alive."""
+        self._calls.close()
+        self._reports.close()
 
     def work(self) -> None:
         """Make calls until the engine is gone."""
@@ -82,7 +95,12 @@ class Worker:
                 call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds, *_output_sizes()
             )
             record = encode_record(begun)
-            self._spool.add(record)
+            try:
+                self._spool.add(record)
+            except OSError:
+                # Not written down, so not made.
+                self._tell(untold + framed(encode_record(Dropped(call.job, call.attempt, time.time()))))
+                raise
             if self._hangup.poll(0) or not self._tell(untold + framed(record)):
                 # Nobody waits for this call any more; whoever comes next must know that it never ran.
                 self._spool.add(encode_record(Dropped(call.job, call.attempt, time.time())))
@@ -95,12 +113,13 @@ class Worker:
         displaced = _enter(call)
         done = perform(call, self._functions, begun)
         _leave(displaced)
+        flush_output()
         if done.traceback:
-            sys.stderr.write(done.traceback)
-        _flush()
+            # The engine reads what was raised from the log, unless the function has closed that.
+            with suppress(OSError):
+                write_all(2, done.traceback.encode())
+                done.traceback = ""
         used = self._usage(self._self)
-        # The engine reads what was raised from the log.
-        done.traceback = ""
         done.cpu_seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
         done.rss_bytes_max = used.ru_maxrss * 1024
         done.out, done.err = begun.out, begun.err
@@ -109,12 +128,12 @@ class Worker:
         return framed(self._written(done))
 
     def _written(self, done: Done) -> bytes:
-        """The record of a call that is over, in the spool."""
-        self._spool.reserve(len(encode_record(done)) + 16)
-        done.spool = self._spool.number
-        record = encode_record(done)
-        self._spool.add(record)
-        return record
+        """The record of a call that is over, in the spool where there is room for it."""
+        with suppress(OSError):
+            self._spool.reserve(len(encode_record(done)) + 16)
+            done.spool = self._spool.number
+            self._spool.add(encode_record(done))
+        return encode_record(done)
 
     def _tell(self, data: bytes) -> bool:
         """Send records to the engine; False where it is gone."""
@@ -158,13 +177,6 @@ def _body(message: bytes) -> bytes:
         data = file.read()
     os.unlink(path)
     return data
-
-
-def _flush() -> None:
-    """Bring what a function printed to the files; one that closed its output has printed all it wanted to."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(ValueError, OSError):
-            stream.flush()
 
 
 def _output_sizes() -> tuple[int, int]:

@@ -1,12 +1,12 @@
 """The executor of Python functions: warm worker processes, or threads, beside the executor of commands.
 
     start --> channel --> hands (function_hands.py) --> records --> Started / Returned / Ended
-    find  --> spools of an engine before this one (function_spool.py)
+    find  --> spools of an engine before this one (function_spool.py), and its workers (function_adopted.py)
 
 A call that is over within a moment is told in one report; of a longer one the start is told too. A worker that dies
-is replaced, and its call has failed as its exit status says. Time limits: SIGTERM to the worker, SIGKILL after the
-grace time; a thread is left to itself and another takes its place. While calls are being made a ticker rings the bell
-now and then, so that limits are looked at.
+is replaced, and its call has failed as its exit status says; so is a thread that can't go on, whose call is lost. Time
+limits: SIGTERM to the worker, SIGKILL after the grace time; a thread is left to itself and another takes its place.
+While calls are being made a ticker rings the bell now and then, so that limits are looked at.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from errno import ECHILD
 from threading import Event, Lock, Thread
 
 from resile.executors import function_spool
-from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Returned, Started, Withdrawn
-from resile.executors.function_calls import Begun, Call, Done, Dropped, Functions, Record
+from resile.executors.contract import Ended, Launch, Lost, Report, Started, Withdrawn
+from resile.executors.function_adopted import AdoptedCall, settled
+from resile.executors.function_calls import NO_HOME, Begun, Call, Done, Dropped, Functions, Home, Record
 from resile.executors.function_hands import ProcessHand, QueueChannel, SocketChannel, ThreadHand
+from resile.executors.function_reports import NO_LOG, log_of, obeyed, returned, segment_of
 from resile.executors.function_spool import FOLDER
 from resile.executors.function_worker import Setting
 from resile.executors.oom import Watch
@@ -34,7 +36,8 @@ from resile.model.failure import LogRange
 TICK_SECONDS = 0.05
 TELL_SECONDS = 0.02
 BARREN_MAX = 3
-NO_LOG = LogRange("")
+# A worker that has taken a call says so at once.
+DOUBT_SECONDS = 5.0
 Key = tuple[int, int]
 
 
@@ -50,21 +53,27 @@ class FunctionExecutor:
         env: Mapping[str, str],
         run: int = 0,
         epoch: int = 1,
+        home: Home = NO_HOME,
+        directory: str = "",
     ) -> None:
+        """Open the run whose output folder this is; worker processes work in `directory`, or where this one does."""
         self._folder = os.path.join(os.path.abspath(folder), FOLDER)
         self._slots = slots
-        self._setting = Setting(path=list(path), run=run, epoch=epoch)
+        self._setting = Setting(path=list(path), run=run, epoch=epoch, home=home)
         self._env = dict(env)
+        self._directory = directory or None
         self._kills: Watch | None = None
         self._waiting: deque[Call] = deque()
-        self._queued: set[Key] = set()
+        # Whether a thread is to make it.
+        self._queued: dict[Key, bool] = {}
         self._processes: list[ProcessHand] = []
         self._threads: list[ThreadHand] = []
         self._sockets: SocketChannel | None = None
         self._queue: QueueChannel | None = None
-        self._functions = Functions(run, epoch)
+        self._functions = Functions(run, epoch, home)
         self._ready: list[Report] = []
-        self._adopted: dict[Key, tuple[str, Begun]] = {}
+        self._adopted: dict[Key, AdoptedCall] = {}
+        self._doubts: dict[Key, float] = {}
         self._old = function_spool.bases(self._folder)
         self._dead: list[str] = []
         self._barren = 0
@@ -95,7 +104,7 @@ class FunctionExecutor:
                 self._queue.send(launch.call)
             else:
                 self._waiting.append(launch.call)
-            self._queued.add((launch.job, launch.attempt))
+            self._queued[launch.job, launch.attempt] = launch.threads
         if self._waiting:
             self._offer()
         self._watch()
@@ -110,9 +119,7 @@ class FunctionExecutor:
                 self._cut(hand, "killed", time.time())
                 return
         if key in self._adopted:
-            pid, kind = function_spool.writer_of(self._adopted[key][0])
-            if kind == "process" and function_spool.is_held(self._adopted[key][0]):
-                os.killpg(pid, signal.SIGTERM)
+            self._adopted[key].end("killed", time.time())
 
     def find(self, attempts: Sequence[Key]) -> None:
         """After a resume: report what became of each of these (Adopted, Returned, Withdrawn or Lost)."""
@@ -124,12 +131,10 @@ class FunctionExecutor:
         for key in attempts:
             base, record = known.get(key, ("", Dropped(*key, time.time())))
             if isinstance(record, Begun) and base in held:
-                self._adopted[key] = (base, record)
-                pid = function_spool.writer_of(base)[0]
-                log = LogRange(f"{FOLDER}/{os.path.basename(base)}", record.out, 0, record.err, 0)
-                self._ready.append(Adopted(*key, record.at, pid, log))
+                call = self._adopted[key] = AdoptedCall(base, record)
+                self._ready.append(call.found())
             else:
-                self._ready.append(self._settled(base, record))
+                self._ready.append(settled(base, record))
         self._dead += [base for base in self._old if base not in held]
         self._old = []
         self._ring()
@@ -155,7 +160,7 @@ class FunctionExecutor:
             for record in done:
                 self._hear(thread, record)
             if gone:
-                self._threads.remove(thread)
+                self._gone(thread, now)
         self._look_after(now)
         if self._waiting:
             self._offer()
@@ -231,7 +236,7 @@ class FunctionExecutor:
                 self._setting.file, self._setting.module = file, module
         wanted = min(self._slots, len(self._queued) + sum(hand.current is not None for hand in self._processes))
         while len(self._processes) < wanted:
-            hand = ProcessHand(self._base(), self._sockets.theirs, self._setting, self._env)
+            hand = ProcessHand(self._base(), self._sockets.theirs, self._setting, self._env, self._directory)
             self._processes.append(hand)
             self._epoll.register(hand.fileno(), select.EPOLLIN)
 
@@ -253,49 +258,42 @@ class FunctionExecutor:
     def _hear(self, hand: ProcessHand | ThreadHand, record: Record) -> None:
         """One record of a hand."""
         key = (record.job, record.attempt)
-        self._queued.discard(key)
+        self._queued.pop(key, None)
         if isinstance(record, Begun):
             hand.current, hand.has_begun = record, True
             return
         if isinstance(record, Done):
             hand.heard = record.spool
-            if hand.left_key != key:
-                self._ready.append(self._returned(record, hand.base, 0 if hand.told == key else hand.pid))
+            self._heard(hand, record)
+        elif isinstance(record, Dropped):
+            self._ready.append(Lost(*key, record.at, "there was no room to write down that it begins"))
         if isinstance(hand, ProcessHand):
             hand.current, hand.cut, hand.kill_at = None, "", 0.0
 
-    def _returned(self, done: Done, base: str, pid: int) -> Returned:
-        """What came of a call."""
-        log = NO_LOG
-        if done.out_length or done.err_length:
-            segment = f"{FOLDER}/{os.path.basename(base)}"
-            log = LogRange(segment, done.out, done.out_length, done.err, done.err_length)
-        return Returned(
-            done.job,
-            done.attempt,
-            done.started_at,
-            done.at,
-            done.value,
-            done.kind,
-            done.message,
-            done.types,
-            done.traceback,
-            done.exit_code,
-            done.cpu_seconds,
-            done.rss_bytes_max,
-            log,
-            pid,
-        )
+    def _heard(self, hand: ProcessHand | ThreadHand, done: Done) -> None:
+        """A hand is done with a call; of one that was left to itself everything has been told."""
+        key = (done.job, done.attempt)
+        if hand.left_key == key:
+            return
+        pid = 0 if hand.told == key else hand.pid
+        if hand.cut and done.at >= hand.cut_at and isinstance(hand, ProcessHand):
+            self._ready.append(obeyed(done, hand.base, hand.cut, pid))
+            return
+        # It was over before it was told to end, so that may hit the call that comes next.
+        hand.is_astray = hand.is_astray or bool(hand.cut)
+        self._ready.append(returned(done, hand.base, pid))
 
-    def _settled(self, base: str, record: Record) -> Report:
-        """What became of a call of a worker that is gone."""
-        match record:
-            case Done():
-                return self._returned(record, base, 0)
-            case Begun():
-                return Lost(record.job, record.attempt, time.time(), "its worker is gone, and nobody saw how it ended")
-            case Dropped():
-                return Withdrawn(record.job, record.attempt, time.time())
+    def _gone(self, thread: ThreadHand, now: float) -> None:
+        """A thread has come to its end; one that could not go on is replaced, and what it was making is lost."""
+        self._threads.remove(thread)
+        self._dead.append(thread.base)
+        if thread.problem:
+            begun = thread.current
+            if begun is not None and thread.left_key != thread.key:
+                self._queued.pop((begun.job, begun.attempt), None)
+                self._ready.append(Lost(begun.job, begun.attempt, now, f"its thread could not go on: {thread.problem}"))
+            assert self._queue is not None
+            self._add_thread(self._queue)
 
     def _buried(self, hand: ProcessHand, now: float) -> None:
         """A worker is gone: its call has failed, and another worker takes its place."""
@@ -303,30 +301,40 @@ class FunctionExecutor:
         self._epoll.unregister(hand.fileno())
         self._processes.remove(hand)
         self._dead.append(hand.base)
+        for record in function_spool.records(hand.base):
+            # It may have written down more than it had the time to tell.
+            key = (record.job, record.attempt)
+            if key in self._queued if isinstance(record, Begun) else key == hand.key:
+                self._hear(hand, record)
         begun = hand.current
         if begun is not None:
             self._barren = 0
-            segment = f"{FOLDER}/{os.path.basename(hand.base)}"
-            log = LogRange(
-                segment, begun.out, _grown(hand.base + ".o", begun.out), begun.err, _grown(hand.base + ".e", begun.err)
-            )
-            key = (begun.job, begun.attempt)
-            if status or hand.cut:
-                kills = self._kills_of(hand, status, begun)
-                self._ready.append(
-                    Ended(*key, begun.at, now, status, 0.0, 0, log, hand.cut, oom_kills=kills, pid=hand.untold_pid)
-                )
-            else:
-                message = "the function ended its process before it returned"
-                done = Done(*key, begun.at, now, b"", "exit", message)
-                self._ready.append(self._returned(done, hand.base, hand.untold_pid))
+            self._ready.append(self._died(hand, begun, status, now))
         elif not hand.has_begun:
             self._barren += 1
             if self._barren >= BARREN_MAX and self._queued:
                 self._give_up(now)
         if self._queued and self._sockets is not None:
             self._waiting = deque([*self._sockets.take_back(), *self._waiting])
+            if begun is None:
+                # It may have taken one of the others, and died before it could say so.
+                known = {(call.job, call.attempt) for call in self._waiting}
+                missing = [key for key, threads in self._queued.items() if not threads and key not in known]
+                self._doubts |= dict.fromkeys(missing, now + DOUBT_SECONDS)
             self._offer()
+
+    def _died(self, hand: ProcessHand, begun: Begun, status: int, now: float) -> Report:
+        """What became of the call that a worker died of."""
+        key = (begun.job, begun.attempt)
+        pid = 0 if hand.told == key else hand.pid
+        if hand.is_astray and status == signal.SIGTERM and not hand.cut:
+            return Lost(*key, now, "its worker was ended for the call before it")
+        log = log_of(begun, hand.base)
+        if status or hand.cut:
+            kills = self._kills_of(hand, status, begun)
+            return Ended(*key, begun.at, now, status, 0.0, 0, log, hand.cut, oom_kills=kills, pid=pid)
+        message = "the function ended its process before it returned"
+        return returned(Done(*key, begun.at, now, b"", "exit", message), hand.base, pid, log)
 
     def _kills_of(self, hand: ProcessHand, status: int, begun: Begun) -> int:
         """How many kills for want of memory may explain that a worker is gone."""
@@ -339,7 +347,7 @@ class FunctionExecutor:
         """Workers end before they begin anything: the calls can't be made."""
         assert self._sockets is not None
         for call in (*self._sockets.take_back(), *self._waiting):
-            self._queued.discard((call.job, call.attempt))
+            self._queued.pop((call.job, call.attempt), None)
             self._ready.append(
                 Ended(call.job, call.attempt, now, now, 0, 0.0, 0, NO_LOG, spawn_error=ECHILD, spawn_stage="exec")
             )
@@ -359,29 +367,24 @@ class FunctionExecutor:
                 continue
             if hand.told != key and now - begun.at >= TELL_SECONDS:
                 hand.told = key
-                self._queued.discard(key)
-                log = LogRange(f"{FOLDER}/{os.path.basename(hand.base)}", begun.out, 0, begun.err, 0)
+                self._queued.pop(key, None)
+                log = LogRange(segment_of(hand.base), begun.out, 0, begun.err, 0)
                 self._ready.append(Started(*key, begun.at, hand.pid, log))
             if begun.timeout_seconds and not hand.cut and now - begun.at >= begun.timeout_seconds:
                 self._cut(hand, "timeout", now)
             elif hand.kill_at and now >= hand.kill_at and isinstance(hand, ProcessHand):
                 hand.kill_at = 0.0
                 hand.end(signal.SIGKILL)
-        for key, (base, begun) in tuple(self._adopted.items()):
-            self._look_at_adopted(key, base, begun, now)
-
-    def _look_at_adopted(self, key: Key, base: str, begun: Begun, now: float) -> None:
-        """A call of a worker of an earlier engine: has it come to its end?"""
-        if function_spool.is_held(base):
-            if begun.timeout_seconds and now - begun.at >= begun.timeout_seconds + begun.grace_seconds:
-                pid, kind = function_spool.writer_of(base)
-                if kind == "process":
-                    os.killpg(pid, signal.SIGKILL)
-            return
-        del self._adopted[key]
-        last = [record for record in function_spool.records(base) if (record.job, record.attempt) == key]
-        self._ready.append(self._settled(base, last[-1]))
-        self._dead.append(base)
+        for key, call in tuple(self._adopted.items()):
+            report = call.look(now)
+            if report is not None:
+                del self._adopted[key]
+                self._ready.append(report)
+                self._dead.append(call.base)
+        for key in [key for key, until in self._doubts.items() if now >= until or key not in self._queued]:
+            del self._doubts[key]
+            if self._queued.pop(key, None) is not None:
+                self._ready.append(Lost(*key, now, "its worker died as it took the call"))
 
     def _cut(self, hand: ProcessHand | ThreadHand, cut: str, now: float) -> None:
         """End the call that a hand is making."""
@@ -389,14 +392,14 @@ class FunctionExecutor:
         if begun is None:
             # A thread may have come to its end meanwhile.
             return
-        hand.cut = cut
+        hand.cut, hand.cut_at = cut, now
         if isinstance(hand, ProcessHand):
             hand.kill_at = now + begun.grace_seconds
             hand.end(signal.SIGTERM)
             return
         pid = hand.untold_pid
         hand.left_key = (begun.job, begun.attempt)
-        self._queued.discard((begun.job, begun.attempt))
+        self._queued.pop((begun.job, begun.attempt), None)
         self._ready.append(Ended(begun.job, begun.attempt, begun.at, now, signal.SIGTERM, 0.0, 0, NO_LOG, cut, pid=pid))
         assert self._queue is not None
         self._add_thread(self._queue)
@@ -417,7 +420,7 @@ class FunctionExecutor:
                 else:
                     self._queue.send(call)
         for call in gone:
-            self._queued.discard((call.job, call.attempt))
+            self._queued.pop((call.job, call.attempt), None)
             self._ready.append(Withdrawn(call.job, call.attempt, time.time()))
         if gone:
             self._ring()
@@ -444,11 +447,3 @@ class FunctionExecutor:
             time.sleep(TICK_SECONDS)
             if not self._closed:
                 self._ring()
-
-
-def _grown(path: str, before: int) -> int:
-    """How much a file has grown."""
-    try:
-        return max(0, os.path.getsize(path) - before)
-    except OSError:
-        return 0

@@ -31,7 +31,9 @@ from resile.model.inside import (
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
 from resile.model.rules import Origin, Rule, SuccessActions
 
-CaptureForm = Literal["text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined", "value"]
+CaptureForm = Literal[
+    "text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined", "value", "success", "duration"
+]  # fmt: skip
 Templates = Literal["dollar", "liquid", "jinja"]
 
 

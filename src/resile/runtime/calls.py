@@ -3,7 +3,8 @@
     Function + what other steps gave --> Call          Returned --> Outcome with the value, or with what was raised
 
 A result is a value of the scope under its step's name, in the log and so in the database; None is not kept at all.
-What the items of a fan-out gave is read from the log when somebody asks for it.
+What the items of a fan-out gave is read from the log when somebody asks for it. A function that is called to mend
+another step is told what failed.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import msgspec
 
 from resile.core.events import AttemptEnded
 from resile.core.react import OVERRIDES
+from resile.core.state import ROOT
 from resile.executors import evidence
 from resile.executors.contract import Launch, Returned
-from resile.executors.function_calls import Call, mentions_pickle
+from resile.executors.function_calls import NO_HOME, Call, Failed, Home, mentions_pickle
 from resile.executors.segments import tail
 from resile.model.failure import Failure, FailureKind, Outcome, Usage
+from resile.model.family import family
+from resile.model.fanout import FanOut
 from resile.model.limits import TAIL_BYTES
 from resile.model.workflow import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from resile.core.actions import StartAttempt
     from resile.core.state import Job, State
-    from resile.model.workflow import Step
+    from resile.model.workflow import Step, Workflow
     from resile.runtime.values import Values
     from resile.store.contract import Store
 
@@ -64,8 +68,46 @@ def launch_of(
         bool(args or kwargs) and (mentions_pickle(args) or mentions_pickle(kwargs)),
         step.name,
         env,
+        failed_before(job, values) if job.callers or job.scope != ROOT else None,
     )
     return Launch(order.job, order.attempt, (), call=call, threads=action.workers == "threads")
+
+
+def failed_before(job: Job, values: Values) -> Failed | None:
+    """What failed that this job is to mend; nothing for almost every job."""
+    failed = values.failed_job(job)
+    if failed is None or failed.error is None:
+        return None
+    error, failure = failed.error, failed.error.failure
+    return Failed(error.step, failed.id, error.attempt, failure.kind, failure.exit_code, failure.message, failure.types)
+
+
+def home_of(workflow: Workflow) -> Home:
+    """The program that a workflow was written in: where classes are that its pickles look for in `__main__`.
+
+    Only functions of the program itself are known by their file. One that was started by `python -m` is a module, which
+    is called after its file.
+    """
+    modules: set[str] = set()
+    for flow in family(workflow):
+        for action in _functions((*flow.steps, flow.end)):
+            if action.file:
+                return place_of(action.file, flow.folder), ""
+            modules.add(action.module)
+    file = os.path.join(workflow.folder, os.path.basename(workflow.file))
+    for module in sorted(modules):
+        if file.removesuffix(".py").endswith("/" + module.replace(".", "/")):
+            return "", module
+    return (file, "") if file.endswith(".py") and os.path.isfile(file) else NO_HOME
+
+
+def _functions(steps: Iterable[Step]) -> Iterator[Function]:
+    """The functions that steps call, those of items included."""
+    for step in steps:
+        if isinstance(step.action, Function):
+            yield step.action
+        elif isinstance(step.action, FanOut):
+            yield from _functions(step.action.steps)
 
 
 @cache

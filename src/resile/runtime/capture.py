@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
-from resile.executors.segments import read
+from resile.dialects.interpolate import text_of
+from resile.executors.segments import Stream, read
 from resile.model.failure import LogRange
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.workflow import Agent, Capture
 
+_BOTH: tuple[Stream, Stream] = ("o", "e")
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
 
@@ -20,16 +22,57 @@ class CaptureRefused(Exception):
     """An output does not have the form that the step promised."""
 
 
-def captured(folder: str, log: LogRange, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
-    """The values that an attempt's output gives; raises CaptureRefused."""
+def captured(
+    folder: str, log: LogRange | None, captures: tuple[Capture, ...], exit_code: int | None, seconds: float = 0.0
+) -> dict[str, Any]:
+    """The values that an attempt gives by its output, its exit code and the time it took; raises CaptureRefused.
+
+    One without a log printed nothing.
+    """
     values: dict[str, Any] = {}
     for capture in captures:
-        length = log.err_length if capture.form == "stderr" else log.out_length
-        if length > VALUE_BYTES_MAX and capture.form != "exit_code":
-            raise CaptureRefused(f"capture {capture.name!r}: {length} bytes are more than {VALUE_BYTES_MAX}")
-        data = read(folder, log, "e" if capture.form == "stderr" else "o", VALUE_BYTES_MAX)
+        match capture.form:
+            case "exit_code" | "success":
+                data = b""
+            case "duration":
+                values[capture.name] = round(seconds, 3)
+                continue
+            case "stderr":
+                data = _stream(folder, log, "e", capture.name)
+            case "combined":
+                both = (_stream(folder, log, stream, capture.name).strip() for stream in _BOTH)
+                data = b"\n".join(filter(None, both))
+            case _:
+                data = _stream(folder, log, "o", capture.name)
         values[capture.name] = _value(capture, data, exit_code)
     return values
+
+
+def captured_of(value: Any, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
+    """The same of a command that returned a value and printed nothing: the text that stands for it is its output."""
+    data = text_of(value).encode("utf-8", "surrogateescape")
+    found = {one.name: _value(one, b"" if one.form == "stderr" else data, exit_code) for one in captures}
+    return found | {one.name: value for one in captures if one.form == "value"}
+
+
+def returned(text: str) -> Any:
+    """What a program returned: JSON where all of its output or its last line is some, else the text."""
+    for part in (text, text.rpartition("\n")[2]):
+        try:
+            return msgspec.json.decode(part)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            continue
+    return text
+
+
+def _stream(folder: str, log: LogRange | None, stream: Stream, name: str) -> bytes:
+    """What an attempt wrote to one stream; raises CaptureRefused where it is too much."""
+    if log is None:
+        return b""
+    length = log.err_length if stream == "e" else log.out_length
+    if length > VALUE_BYTES_MAX:
+        raise CaptureRefused(f"capture {name!r}: {length} bytes are more than {VALUE_BYTES_MAX}")
+    return read(folder, log, stream, VALUE_BYTES_MAX)
 
 
 def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
@@ -42,6 +85,10 @@ def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
             return text.splitlines()
         case "exit_code":
             return exit_code
+        case "success":
+            return exit_code == 0
+        case "duration":
+            return 0.0
         case "json":
             return _json(capture.name, data)
         case "number":

@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from resile.dialects.interpolate import MISSING, ValueRefused
-from resile.dialects.noetl_jinja import Unknown, as_result, condition_text, holds, names_in, native
+from resile.dialects.noetl_jinja import Unknown, condition_text, holds, names_in
+from resile.dialects.noetl_plain import as_result, plain_text
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut
-from resile.runtime.jinja import AGAIN, COLLECTED, FIRED, ITER, VARS, Names, Texts
+from resile.model.limits import MESSAGE_CHARACTERS_MAX
+from resile.runtime.jinja import AGAIN, COLLECTED, ITER, VARS, Names, Texts
+from resile.runtime.playbook_loops import ASKED_AGAIN, FIRED
 from resile.runtime.values import walk
 
 if TYPE_CHECKING:
@@ -37,8 +40,11 @@ ON_FAILURE = ("call.error", "call.done", "step.exit", "step.failed")
 ON_ENTER = "step.enter"
 # What a case may name that is not there at every event; to name it in vain is no mistake.
 _SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
-_ASKED_AGAIN = "again: "
-PAGE = "_page"
+_ANSWERS = "answers"
+"""The namespace of the memory for what tools answered, where cases made something else of it."""
+_ANSWER = ("response", "page")
+# No name holds one, so that a name with an attempt behind it is nobody's.
+_ATTEMPT = "\n"
 _JUDGING = ("again", "fail")
 _HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
 _TIMEOUT = re.compile(r"timed? ?out|deadline exceeded", re.IGNORECASE)
@@ -139,7 +145,7 @@ class Cases:
     def entered(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
         """A step is about to start: what is to be set then is set; what its outcome is to record of it."""
         texts = self._names.texts(job, {"event": self._event(job, ON_ENTER)})
-        changed = {one.name: native(texts.data(one.value)) for one in step.effects if one.kind == "enter"}
+        changed = {one.name: texts.data(one.value) for one in step.effects if one.kind == "enter"}
         return self._memories.write(job, {VARS: {**self._names.variables(job), **changed}}) if changed else {}
 
     def concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
@@ -161,13 +167,14 @@ class Cases:
         values, failure = outcome.values, outcome.failure
         value = values.get(step.name)
         seen = self._view(value, failure)
+        keeper.own = self._names.own(job, values.get(step.name, MISSING), failure)
         events = ON_FAILURE if failure is not None else _successes(step)
         whatever = [effect for effect in step.effects if effect.case < 0 and (failure is None or _answers(effect))]
         for effect in whatever:
             if effect.kind not in _JUDGING:
                 self._follow(job, effect, "step.exit", seen, keeper)
         fired: list[str] = []
-        for event, number in self._fired(job, step, events, seen):
+        for event, number in self._fired(job, step, events, {**keeper.own, **seen}):
             fired.append(str(number))
             for effect in step.effects:
                 if effect.case == number:
@@ -178,16 +185,20 @@ class Cases:
         if failure is None:
             if keeper.result is not MISSING:
                 values = {**values, step.name: keeper.result}
-            if keeper.result is not MISSING and pages and _has_sinks(step):
-                # A sink that takes each page sees the page, and not what was collected.
-                values = {**values, f"{step.name}{PAGE}": value}
             failure = keeper.failure
+        elif keeper.said:
+            failure = replace(failure, message=keeper.said)
+            if isinstance(value, dict):
+                values = {**values, step.name: {**value, "message": keeper.said}}
         if keeper.scratch is not None:
             values = {**values, ITER: keeper.scratch}
         # What the step set when it started is recorded with its end.
         sets = any(effect.kind == "enter" for effect in step.effects)
         changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
-        changed |= self._fired_before(job, fired if keeper.result is not MISSING else None)
+        judged_anew = bool(keeper.said) if outcome.failure is not None else keeper.result is not MISSING
+        changed |= self._fired_before(job, fired if judged_anew else None, failed=outcome.failure is not None)
+        if outcome.failure is None:
+            changed |= self._answered(job, step, value if keeper.result is not MISSING else MISSING)
         memory = self._memories.write(job, changed | self._again(job, keeper, over=failure is None))
         if fired and self._state.scopes[job.scope].kind == "item":
             # The loop as a whole is asked about them when its items are gone.
@@ -201,7 +212,7 @@ class Cases:
         kept = {"vars": {**dict(self._all(job)), **keeper.variables}, "ctx": keeper.variables}
         if keeper.scratch is not None:
             kept[ITER] = {**self._names.find(ITER, job), **keeper.scratch}
-        more = {**keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
+        more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
         if effect.when and not self._at_some_event(effect.when, job, more, seen):
             return
         if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
@@ -219,8 +230,8 @@ class Cases:
         value = self._names.gave(job)
         return self.concluded(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
 
-    def after_host(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
-        """What a loop, or a step whose playbook failed, leaves in the memory when it is over."""
+    def after_loop(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+        """What a loop leaves in the memory when it is over."""
         value = self._names.value(job)
         failure = job.error.failure if job.error is not None else None
         outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
@@ -231,13 +242,22 @@ class Cases:
         found: Mapping[str, Any] = self._names.find("vars", job)
         return found
 
-    def _fired_before(self, job: Job, fired: list[str] | None) -> dict[str, dict[str, Any]]:
-        """The cases that came true, kept where they gave the step another result than the one they were asked about."""
-        kept, key = dict(self._memories.seen(job).get(FIRED, {})), self._names.key(job)
-        if fired is None and key not in kept:
-            return {}
-        kept[key] = fired
-        return {FIRED: kept if fired is not None else {name: value for name, value in kept.items() if name != key}}
+    def _answered(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
+        """What a tool answered, kept where that is not the step's result and something that follows may ask for it."""
+        before, key = self._memories.seen(job).get(_ANSWERS, {}), self._names.key(job)
+        kept = {name: value for name, value in before.items() if name != key}
+        after = repr((step.arcs, step.on_success, step.rules))
+        if answer is not MISSING and any(word in after for word in _ANSWER):
+            kept[key] = answer
+        return {_ANSWERS: kept} if kept != before else {}
+
+    def _fired_before(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
+        """The cases that came true, kept where they changed what they were asked about: the result, or the message."""
+        before, key = self._memories.seen(job).get(FIRED, {}), self._names.key(job)
+        kept = {name: value for name, value in before.items() if name.partition(_ATTEMPT)[0] != key}
+        if fired is not None:
+            kept[f"{key}{_ATTEMPT}{job.attempt}" if failed else key] = fired
+        return {FIRED: kept} if kept != before else {}
 
     def _again(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
         """The settings of one more attempt; none are left when the step is over."""
@@ -254,16 +274,16 @@ class Cases:
     def _standing(self, job: Job) -> set[str]:
         """The cases that have come true for a job as it stands: after a success, or after a failure."""
         step, error = self._state.step_of(job), job.error
-        if error is not None and error.failure.signature.startswith(_ASKED_AGAIN):
-            return {error.failure.signature.removeprefix(_ASKED_AGAIN)}
-        before = self._memories.seen(job).get(FIRED, {}).get(self._names.key(job))
-        if error is None and before is not None:
+        if error is not None and error.failure.signature.startswith(ASKED_AGAIN):
+            return {error.failure.signature.removeprefix(ASKED_AGAIN)}
+        key = self._names.key(job)
+        before = self._memories.seen(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
+        if before is not None:
             return set(before)
-        value = self._names.value(job)
-        seen = self._view(None if value is MISSING else value, error.failure if error is not None else None)
+        seen = self._seen(job, error.failure if error is not None else None)
         events = ON_FAILURE if error is not None else _successes(step)
         fired = {str(number) for _, number in self._fired(job, step, events, seen)}
-        return fired | self._names.came_true(job) if isinstance(step.action, FanOut) else fired
+        return fired | self._names.loops.came_true(job) if isinstance(step.action, FanOut) else fired
 
     def _fired(
         self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
@@ -292,12 +312,16 @@ class Cases:
 
     def _about(self, job: Job, event: str) -> dict[str, Any]:
         """What conditions and arcs of a job can name besides what its texts can."""
-        value = self._names.value(job)
-        seen = self._view(None if value is MISSING else value, _failure(job))
-        page = self._state.frame_of(job.scope).values.get(f"{self._state.step_of(job).name}{PAGE}", MISSING)
-        if page is not MISSING and "error" not in seen:
-            seen |= dict.fromkeys(("page", "response"), as_result(page))
+        seen = self._seen(job, _failure(job))
+        answers = self._memories.seen(job).get(_ANSWERS, {})
+        if "error" not in seen and self._names.key(job) in answers:
+            seen |= dict.fromkeys(_ANSWER, as_result(answers[self._names.key(job)]))
         return {**seen, "event": self._event(job, event, seen)}
+
+    def _seen(self, job: Job, failure: Failure | None) -> dict[str, Any]:
+        """The names for what a job came to, its own among them."""
+        value = self._names.value(job)
+        return {**self._names.own(job, value, failure), **self._view(None if value is MISSING else value, failure)}
 
     def _view(self, value: Any, failure: Failure | None) -> dict[str, Any]:
         """The names for what an attempt came to."""
@@ -324,6 +348,10 @@ class _Keeper:
         self.variables = variables
         self.result: Any = MISSING
         self.failure: Failure | None = None
+        # The step itself, by its name.
+        self.own: dict[str, Any] = {}
+        # Why the attempt failed, in the words of a case.
+        self.said = ""
         self.again: dict[str, Any] | None = None
         # What the tools of a pipeline keep for each other, where this is one of them.
         self.scratch: dict[str, Any] | None = None
@@ -333,25 +361,24 @@ class _Keeper:
     def keep(self, effect: Effect, value: Any) -> None:
         """One effect."""
         if effect.path:
-            value = _part(native(value), effect.path)
+            value = _part(value, effect.path)
         match effect.kind:
             case "result":
-                self.result = (self.pages or {}).get(effect.name) if effect.name else native(value)
+                self.result = (self.pages or {}).get(effect.name) if effect.name else value
             case "again":
                 if self.again is None:
-                    self.again = native(value) or {}
+                    self.again = value or {}
                     which = effect.name or effect.case
                     said = "the result asks for one more attempt"
-                    self.failure = Failure("check", said, 0, signature=f"{_ASKED_AGAIN}{which}")
+                    self.failure = Failure("check", said, 0, signature=f"{ASKED_AGAIN}{which}")
             case "fail":
-                self.failure = Failure("check", str(value) or "a case failed the step", 0, signature="check: case")
+                self.said = plain_text(value)[:MESSAGE_CHARACTERS_MAX] or "a case failed the step"
+                self.failure = Failure("check", self.said, 0, signature="check: case")
             case "set" if self.scratch is not None and effect.name.startswith(f"{ITER}."):
-                self.scratch[effect.name.removeprefix(f"{ITER}.")] = native(value)
+                self.scratch[effect.name.removeprefix(f"{ITER}.")] = value
             case _:
                 added = self.pages if self.pages is not None and effect.kind != "set" else self.variables
-                self.variables[effect.name] = added[effect.name] = _joined(
-                    effect, added.get(effect.name), native(value)
-                )
+                self.variables[effect.name] = added[effect.name] = _joined(effect, added.get(effect.name), value)
 
 
 def _answers(effect: Effect) -> bool:
@@ -359,15 +386,10 @@ def _answers(effect: Effect) -> bool:
     return "step.failed" in effect.when or "error" in names_in(condition_text(effect.when or "true"))
 
 
-def _has_sinks(step: Step) -> bool:
-    """Does something take the result of an attempt?"""
-    return step.on_success is not None or any(rule.repair is not None for rule in step.rules)
-
-
 def _failure(job: Job) -> Failure | None:
     """Why a job failed; a success that asks for one more attempt did not."""
     failure = job.error.failure if job.error is not None else None
-    return None if failure is not None and failure.signature.startswith(_ASKED_AGAIN) else failure
+    return None if failure is not None and failure.signature.startswith(ASKED_AGAIN) else failure
 
 
 def _successes(step: Step) -> tuple[str, ...]:

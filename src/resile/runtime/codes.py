@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.runtime.expressions import Debug, Expressions
-from resile.runtime.script import program, surrounded
+from resile.runtime.script import program, surrounding
 from resile.sandbox.evaluate import Evaluation, Form
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ class Codes(Expressions):
         self,
         state: State,
         values: Values,
-        env: Mapping[str, str],
         secrets: tuple[str, ...],
         debug: Debug | None,
         known: Known,
     ) -> None:
-        super().__init__(state, values, env, secrets, debug)
+        super().__init__(state, values, secrets, debug)
         self._known = known
 
     def run_script(self, code: str, namespace: str, job: Job, at: float) -> Evaluation:
         """The value of a script, with the memory that it changed and what it logged."""
-        return self._judged("script", program(code, namespace), job, at, "body", self._variables(code, job, at))
+        before, after = program(code, namespace)
+        return self._judged("script", code + after, job, at, "body", self._variables(code, job, at), before)
 
     def value(
         self,
@@ -60,24 +60,23 @@ class Codes(Expressions):
             more |= {"output": output}
         if outputs and "outputs" in code:
             more["outputs"] = {**more.get("outputs", {}), **outputs}
-        return self._judged(what, surrounded(code, self._namespace(job)), job, at, "body", more)
+        return self._judged(what, code, job, at, "body", more, surrounding(code, self._namespace(job)))
 
     def _evaluate(
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
     ) -> Evaluation:
         """Run code with what it mentions, the memory to read, and a log that goes nowhere."""
         variables = {**self._variables(code, job, at), **(more or {})}
-        whole = surrounded(code, self._namespace(job))
-        if form == "expression" and whole != code:
-            whole = f"{whole.removesuffix(code)}({code}\n)"
-            form = "body"
-        return self._judged(what, whole, job, at, form, variables)
+        before = surrounding(code, self._namespace(job))
+        if form == "expression" and before:
+            return self._judged(what, f"{code}\n)", job, at, "body", variables, f"{before}(")
+        return self._judged(what, code, job, at, form, variables, before)
 
     def _judged(
-        self, what: str, code: str, job: Job, at: float, form: Form, variables: Mapping[str, Any]
+        self, what: str, code: str, job: Job, at: float, form: Form, variables: Mapping[str, Any], before: str
     ) -> Evaluation:
-        """Run code with exactly these variables."""
-        return self._run(what, code, job, at, form, variables, SCRIPT_BYTES_MAX + _AROUND_BYTES_MAX)
+        """Run code with exactly these variables, behind what stands before it."""
+        return self._run(what, code, job, at, form, variables, SCRIPT_BYTES_MAX + _AROUND_BYTES_MAX, before)
 
     def _namespace(self, job: Job) -> str:
         """The part of the memory that code means where it says none."""

@@ -11,7 +11,7 @@ from resile.core.state import SUCCESS, Job, State
 from resile.dialects.interpolate import MISSING, ValueRefused, is_one_reference
 from resile.model.failure import Outcome
 from resile.model.fanout import FanOut
-from resile.model.workflow import Child, Condition
+from resile.model.workflow import Condition
 from resile.runtime.secrets import redact, redact_outcome, redact_value
 from resile.runtime.values import Values
 
@@ -73,7 +73,7 @@ class Conditions:
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         try:
-            memory = self._cases().after_host(job, step) if _is_host(step, job) and step.effects else {}
+            memory = self._cases().after_loop(job, step) if isinstance(step.action, FanOut) and step.effects else {}
             answers = [(True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in step.arcs]
             taken: list[Arc] = []
             for number, arc in enumerate(step.arcs):
@@ -116,7 +116,7 @@ class Conditions:
         step = self._state.step_of(job)
         error = job.error
         if error is not None and self._state.workflow_of(job.scope).templates == "jinja":
-            outcome = Outcome(1, error.failure)
+            outcome = self._cases().concluded(job, step, Outcome(1, error.failure))
         elif error is not None:
             outcome = self._complete(job, step, Outcome(1, error.failure), None, at)
         elif step.cases or step.effects:
@@ -161,13 +161,8 @@ class Conditions:
             return self._cases().holds(condition, job)
         source = condition.source.strip()
         if is_one_reference(source):
-            return truthy(self._values.of(job)(source[2:-1])), ""
+            return truthy(self._values.asked(job)(source[2:-1])), ""
         return source == "true", ""
-
-
-def _is_host(step: Step, job: Job) -> bool:
-    """Did other steps run for this one, so that no attempt of its own says what it came to, or a child that failed?"""
-    return isinstance(step.action, FanOut) or (isinstance(step.action, Child) and job.error is not None)
 
 
 def truthy(value: Any) -> bool:

@@ -87,10 +87,10 @@ class Evaluators:
         if templates == "liquid":
             from resile.runtime.codes import Codes
 
-            return Codes(self._state, self._values, self._env, self._hidden, self._debug, self._known)
+            return Codes(self._state, self._values, self._hidden, self._debug, self._known)
         from resile.runtime.expressions import Expressions
 
-        return Expressions(self._state, self._values, self._env, self._hidden, self._debug)
+        return Expressions(self._state, self._values, self._hidden, self._debug)
 
     def _codes(self) -> Codes:
         """The sandbox for steps and values that are code, whatever the language of the texts beside it."""
@@ -113,9 +113,7 @@ class Evaluators:
         from resile.runtime.known import Known
 
         row = self._row
-        return Known(
-            self._state, self._values, self._memories, self._store, row.id, self._env, self._hidden, row.directory
-        )
+        return Known(self._state, self._values, self._memories, self._store, row.id, self._hidden, row.directory)
 
     @cached_property
     def _inside(self) -> Inside:
@@ -130,5 +128,5 @@ class Evaluators:
         from resile.runtime.cases import Cases
         from resile.runtime.jinja import Names
 
-        names = Names(self._state, self._values, self._memories, self._known, self._store, self._row.id, self._env)
+        names = Names(self._state, self._values, self._memories, self._hidden, self._store, self._row.id, self._env)
         return Cases(self._state, names, self._memories)

@@ -33,13 +33,11 @@ class Expressions:
         self,
         state: State,
         values: Values,
-        env: Mapping[str, str],
         secrets: tuple[str, ...],
         debug: Debug | None,
     ) -> None:
         self._state = state
         self._values = values
-        self._env = env
         self._secrets = secrets
         self._debug = debug
         self._sandbox = Sandbox()
@@ -50,7 +48,7 @@ class Expressions:
 
     def holds(self, source: str, job: Job, at: float) -> tuple[bool, str]:
         """Does a `when` hold? A `${x}` in it stands for the value; what can't be evaluated does not hold."""
-        lookup = self._values.of(job)
+        lookup = self._values.asked(job)
         references = names(source)
         found = [lookup(name.removeprefix("raw:")) for name, _ in references]
         given = [None if value is MISSING else value for value in found]
@@ -111,11 +109,21 @@ class Expressions:
         return self._run(what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX)
 
     def _run(
-        self, what: str, code: str, job: Job, at: float, form: Form, context: Mapping[str, Any], bytes_max: int
+        self,
+        what: str,
+        code: str,
+        job: Job,
+        at: float,
+        form: Form,
+        context: Mapping[str, Any],
+        bytes_max: int,
+        before: str = "",
     ) -> Evaluation:
-        """Run code of a bounded size with these variables."""
+        """Run code of a bounded size with these variables; what stands `before` it is ours."""
         seed = f"{self._state.workflow.name}/{self._state.step_of(job).name}/{job.attempt}"
-        answer = self._sandbox.evaluate(code, context, now=at, seed=seed, form=form, bytes_max=bytes_max)
+        answer = self._sandbox.evaluate(
+            before + code, context, now=at, seed=seed, form=form, bytes_max=bytes_max, before=len(before)
+        )
         if self._debug is not None:
             said = answer.problem or _shown(answer.value)
             name = self._state.step_of(job).name
@@ -143,7 +151,7 @@ class Expressions:
             "outputs": lambda: self._outputs(job, code, decode=True) | {"history": self._history(job, code)},
             "outputs_raw": lambda: self._outputs(job, code, decode=False),
             "outputs_history": lambda: self._history(job, code),
-            "env": lambda: {name: redact(value, self._secrets) for name, value in self._env.items()},
+            "env": lambda: {name: redact(value, self._secrets) for name, value in self._values.env_of(job).items()},
             "inputs": lambda: self._values.find(("inputs",), job),
             "event": lambda: {"name": "manual"},
             "pr": dict,

@@ -57,8 +57,13 @@ def items_path(folder: str, label: str) -> str:
     return os.path.join(folder, "items", f"{name}.jsonl")
 
 
-def items_program(source: Source, path: str, folder: str, lookup: Lookup) -> tuple[tuple[bytes, ...], bytes]:
-    """The command that lists a file or a command's output into `path`, and what it is told."""
+def items_program(
+    source: Source, path: str, folder: str, lookup: Lookup, since: float | None = None
+) -> tuple[tuple[bytes, ...], bytes]:
+    """The command that lists a file or a command's output into `path`, and what it is told.
+
+    `since` is when the run began: a file that one of its steps has written is meant before an older one elsewhere.
+    """
     from resile.runtime.programs import packed, step_command
 
     rendered = replace(
@@ -67,7 +72,8 @@ def items_program(source: Source, path: str, folder: str, lookup: Lookup) -> tup
         command=render_shell(source.command, lookup, source.program),
         json_path=render_text(source.json_path, lookup),
     )
-    told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": os.path.abspath(path)}
+    into = os.path.abspath(path)
+    told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": into, "since": since}
     return step_command("items_step.py"), packed(told)
 
 

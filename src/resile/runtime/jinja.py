@@ -13,42 +13,32 @@ Only what a text names is looked up. Variables are the namespace `vars` of the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.converge import execution
-from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
 from resile.dialects.interpolate import MISSING
-from resile.dialects.noetl_jinja import (
-    as_result,
-    native,
-    not_run,
-    render,
-    render_command,
-    render_url,
-    rendered,
-    value_of,
-)
+from resile.dialects.noetl_jinja import render, render_command, render_url, rendered, value_of
+from resile.dialects.noetl_plain import as_result, native
 from resile.model.fanout import FanOut
 from resile.model.status import Status
 from resile.model.workflow import Child
 from resile.runtime.known import Lazy
 from resile.runtime.memory import host_of
+from resile.runtime.playbook_loops import Loops
+from resile.runtime.secrets import redact
 from resile.runtime.templates import Templated, checked
 
 if TYPE_CHECKING:
     from resile.core.state import Job, Scope, State
-    from resile.model.failure import Outcome
-    from resile.model.workflow import Workflow
-    from resile.runtime.known import Known
+    from resile.model.failure import Failure
     from resile.runtime.memory import Memories
     from resile.runtime.values import Values
     from resile.store.contract import Store
 
 VARS = "vars"
 AGAIN = "again"
-FIRED = "cases"
-"""The namespaces of the memory: variables, settings of an attempt that is asked for once more, cases that came true."""
+"""Namespaces of the memory: variables, and settings of an attempt that is asked for once more."""
 COLLECTED = "collected"
 ITER = "iter"
 PREVIOUS = "_prev"
@@ -117,6 +107,10 @@ class Texts(Templated):
         """The settings that are other in this attempt because the last one asked for it."""
         return self._names.again(self._job)
 
+    def hidden(self, url: str) -> str:
+        """A url without the secrets in it, which may be percent-encoded there."""
+        return self._names.hidden(url)
+
     def context(self) -> dict[str, Any]:
         """Everything the step sees, as data; what can't be had is left out."""
         return self._names.context(self._job, self.find)
@@ -130,22 +124,29 @@ class Names:
         state: State,
         values: Values,
         memories: Memories,
-        known: Known,
+        secrets: tuple[str, ...],
         store: Store,
         run: int,
         env: Mapping[str, str],
     ) -> None:
-        self._store = store
+        self.loops = Loops(state, store, run)
         self._state = state
         self._values = values
         self._memories = memories
-        self._known = known
+        self._secrets = secrets
         self._run = run
         self._env = env
 
     def texts(self, job: Job, more: Mapping[str, Any] | None = None, args: dict[str, Any] | None = None) -> Texts:
         """The lookup for the texts of a job; `more` are names that only they see, `args` other arguments than usual."""
         return Texts(self, job, more, args)
+
+    def hidden(self, url: str) -> str:
+        """A url without the secrets of the run, however they are written."""
+        from urllib.parse import quote
+
+        written = {quote(secret, safe, "utf-8", "surrogateescape") for secret in self._secrets for safe in ("", "/")}
+        return redact(redact(url, self._secrets), tuple(sorted(written, key=len, reverse=True)))
 
     def subject(self, job: Job) -> Job:
         """The job that another one is about: what follows a step is about that step."""
@@ -245,20 +246,38 @@ class Names:
         if other is None:
             return MISSING
         value = self.value(other)
-        return not_run(name) if value is MISSING else as_result(value)
+        if value is MISSING:
+            from resile.dialects.noetl_absent import not_run
+
+            return not_run(name)
+        return as_result(value)
 
     def value(self, job: Job) -> Any:
         """What a job gave, or MISSING."""
         step, frame = self._state.step_of(job), self._state.frame_of(job.scope)
         match step.action:
             case FanOut():
-                return self._results(job, step.action) if job.id in self._state.fans else MISSING
+                return self.loops.results(job) if job.id in self._state.fans else MISSING
             case Child() if step.name not in frame.values:
                 return self.gave(job)
         value = frame.values.get(step.name, MISSING)
         if job.status is Status.failed and isinstance(value, dict) and value.get("error") is True:
-            return {"id": self.key(job), "status": "error", "error": value.get("message", "")}
+            return self._failed(job, value.get("message", ""))
         return value
+
+    def _failed(self, job: Job, message: str) -> dict[str, Any]:
+        """What a step gave that failed."""
+        return {"id": self.key(job), "status": "error", "error": message}
+
+    def own(self, job: Job, value: Any, failure: Failure | None) -> dict[str, Any]:
+        """A step by its own name, as it has just ended with this value; nothing where something else is called so."""
+        scope, step = self._state.scopes[job.scope], self._state.step_of(job)
+        named = self._state.step_of(self._state.jobs[scope.owner]) if scope.kind == "item" else step
+        if failure is not None and not isinstance(value, list):
+            value = self._failed(job, failure.message)
+        before = (self.given(job), step.args, self._item(job), self.variables(job))
+        names = [name for name in (named.name, *named.aliases) if not any(name in place for place in before)]
+        return {} if value is MISSING else dict.fromkeys(names, as_result(value))
 
     def gave(self, job: Job) -> Any:
         """What the playbook of a step gave, or MISSING."""
@@ -270,81 +289,6 @@ class Names:
         if step.action.shares:
             return found.get(found.get(ITER, {}).get(PREVIOUS, ""))
         return found.get(step.action.result, MISSING) if step.action.result else dict(found)
-
-    def _results(self, job: Job, action: FanOut) -> list[Any]:
-        """What the items of a loop gave, in their order."""
-        inner = action.steps[-1]
-        if not isinstance(inner.action, Child):
-            return self._known.results(job, inner.name)
-        if inner.transform is not None:
-            places = self._places(job, "", inner.name)
-            judged = self._outcomes(places, ValueAnswered)
-            gave = {places[number]: outcome.values.get(inner.name) for number, outcome in judged if not outcome.failure}
-            return [gave[index] for index in sorted(gave)]
-        if inner.action.shares:
-            return self._last_of_each(job, inner.name, inner.action.workflow)
-        wanted = inner.action.result
-        parts = {
-            step.name: self._gathered(job, inner.name, step.name)
-            for step in (*inner.action.workflow.steps, inner.action.workflow.end)
-            if wanted in ("", step.name)
-        }
-        if wanted:
-            return [value for _, value in sorted(parts[wanted].items())]
-        indexes = sorted({index for found in parts.values() for index in found})
-        return [{name: found[index] for name, found in parts.items() if index in found} for index in indexes]
-
-    def _gathered(self, fan: Job, inner: str, name: str) -> dict[int, Any]:
-        """What a step of the playbook gave that runs for each item, by the number of the item."""
-        places = self._places(fan, f"/{inner}", name)
-        return {places[job]: outcome.values.get(name) for job, outcome in self._outcomes(places) if not outcome.failure}
-
-    def _last_of_each(self, fan: Job, inner: str, pipeline: Workflow) -> list[Any]:
-        """What the last tool of a pipeline gave for each item, in the order of the items."""
-        tools = {
-            number: (index, step.name)
-            for step in pipeline.steps
-            for number, index in self._places(fan, f"/{inner}", step.name).items()
-        }
-        last: dict[int, Any] = {}
-        for number, outcome in self._outcomes(tools):
-            if outcome.failure is None:
-                index, name = tools[number]
-                last[index] = outcome.values.get(name)
-        return [last[index] for index in sorted(last)]
-
-    def came_true(self, fan: Job) -> set[str]:
-        """The cases that came true for one of the items of a loop, at its last attempt."""
-        action = self._state.step_of(fan).action
-        assert isinstance(action, FanOut)
-        inner = action.steps[-1]
-        kind = ValueAnswered if isinstance(inner.action, Child) else AttemptEnded
-        last = dict(self._outcomes(self._places(fan, "", inner.name), kind))
-        return {number for outcome in last.values() for number in outcome.values.get(FIRED, ())}
-
-    def _places(self, fan: Job, within: str, name: str) -> dict[int, int]:
-        """The jobs of a step that runs for each item, or within what does, with the number of the item."""
-        scope = self._state.scopes[fan.scope]
-        before = (f"{scope.name}/" if scope.owner else "") + f"{self._state.step_of(fan).name}["
-        found: dict[int, int] = {}
-        for row in self._store.jobs(self._run):
-            number = row.scope.removeprefix(before).removesuffix(f"]{within}")
-            if row.step == name and number.isdigit() and row.scope == f"{before}{number}]{within}":
-                found[row.id] = int(number)
-        return found
-
-    def _outcomes(
-        self, jobs: Container[int], kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
-    ) -> Iterator[tuple[int, Outcome]]:
-        """What these jobs came to in this epoch, attempt by attempt, as events of a kind say in the log."""
-        found: list[tuple[int, Outcome]] = []
-        for entry in self._store.entries(self._run):
-            event = entry.event
-            if isinstance(event, EpochStarted) and not event.failed_only:
-                found.clear()
-            elif isinstance(event, kind) and event.job in jobs:
-                found.append((event.job, event.outcome))
-        yield from found
 
     def _workload(self, job: Job) -> Mapping[str, Any]:
         """The inputs of the playbook; defaults are templates, rendered when they are asked for, all else is data."""
@@ -419,13 +363,21 @@ class Names:
         *_, frame = self._values.frames(job)
         found = execution(self._state, frame.id)
         results: dict[str, Any] = {}
+        failed: list[tuple[int, str]] = []
         for name in found["results"]:
             other = self._state.job_named(name, frame.id)
             value = self.value(other) if other is not None else MISSING
             if value is not MISSING:
                 results[name] = value
-        first = found["first_failure"]
-        return {**found, "id": str(self._run), "results": results, "original_failed_step": first and first["step"]}
+            if name in found["failed_steps"] and other is not None:
+                # The last that was noted of a failed step is that it failed.
+                failed.append((other.noted, name))
+        first, broken = min(failed)[1] if failed else None, found["first_failure"]
+        for step in self._state.plan_of(frame.id).steps:
+            if broken is not None and isinstance(step.action, FanOut) and broken["step"] == step.action.steps[-1].name:
+                # What runs for an item has a name that the file does not know.
+                found["first_failure"] = {**broken, "step": step.name}
+        return {**found, "id": str(self._run), "results": results, "original_failed_step": first}
 
     def _before(self, job: Job) -> Any:
         """What the step gave from which the path led to this job."""

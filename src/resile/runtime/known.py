@@ -2,9 +2,9 @@
 
     outputs.NAME           the value of a step; inside a fan-out over a step, that step's is the item
     outputs_history.NAME   every value of it, oldest first          outputs_raw.NAME, outputs['NAME-raw']   whole lists
-    inputs, args, env, steps.NAME.output, memory, event, step, error, ...
+    inputs, args, env, steps.NAME.output, memory, event, step, error, forEach, ...
 
-Only what is asked for is read. A step that has not run has no value.
+Only what is asked for is read. A step that is not done has no value, but for those that run because it called for them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from resile.store.contract import Store
 
 _RAW = "-raw"
+Given = tuple[int, Any, bool]
+"""A job, what an attempt of it gave, and whether that worked."""
 
 
 class Lazy(Mapping[str, Any]):
@@ -66,7 +68,6 @@ class Known:
         memories: Memories,
         store: Store,
         run: int,
-        env: Mapping[str, str],
         secrets: tuple[str, ...],
         folder: str,
     ) -> None:
@@ -75,7 +76,6 @@ class Known:
         self._memories = memories
         self._store = store
         self._run = run
-        self._env = env
         self._secrets = secrets
         self._folder = folder
 
@@ -87,7 +87,7 @@ class Known:
             "outputs_raw": Lazy(lambda: self._names(job), lambda name: self.whole(name, job)),
             "steps": Lazy(lambda: self._names(job), lambda name: self._step(name, job)),
             "inputs": self._values.find(("inputs",), job),
-            "env": self._environment(),
+            "env": Lazy(lambda: list(self._environment(job)), lambda name: self._environment(job).get(name, MISSING)),
             "event": self._event(job),
             "item": self._values.find(("item",), job),
             "checkName": self._state.step_of(job).name,
@@ -101,7 +101,7 @@ class Known:
             FOLDER: self._folder,
             MEMORY: {**self._memories.seen(job), "": self._state.workflow_of(job.scope).memory_namespace},
         }
-        found = {name: value for name, value in found.items() if value is not MISSING}
+        found = known_of(found)
         args = self._state.step_of(job).args
         return {**found, "args": rendered(args, found)} if args else found
 
@@ -110,13 +110,15 @@ class Known:
         return {
             "outputs": lambda: self._outputs(job, code),
             "outputs_history": lambda: self._histories(job, code),
-            "outputs_raw": lambda: {name: self.whole(name, job) for name in self._mentioned(job, code)},
+            "outputs_raw": lambda: known_of({name: self.whole(name, job) for name in self._mentioned(job, code)}),
             "steps": lambda: {name: self._step(name, job) for name in self._mentioned(job, code)},
             "output": lambda: self._own(job),
             "args": lambda: self.variables(job).get("args", {}),
             "inputs": lambda: self._values.find(("inputs",), job),
+            "env": lambda: self._environment(job),
             "event": lambda: self._event(job),
             "step": lambda: self._about(job),
+            "forEach": lambda: self._items(job),
             "checkName": lambda: self._state.step_of(job).name,
             "metadata": lambda: {"checkName": self._state.step_of(job).name},
             "branch": lambda: "unknown",
@@ -140,7 +142,7 @@ class Known:
                 return self.results(fan, known)
             whole = name.removesuffix(_RAW)
             return self.whole(whole, job) if whole != name else MISSING
-        if other is job:
+        if other is job and not isinstance(self._state.step_of(job).action, FanOut):
             # Its own value, once it has one.
             value = self._values.output(job) if job.attempt else None
             return MISSING if value is None else value
@@ -148,15 +150,31 @@ class Known:
         if item is not MISSING:
             # Also while the step whose list it is runs once more.
             return item
-        if not other.attempt or other.status not in TERMINAL:
-            return MISSING
-        return self._value(known, other, job)
+        return self._value(known, other, job) if self._is_seen(other, job) else MISSING
+
+    def _is_seen(self, other: Job, job: Job) -> bool:
+        """Is a job over, or did it call for the one that asks, also at second hand?"""
+        if not other.attempt:
+            return False
+        if other.status in TERMINAL:
+            return True
+        asking: Job | None = job
+        while asking is not None and asking is not other:
+            scope = self._state.scopes[asking.scope]
+            number = asking.callers[0] if asking.callers else scope.owner if scope.kind in ("repair", "item") else 0
+            asking = self._state.jobs[number] if number else None
+        return asking is other
 
     def _value(self, name: str, other: Job, job: Job) -> Any:
-        """The value of a job that has ended."""
-        action = self._state.step_of(other).action
+        """The value of a job that has ended, or that is answered or followed by what asks."""
+        step = self._state.step_of(other)
+        action = step.action
         if isinstance(action, FanOut):
-            return self.results(other, action.steps[-1].name)
+            return self.results(other, _inner_name(action, name))
+        if other.error is not None:
+            # What was captured may be of an earlier attempt.
+            given = [value for _, value, _ in self.recorded(name, {other.id}, isinstance(action, Child))]
+            return given[-1] if given else failed_value(other.error.failure)
         if isinstance(action, Child):
             return self._values.output(other)
         value = self._values.find(("steps", name, "output"), job)
@@ -164,17 +182,41 @@ class Known:
         return text_of(value) or action.default if isinstance(action, Ask) else value
 
     def whole(self, name: str, job: Job) -> Any:
-        """The value of a step, also where an item of it is what this job runs for."""
-        other = self._state.job_named(self._state.step_of(job).aliases.get(name, name), job.scope)
-        if other is None or not other.attempt or other.status not in TERMINAL:
+        """The value of a step, also where an item of it is what this job runs for; of one inside items, all of them."""
+        known = self._state.step_of(job).aliases.get(name, name)
+        other = self._state.job_named(known, job.scope)
+        if other is None:
+            fan = self._fan_with(known, job)
+            return MISSING if fan is None else self.results(fan, known)
+        if not self._is_seen(other, job):
             return MISSING
-        return self._values.output(other)
+        fans = isinstance(self._state.step_of(other).action, FanOut)
+        return self._value(known, other, job) if fans or other.error is not None else self._values.output(other)
 
     def _own(self, job: Job) -> Any:
-        """The value of the job itself; in what follows a step, of that step."""
+        """The value of the job itself; in what follows a step, of that step, and in what follows items, their list."""
         scope = self._state.scopes[job.scope]
         subject = self._state.jobs[scope.owner] if scope.kind == "repair" else job
+        producer = self._producer(subject)
+        if producer is not None:
+            subject = producer
         return self._values.output(subject) if subject.attempt else MISSING
+
+    def _producer(self, job: Job) -> Job | None:
+        """The step whose list a fan-out runs for, of which `on_finish` speaks."""
+        action = self._state.step_of(job).action
+        over = action.source.step if isinstance(action, FanOut) else ""
+        return self._state.job_named(over, job.scope) if over else None
+
+    def _items(self, job: Job) -> dict[str, Any] | None:
+        """What code of a step with `forEach` knows of its list; others have none."""
+        subject = self._producer(job) or job
+        transform = self._state.step_of(subject).transform
+        if transform is None or not transform.as_items:
+            return None
+        value = self._values.output(subject)
+        items = value if isinstance(value, list) else []
+        return {"is_parent": True, "last_wave_size": len(items), "last_items": items}
 
     def _fan_with(self, name: str, job: Job) -> Job | None:
         """The fan-out around whose items a step of this name runs, seen from outside."""
@@ -185,41 +227,62 @@ class Known:
         return None
 
     def results(self, fan: Job, name: str) -> list[Any]:
-        """What a step gave for each item that it succeeded for, in the order of the items."""
-        action = self._state.step_of(fan).action
-        assert isinstance(action, FanOut)
-        scope = self._state.scopes[fan.scope]
-        prefix = f"{scope.name}/" if scope.owner else ""
-        prefix += f"{action.scope or self._state.step_of(fan).name}["
-        places: dict[int, int] = {}
-        for row in self._store.jobs(self._run):
-            if row.step == name and row.scope.startswith(prefix) and row.scope[len(prefix) : -1].isdigit():
-                places[row.id] = int(row.scope[len(prefix) : -1])
-        last: dict[int, Any] = {}
-        is_child = any(step.name == name and gives_of_child(step) for step in action.steps)
-        for job, value in self.recorded(name, set(places), is_child):
-            last[places[job]] = value
+        """What a step gave for each item that it succeeded for, in the order of the items, as they ran last."""
+        wave = self._state.fan_of(fan)
+        places = {} if wave is None else self._places(fan, name, wave.after)
+        last = {places[job]: value for job, value, worked in self._of_items(fan, name, set(places)) if worked}
         return [last[index] for index in sorted(last)]
 
-    def history(self, name: str, job: Job) -> list[Any]:
-        """Every value that a step gave, oldest first."""
-        other = self._state.job_named(self._state.step_of(job).aliases.get(name, name), job.scope)
-        if other is None:
-            fan = self._fan_with(name, job)
-            return [] if fan is None else self.results(fan, name)
-        return [value for _, value in self.recorded(name, {other.id}, gives_of_child(self._state.step_of(other)))]
+    def _places(self, fan: Job, name: str, after: int = 0) -> dict[int, int]:
+        """The jobs of a step in the items of a fan-out, those after a number, each with the index of its item."""
+        scope = self._state.scopes[fan.scope]
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        prefix = f"{scope.name}/" if scope.owner else ""
+        prefix += f"{action.scope or self._state.step_of(fan).name}["
+        return {
+            row.id: int(row.scope[len(prefix) : -1])
+            for row in self._store.jobs(self._run)
+            if row.id > after
+            and row.step == name
+            and row.scope.startswith(prefix)
+            and row.scope[len(prefix) : -1].isdigit()
+        }
 
-    def recorded(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[tuple[int, Any]]:
-        """The values that attempts of these jobs gave in this epoch, as the log has them."""
-        found: list[tuple[int, Any]] = []
+    def _of_items(self, fan: Job, name: str, jobs: set[int]) -> list[Given]:
+        """What a step gave in items, wave by wave and in the order of the items: a later one has a greater number."""
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        is_child = any(step.name == name and gives_of_child(step) for step in action.steps)
+        return sorted(self.recorded(name, jobs, is_child), key=lambda given: given[0])
+
+    def history(self, name: str, job: Job) -> list[Any]:
+        """Every value that a step gave, oldest first, also those of failed attempts; inside items, in all of them."""
+        known = self._state.step_of(job).aliases.get(name, name)
+        other = self._state.job_named(known, job.scope)
+        action = None if other is None else self._state.step_of(other).action
+        fan = self._fan_with(known, job) if other is None else other if isinstance(action, FanOut) else None
+        if fan is not None:
+            inner = _inner_name(action, known) if isinstance(action, FanOut) else known
+            return [value for _, value, _ in self._of_items(fan, inner, set(self._places(fan, inner)))]
+        if other is None:
+            return []
+        is_child = gives_of_child(self._state.step_of(other))
+        return [value for _, value, _ in self.recorded(known, {other.id}, is_child)]
+
+    def recorded(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[Given]:
+        """What attempts of these jobs gave in this epoch, as the log has it: the job, the value, whether it worked."""
+        found: list[Given] = []
         # The attempt that opens a child workflow gives the inputs of that, and no value.
         kind = ValueAnswered if is_child else AttemptEnded
         for entry in self._store.entries(self._run):
             event = entry.event
             if isinstance(event, EpochStarted) and not event.failed_only:
                 found.clear()
-            elif isinstance(event, kind) and event.job in jobs and event.outcome.failure is None:
-                found.append((event.job, event.outcome.values.get(name)))
+            elif isinstance(event, kind) and event.job in jobs and not getattr(event, "canceled", False):
+                failure, values = event.outcome.failure, event.outcome.values
+                value = values.get(name) if failure is None or name in values else failed_value(failure)
+                found.append((event.job, value, failure is None))
         yield from found
 
     def _names(self, job: Job) -> list[str]:
@@ -251,7 +314,7 @@ class Known:
         }  # fmt: skip
         if "history" in code:
             found["history"] = self._histories(job, code)
-        return {name: value for name, value in found.items() if value is not MISSING}
+        return known_of(found)
 
     def _histories(self, job: Job, code: str) -> dict[str, list[Any]]:
         """Every value of the steps that code speaks of."""
@@ -265,8 +328,8 @@ class Known:
         return MISSING if value is MISSING else {"output": value}
 
     def _about(self, job: Job) -> dict[str, Any]:
-        """The step itself."""
-        step = self._state.step_of(job)
+        """The step itself; in what follows items, the one whose list they are."""
+        step = self._state.step_of(self._producer(job) or job)
         return {"id": step.name, "tags": list(step.tags), "events": list(step.events), "group": step.group or None}
 
     def _event(self, job: Job) -> dict[str, Any]:
@@ -281,9 +344,19 @@ class Known:
         failed = job if job.error is not None else self._values.failed_job(job)
         return MISSING if failed is None else self._values.error(failed)
 
-    def _environment(self) -> Mapping[str, str]:
-        """The caller's variables, without secrets."""
-        return {name: redact(value, self._secrets) for name, value in self._env.items()}
+    def _environment(self, job: Job) -> dict[str, str]:
+        """The variables of a job, without secrets."""
+        return {name: redact(value, self._secrets) for name, value in self._values.env_of(job).items()}
+
+
+def known_of(found: dict[str, Any]) -> dict[str, Any]:
+    """What there is of these."""
+    return {name: value for name, value in found.items() if value is not MISSING}
+
+
+def _inner_name(fan: FanOut, name: str) -> str:
+    """The step of the items that is meant where a fan-out is named: the one called so, else the last."""
+    return name if any(step.name == name for step in fan.steps) else fan.steps[-1].name
 
 
 def gives_of_child(step: Step) -> bool:

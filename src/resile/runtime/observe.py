@@ -9,16 +9,27 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
+from resile.core.answers import ladder_of
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
 from resile.core.react import OVERRIDES
 from resile.core.state import Job, State
+from resile.dialects.interpolate import MISSING, ValueRefused
 from resile.executors import evidence
 from resile.executors.contract import Adopted, Ended, Lost, Report, Returned, Started, Withdrawn
 from resile.executors.segments import tail
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut
-from resile.model.workflow import Action, Agent, Capture, Step, Validate
-from resile.runtime.capture import CaptureRefused, captured, missing_outputs, overspent, verdict_of
+from resile.model.status import Status
+from resile.model.workflow import Action, Agent, Capture, Child, Step, Validate
+from resile.runtime.capture import (
+    CaptureRefused,
+    captured,
+    captured_of,
+    missing_outputs,
+    overspent,
+    returned,
+    verdict_of,
+)
 from resile.runtime.commits import head_of
 from resile.runtime.perform import Performer, time_limit
 from resile.runtime.secrets import redact, redact_failure, redact_outcome, redact_value
@@ -29,7 +40,7 @@ if TYPE_CHECKING:
     from resile.runtime.evaluators import Evaluators
 
 # Forms that any output has; the others would fail a step a second time.
-_ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined")
+_ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined", "success", "duration")
 
 
 class Observer:
@@ -77,7 +88,8 @@ class Observer:
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
                 limit = self._timeout(report) if report.cut else 0.0
-                outcome = self._complete(report, evidence.outcome(report, self._folder, limit))
+                outcome = evidence.outcome(report, self._folder, limit, self._directory(report))
+                outcome = self._complete(report, outcome)
                 outcome = self._concluded(report.job, outcome, report.cut == "killed")
                 return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed", report.pid)
         assert_never(report)
@@ -86,6 +98,8 @@ class Observer:
         self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
     ) -> tuple[Event, AttemptRow]:
         """An attempt's end and its finished row, both without secrets."""
+        if outcome.failure is None and not canceled:
+            outcome = self._for_others(job, outcome, at)
         outcome = redact_outcome(outcome, self._secrets)
         known = self._started.pop((job, attempt), None)
         row = AttemptRow(
@@ -101,6 +115,36 @@ class Observer:
             pid if known is None else known.pid,
         )
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
+
+    def _for_others(self, number: int, outcome: Outcome, at: float) -> Outcome:
+        """The outcome of a fallback's last command, with what the steps capture whose output it is.
+
+        An output that such a step can't take fails the command, and so the fallback.
+        """
+        job = self._state.jobs.get(number)
+        if job is None or not self._in_handler(job):
+            return outcome
+        if isinstance(self._state.step_of(job).action, FanOut | Child):
+            return outcome
+        # What runs inside the engine prints nothing: what it captures is what it gave.
+        gave = next(iter(outcome.values.values()), MISSING) if outcome.log is None else MISSING
+        while (job := _stands_for(self._state, job)) is not None:
+            step = self._state.step_of(job)
+            try:
+                if gave is not MISSING:
+                    values = captured_of(gave, step.capture, outcome.exit_code)
+                else:
+                    values = self._captured(job, step, step.capture, outcome)
+            except CaptureRefused as problem:
+                message = f"the fallback of {step.name!r}: {problem}"
+                return _broken(outcome, redact(message, self._secrets), "capture")
+            if step.transform is not None:
+                made = self._inside.complete(job, step, outcome, values[step.capture[0].name], at)
+                if made.failure is not None:
+                    return made
+                values = made.values
+            outcome = msgspec.structs.replace(outcome, values={**outcome.values, **values})
+        return outcome
 
     def _returned(self, report: Returned) -> Outcome:
         """What a call of a function came to."""
@@ -119,6 +163,11 @@ class Observer:
         """The time that an attempt had, for its message."""
         job = self._state.jobs.get(report.job)
         return 0.0 if job is None else time_limit(self._state, job) or 0.0
+
+    def _directory(self, report: Ended) -> str:
+        """Where an attempt was to run that could not enter it, for its message."""
+        job = self._state.jobs.get(report.job) if report.spawn_stage == "cwd" else None
+        return "" if job is None else self._performer.directory_of(job, self._state.step_of(job), self._values.of(job))
 
     def _concluded(self, number: int, outcome: Outcome, canceled: bool) -> Outcome:
         """The outcome with what the step's cases make of it."""
@@ -145,7 +194,7 @@ class Observer:
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:
-            values = self._captured(job, step.capture, outcome)
+            values = self._captured(job, step, step.capture, outcome)
         except CaptureRefused as problem:
             return _broken(outcome, redact(str(problem), self._secrets), "capture")
         if self._state.is_end(job) and (verdict := verdict_of(self._folder, outcome.log, values)):
@@ -153,6 +202,13 @@ class Observer:
                 return _broken(outcome, f"workflow_status is {verdict[:60]!r}, not completed or failed", "verdict")
             values = {**values, "workflow_status": verdict}
         outcome = msgspec.structs.replace(outcome, values=values)
+        try:
+            return self._kept(report, job, step, outcome)
+        except ValueRefused as problem:
+            return _broken(outcome, problem.message, "value refused")
+
+    def _kept(self, report: Ended, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome of a step that may have promised files or a commit; raises ValueRefused."""
         lookup = self._values.of(job)
         directory = self._performer.directory_of(job, step, lookup)
         if step.outputs and (missing := missing_outputs(directory, self._performer.outputs_of(step, lookup))):
@@ -164,7 +220,7 @@ class Observer:
     def _valued(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
         """The outcome of a step whose output is made into a value, which must meet conditions."""
         try:
-            values = self._captured(job, step.capture, outcome)
+            values = self._captured(job, step, step.capture, outcome)
         except CaptureRefused as problem:
             return _broken(outcome, redact(str(problem), self._secrets), "capture")
         outcome = self._inside.complete(job, step, outcome, values[step.capture[0].name], at)
@@ -194,15 +250,21 @@ class Observer:
                 return _broken(outcome, f"can't list the items: {error.strerror}", "items")
         return msgspec.structs.replace(outcome, values={"items": int(words[-1])})
 
-    def _captured(self, job: Job, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
+    def _captured(self, job: Job, step: Step, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
         """The values that an attempt's output gives, without secrets; raises CaptureRefused."""
-        assert outcome.log is not None
-        values = captured(self._folder, outcome.log, captures, outcome.exit_code)
-        for capture in captures:
-            if capture.form == "combined":
-                before = self._values.outputs_before(job)
-                values[capture.name] = "\n".join(text for text in (*before, values[capture.name]) if text)
+        # In a handler it is what the commands wrote, one after the other, so that the last one that ran has it all.
+        joined = [one.name for one in captures if one.form == "combined"] if self._in_handler(job) else []
+        own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
+        values = captured(self._folder, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
+        for name in joined:
+            values[name] = "\n".join(filter(None, (*self._values.outputs_before(job), values[name])))
+        if step.transform is None:
+            values |= {one.name: returned(values[one.name]) for one in captures if one.form == "value"}
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
+
+    def _in_handler(self, job: Job) -> bool:
+        """Is this job a command of a handler, or of what follows a success?"""
+        return self._state.scopes[job.scope].kind == "repair"
 
     def _agent(self, action: Agent, outcome: Outcome) -> Outcome:
         """An agent that reports having spent more than it may has failed."""
@@ -216,7 +278,7 @@ class Observer:
             return outcome
         captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
         try:
-            values = self._captured(job, captures, outcome) if captures else {}
+            values = self._captured(job, step, captures, outcome) if captures else {}
         except CaptureRefused:
             values = {}
         failure = outcome.failure
@@ -229,6 +291,20 @@ class Observer:
         if step.transform is not None:
             values = dict.fromkeys((capture.name for capture in step.capture), self._inside.failed_value(failure))
         return msgspec.structs.replace(outcome, values=values, failure=failure)
+
+
+def _stands_for(state: State, job: Job) -> Job | None:
+    """The job whose output this one's is: its fallback ends here, and all that came before went well."""
+    scope = state.scopes[job.scope]
+    if scope.kind != "repair":
+        return None
+    owner = state.jobs[scope.owner]
+    if owner.rule < 0 or ladder_of(state.step_of(owner))[owner.rule].then != "fallback":
+        return None
+    final = scope.first + len(state.plan_of(scope.id).steps) - 1
+    before = (state.jobs[number].status for number in range(scope.first, final))
+    worked = all(status in (Status.completed, Status.skipped) for status in before)
+    return owner if job.id == final and worked else None
 
 
 def output_lost(report: Ended) -> bool:

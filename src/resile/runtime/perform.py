@@ -17,7 +17,7 @@ from resile.core.actions import ReadGroups, ReadItems, StartAttempt
 from resile.core.events import GroupsRead, ItemsRead
 from resile.core.hold import granted
 from resile.core.state import ROOT, Error, Job, State
-from resile.dialects.interpolate import ValueRefused, text_of
+from resile.dialects.interpolate import ValueRefused, is_one_reference, text_of
 from resile.dialects.shell import plain_argv
 from resile.executors.contract import Launch
 from resile.model.failure import Failure, Outcome
@@ -28,7 +28,7 @@ from resile.runtime.capacity import visible_gpus
 from resile.runtime.commits import head_of
 from resile.runtime.secrets import redact_value
 from resile.runtime.templates import render_shell, render_text
-from resile.runtime.values import Values
+from resile.runtime.values import Values, parsed
 
 if TYPE_CHECKING:
     from resile.dialects.interpolate import Lookup
@@ -119,10 +119,16 @@ class Performer:
                 self._note_head(order, job, step, lookup)
             return self._launch(order, job, step, argv, fallback, lookup, told)
         except ValueRefused as problem:
-            return Outcome(failure=Failure("contract", str(problem), signature="contract: value refused"))
+            return self._refused(job, step, Failure("contract", str(problem), signature="contract: value refused"))
         except UnicodeError:
             message = "a value is no valid text: it holds half a character (a lone surrogate)"
-            return Outcome(failure=Failure("contract", message, signature="contract: no valid text"))
+            return self._refused(job, step, Failure("contract", message, signature="contract: no valid text"))
+
+    def _refused(self, job: Job, step: Step, failure: Failure) -> Outcome:
+        """What an attempt comes to that can't start, with what follows from that; of a loop that is asked later."""
+        outcome = Outcome(failure=failure)
+        is_answered = bool(step.cases or step.effects) and not isinstance(step.action, FanOut)
+        return self._inside.cases().concluded(job, step, outcome) if is_answered else outcome
 
     def _launch(
         self,
@@ -140,7 +146,7 @@ class Performer:
             order.job,
             order.attempt,
             argv,
-            self._env(order, job, step, lookup) + told,
+            self._env(order, job, step) + told,
             b"" if directory == self._directory else os.fsencode(directory),
             time_limit(self._state, job) or 0.0,
             self._grace(job, step),
@@ -158,7 +164,7 @@ class Performer:
         workflow = state.workflow if job.scope == ROOT else state.workflow_of(job.scope)
         env: tuple[tuple[bytes, bytes], ...] = ()
         if action.workers == "processes" and (step.env or workflow.env or order.gpus or self._values.failed_job(job)):
-            env = self._env(order, job, step, self._values.of(job))
+            env = self._env(order, job, step)
         return self._launch_of(
             order,
             job,
@@ -221,7 +227,8 @@ class Performer:
         path = items_path(self._folder, f"j{order.job}_r{self._state.epoch}_a{order.attempt}")
         source = action.source
         if source.path or source.command:
-            argv, told = items_program(source, path, self._state.workflow_of(job.scope).folder, lookup)
+            folder, since = self._state.workflow_of(job.scope).folder, self._state.started_at
+            argv, told = items_program(source, path, folder, lookup, since)
             return argv, ((VARIABLE, told),)
         try:
             values = self._listed(source, job, lookup)
@@ -242,6 +249,9 @@ class Performer:
         from resile.runtime.programs import render_data
 
         values = render_data(source.template, lookup)
+        if is_one_reference(source.template):
+            # As what another step printed: JSON text is its value.
+            values = parsed(values)
         if not isinstance(values, list):
             raise ValueRefused(f"`{source.template}` is not a list")
         return values
@@ -335,7 +345,7 @@ class Performer:
         with open(self._path(job, attempt, "head")) as file:
             return file.read()
 
-    def _env(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> tuple[tuple[bytes, bytes], ...]:
+    def _env(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
         """What a step's environment has beyond the caller's; in a repair it tells of the attempt that failed."""
         failed = self._values.failed_job(job)
         if failed is not None and failed.error is not None:
@@ -351,8 +361,7 @@ class Performer:
             seen = self._gpus or [str(number) for number in range(max(order.gpus) + 1)]
             names = ",".join(seen[number % len(seen)] for number in order.gpus)
             pairs.append((b"CUDA_VISIBLE_DEVICES", os.fsencode(names)))
-        for given in (self._state.workflow_of(job.scope).env, step.env):
-            pairs += _rendered(given, lookup)
+        pairs += _encoded(self._values.environment(job))
         return tuple(pairs)
 
     def _repair_env(self, failed: int, error: Error) -> list[tuple[bytes, bytes]]:
@@ -394,9 +403,9 @@ def time_limit(state: State, job: Job) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _rendered(given: Mapping[str, str], lookup: Lookup) -> Sequence[tuple[bytes, bytes]]:
-    """Environment variables with their values filled in; Linux limits each as it limits an argument."""
-    pairs = [(os.fsencode(name), os.fsencode(render_text(text, lookup))) for name, text in given.items()]
+def _encoded(given: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
+    """Environment variables as a process takes them; Linux limits each as it limits an argument."""
+    pairs = [(os.fsencode(name), os.fsencode(text)) for name, text in given.items()]
     for name, value in pairs:
         if len(name) + len(value) >= ARGUMENT_BYTES_MAX:
             text = f"env {os.fsdecode(name)} has {len(value)} bytes, an environment variable takes {ARGUMENT_BYTES_MAX}"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from resile.dialects.interpolate import MISSING, ValueRefused
-from resile.dialects.noetl_jinja import native, plain_text
+from resile.dialects.noetl_plain import native, plain_text
 from resile.dialects.noetl_sql import render_sql
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python, Query
@@ -94,6 +94,8 @@ def _http(action: Http, texts: Texts) -> dict[str, Any]:
     params = texts.data(action.params) if action.params is not None else {}
     if not isinstance(params, dict):
         raise ValueRefused("`params` must come to a mapping of names to values")
+    # Who reads a message wants to know which address it was; a query may be long, and says more than that.
+    told["shown"] = texts.hidden(told["url"].partition("?")[0].partition("#")[0])
     pairs = _pairs({**params, **again.get("params", {})})
     if pairs:
         told["url"] += ("&" if "?" in told["url"] else "?") + urlencode(pairs)
@@ -122,6 +124,15 @@ def _pairs(data: Any) -> list[tuple[str, str]]:
     ]
 
 
+def _tables(texts: Texts) -> str:
+    """The file for tables of a run that names none: what a step creates is there for the next one.
+
+    It is called by the run itself, because the folder may be left over from a run with the same number: those are
+    counted anew in every store.
+    """
+    return f"tables-{texts.find('job')['uuid']}.duckdb"
+
+
 def _query(action: Query, folder: str, shared: str, texts: Texts) -> dict[str, Any]:
     """Statements, or rows for a table."""
     file = texts.text(action.file)
@@ -130,8 +141,7 @@ def _query(action: Query, folder: str, shared: str, texts: Texts) -> dict[str, A
         "statements": render_sql(action.statements, texts.find),
         "file": _script(folder, file),
         "auth": texts.text(action.auth),
-        # One file for a run, so that what a step creates is there for the next one.
-        "database": texts.text(action.database) or os.path.join(os.path.abspath(shared), "tables.duckdb"),
+        "database": texts.text(action.database) or os.path.join(os.path.abspath(shared), _tables(texts)),
         "params": texts.data(action.params),
         "table": texts.text(action.table),
         "rows": texts.data(action.rows),

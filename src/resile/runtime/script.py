@@ -1,10 +1,11 @@
 """The JavaScript around the code of a workflow with Liquid templates: its memory, its log, dates, and helpers.
 
-    surrounded(code, namespace)   an expression or a body: memory can be read
-    program(code, namespace)      the inside of a function: memory can be written; gives {value, memory, log}
+    surrounding(code, namespace)   what stands before an expression or a body: memory can be read
+    program(code, namespace)       a whole program, its beginning and its end: the code is the inside of a function and
+                                   can write memory; gives {value, memory, log}
 
-Only what the code mentions is put before it, in the same line, so that positions in messages stay right but for the
-first line.
+Only what the code mentions is put before it, in the same line; whoever runs it says how much that is, so that
+positions in messages are those in the code.
 """
 
 from __future__ import annotations
@@ -67,18 +68,18 @@ _HELPERS = {
 }
 
 
-def surrounded(code: str, namespace: str) -> str:
-    """Code that may read the memory and say something; nothing is put before it where it mentions nothing."""
-    return _before(code, namespace, _READ_ONLY) + code
+def surrounding(code: str, namespace: str) -> str:
+    """What stands before code that may read the memory and say something; nothing where it mentions nothing."""
+    return _before(code, namespace, _READ_ONLY)
 
 
-def program(code: str, namespace: str) -> str:
-    """A whole program: the code is the inside of a function, and its memory and its log are given back with its value.
+def program(code: str, namespace: str) -> tuple[str, str]:
+    """What stands before a program and after it; its memory and its log are given back with its value.
 
     Both are always there, so that what the code wrote can be asked for.
     """
     before = _before(f"{code} memory log", namespace, "")
-    return f"{before}return {{ value: (() => {{ {code}\n}})() ?? null, memory: memory.$changed(), log: $said }};"
+    return f"{before}return {{ value: (() => {{ ", "\n})() ?? null, memory: memory.$changed(), log: $said };"
 
 
 def _before(code: str, namespace: str, write: str) -> str:

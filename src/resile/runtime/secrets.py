@@ -67,7 +67,7 @@ def _from_file(name: str, path: str) -> str:
 
 
 def needles(values: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not appear anywhere: each value, each of its longer lines, and both as JSON writes them.
+    """What must not appear anywhere: each value, each of its longer lines, and both as programs escape them.
 
     Longest first, so that a part never hides the whole.
     """
@@ -75,17 +75,29 @@ def needles(values: Mapping[str, str]) -> tuple[str, ...]:
     for value in values.values():
         lines = [line for line in value.splitlines() if len(line) >= LINE_CHARACTERS_MIN]
         for text in (value, *lines) if value.strip() else lines:
-            found |= {text, *_as_json(text)}
+            found |= {text, *_escaped(text)}
     return tuple(sorted(found, key=lambda text: (-len(text), text)))
 
 
-def _as_json(text: str) -> tuple[str, ...]:
-    """A text as it stands inside JSON, with and without escapes for what is not ASCII."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return ()
+def _escaped(text: str) -> set[str]:
+    """A text as JSON, Python, a shell's trace and urls write it, with and without escapes for what is not ASCII."""
+    if text.isascii() and text.isalnum():
+        return set()
     import json
+    from urllib.parse import quote
 
-    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+    raw = text.encode("utf-8", "surrogateescape")
+    # A double quote before it makes Python escape the single ones inside; it does so only where both are there.
+    python = {repr(f'"{text}')[2:-1], ascii(f'"{text}')[2:-1], repr(b'"' + raw)[3:-1]}
+    unescaped = {form.replace("\\'", "'") for form in python}
+    return {
+        *python,
+        *unescaped,
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+        text.replace("'", "'\\''"),
+        quote(raw, safe=""),
+    }
 
 
 def redact_value(value: Any, secrets: tuple[str, ...]) -> Any:

@@ -210,11 +210,22 @@ class Session:
 
         from resile.executors.composite import Composite
         from resile.executors.functions import FunctionExecutor
+        from resile.runtime.calls import home_of
 
-        path = [*sys.path, state.workflow.folder]
+        # A module that `python -m` found stands where the run was started, whoever goes on with it.
+        path = [*sys.path, state.workflow.folder, self._row.directory]
         run = self._row.id
         env = {**env, **{f"RESILE_{name}": value for name, value in identity(run, epoch, self._row.output).items()}}
-        functions = FunctionExecutor(folder, slots=parallel, path=path, env=env, run=run, epoch=epoch)
+        functions = FunctionExecutor(
+            folder,
+            slots=parallel,
+            path=path,
+            env=env,
+            run=run,
+            epoch=epoch,
+            home=home_of(state.workflow),
+            directory=self._row.directory,
+        )
 
         def is_call(number: int) -> bool:
             """Does this job call a function?"""

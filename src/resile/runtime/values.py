@@ -13,19 +13,24 @@ import msgspec
 from resile.core.converge import execution
 from resile.core.notes import STATUS_NAMES
 from resile.core.state import Job, Scope, State
-from resile.dialects.interpolate import MISSING, ValueRefused, or_default, path_of
+from resile.dialects.interpolate import MISSING, ValueRefused, or_default, path_of, text_of
 from resile.executors.segments import Stream, read
 from resile.model.fanout import FanOut
 from resile.model.inside import Collect
 from resile.model.limits import VALUE_BYTES_MAX
+from resile.model.status import Status
 from resile.model.workflow import Child, Function
 from resile.runtime.folders import epoch_folder, worktree, worktree_branch
+from resile.runtime.templates import render_text
 from resile.store.contract import AttemptRow, Store
 
 if TYPE_CHECKING:
     from resile.dialects.interpolate import Lookup
 
 Key = str | int
+INDEX_DIGITS_MAX = 9
+# Names of ours without entries to count: behind them a number in brackets speaks of an array of the shell.
+_OBJECTS = ("inputs", "execution", "error")
 
 
 class Values:
@@ -37,17 +42,38 @@ class Values:
         self._output = output
         self._state = state
         self._env = env
+        self._making: dict[int, dict[str, str]] = {}
+        self._capturers: dict[int, dict[str, str]] = {}
         self.languages: dict[str, Callable[[Job], Lookup]] = {}
 
     def of(self, job: Job) -> Lookup:
         """The lookup for the texts of one job: the value of `steps.build.output`, or MISSING where nobody knows it.
 
-        Texts in another template language have a lookup of their own.
+        It raises ValueRefused where the name is known and its path leads nowhere. Texts in another template language
+        have a lookup of their own.
         """
         language = self.languages.get(self._state.workflow_of(job.scope).templates)
-        if language is not None:
-            return language(job)
-        return lambda name: or_default(name, self.find(path_of(name), job))
+        return language(job) if language is not None else lambda name: self._insisted(name, job)
+
+    def asked(self, job: Job) -> Lookup:
+        """The lookup for the conditions of one job, in which what leads nowhere is MISSING as well."""
+        language = self.languages.get(self._state.workflow_of(job.scope).templates)
+        return language(job) if language is not None else lambda name: or_default(name, self.find(path_of(name), job))
+
+    def _insisted(self, name: str, job: Job) -> Any:
+        """The value of a reference; only what the workflow does not know by its first word may have none."""
+        path = path_of(name)
+        value = or_default(name, self.find(path, job))
+        if value is not MISSING or len(path) == 1 or (path[0] in _OBJECTS and isinstance(path[1], int)):
+            return value
+        from resile.runtime.lacking import capturer, lack_of
+
+        if problem := lack_of(path, lambda part: self.find(part, job)):
+            raise ValueRefused(problem)
+        for frame in self.frames(job):
+            if owner := capturer(self._state, frame.id, str(path[0]), self._capturers):
+                raise ValueRefused(f"`{path[0]}` has no value: {owner!r} captures it and has not given one")
+        return MISSING
 
     def find(self, path: Sequence[Key], job: Job) -> Any:
         """The value under a path, as one job sees it."""
@@ -60,7 +86,7 @@ class Values:
             case "worktree" | "worktree_branch" if not rest:
                 return self._worktree(head, job)
             case "env":
-                return self._env.get(str(rest[0]), "") if len(rest) == 1 else MISSING
+                return self.env_of(job).get(str(rest[0]), "") if len(rest) == 1 else MISSING
             case "steps":
                 return self._step(rest, job)
             case "execution":
@@ -74,6 +100,31 @@ class Values:
                     return self._both_streams(failed)
         found = walk(self._named(str(head), job), path)
         return self._map(path, job) if found is MISSING else found
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """What the workflow and the step add to the caller's variables: each sees those before it, and all below it."""
+        workflow, step = self._state.workflow_of(job.scope), self._state.step_of(job)
+        if not (workflow.env or step.env):
+            return {}
+        if job.id in self._making:
+            return self._making[job.id]
+        made = self._making[job.id] = {}
+        try:
+            lookup = self.of(job)
+            for given in (workflow.env, step.env):
+                for name, text in given.items():
+                    made[name] = render_text(text, lookup)
+        finally:
+            del self._making[job.id]
+        return made
+
+    def env_of(self, job: Job) -> Mapping[str, str]:
+        """The variables that a job's texts and code know; where its own can't be made, which fails it, the caller's."""
+        try:
+            added = self.environment(job)
+        except ValueRefused:
+            return self._env
+        return {**self._env, **added} if added else self._env
 
     def _named(self, name: str, job: Job) -> dict[str, Any]:
         """The captured values among which a name is looked for: those of the nearest scope that has it."""
@@ -106,7 +157,9 @@ class Values:
         if scope is None or scope.item is None:
             return MISSING
         if head == "item":
-            return walk(scope.item.value, rest)
+            # A text has no fields but one: what a file calls the `item` of a line that a command printed is that line.
+            is_text = isinstance(scope.item.value, str) and tuple(rest) == ("item",)
+            return scope.item.value if is_text else walk(scope.item.value, rest)
         from resile.core.fan_names import item_id
 
         if rest:
@@ -158,6 +211,8 @@ class Values:
             return MISSING
         if path[1] == "results":
             return walk(self.results(other), path[2:])
+        if path[1] == "outcomes":
+            return walk(self.outcomes(other), path[2:])
         from resile.core.fan_names import fan_name
         from resile.runtime.maps import letters_by_name, map_metrics
 
@@ -185,6 +240,34 @@ class Values:
                 raise ValueRefused(f"the results of {job_name(self._state, job)} are more than {VALUE_BYTES_MAX} bytes")
             found.append(parsed(text))
         return found
+
+    def outcomes(self, job: Job) -> list[dict[str, Any]]:
+        """What came of each item, in their order: its id, how it ended, all that its steps wrote, how it failed."""
+        from resile.core.fan_names import fan_action, fan_name
+        from resile.runtime.maps import ended, item_jobs, seconds_of
+
+        name, action = fan_name(self._state, job), fan_action(self._state, job)
+        letters = {letter.index: letter for letter in self._store.letters(self._run, name)}
+        begun = item_jobs(self._state, job, self._store.jobs(self._run))
+        own = {step.name for step in action.steps}
+        is_dropped = action.policy.on_item_failure == "skip"
+        found: list[dict[str, Any]] = []
+        size = 0
+        for index in sorted(begun.keys() | letters.keys()):
+            rows = begun.get(index, [])
+            output = "\n".join(text for row in rows if row.step in own and (text := self._text_of(row.id, "o")))
+            status, error = ended(rows, letters.get(index), self._failure_of, is_dropped=is_dropped)
+            told = {"item_id": f"{name}[{index}]", "status": status, "output": output, "error": error}
+            size += len(text_of(told))
+            if size > VALUE_BYTES_MAX:
+                raise ValueRefused(f"the outcomes of {job_name(self._state, job)} are over {VALUE_BYTES_MAX} bytes")
+            found.append({**told, "duration": seconds_of(rows)})
+        return found
+
+    def _failure_of(self, job: int) -> str:
+        """What the last attempt of a job failed with."""
+        *_, last = (None, *self._store.attempts(self._run, job))
+        return last.failure.message if last is not None and last.failure is not None else ""
 
     def listed(self, step: str, job: Job) -> list[Any]:
         """The list that a step gave, for a fan-out over it; raises ValueRefused where it gave none."""
@@ -272,16 +355,18 @@ class Values:
 
     def output(self, job: Job) -> Any:
         """The captured value where there is exactly one, else the trimmed stdout; of its fallback where it has one."""
-        if job.output_job:
-            return self.output(self._state.jobs[job.output_job])
-        captured = self._captured(job)
         step = self._state.step_of(job)
+        if job.output_job and len(step.capture) != 1:
+            return self.output(self._state.jobs[job.output_job])
+        if job.excused and job.status is not Status.failed:
+            # Whoever judged it gave one value, and every name that the step captures has that.
+            name = step.capture[0].name if step.capture else step.name
+            return self._state.frame_of(job.scope).values.get(name, "")
+        captured = self._captured(job)
         if isinstance(step.action, Child) and not step.capture:
             return captured
         if len(captured) == 1:
             return next(iter(captured.values()))
-        if job.excused:
-            return self._state.frame_of(job.scope).values.get(step.name, "")
         if job.id in self._state.fans:
             return self.results(job)
         return self._text(job, "o")
@@ -341,11 +426,20 @@ def walk(value: Any, path: Sequence[Key]) -> Any:
     for key in path:
         if isinstance(value, dict) and str(key) in value:
             value = value[str(key)]
-        elif isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
-            value = value[key]
+        elif isinstance(value, list) and (at := _index(key, len(value))) is not None:
+            value = value[at]
         else:
             return MISSING
     return value
+
+
+def _index(key: Key, length: int) -> int | None:
+    """The entry of a list that a key means, `[1]` or `.1`; None where there is none."""
+    if isinstance(key, str):
+        if not (key.isascii() and key.isdigit() and len(key) <= INDEX_DIGITS_MAX):
+            return None
+        key = int(key)
+    return key if -length <= key < length else None
 
 
 def _iso(at: float) -> str:

@@ -1,6 +1,7 @@
 """Expressions from workflow files, evaluated: `Sandbox` is what the runtime and the verbs use.
 
-    evaluate(code, context, now, seed, form) -> Evaluation     never raises for what the code does
+    evaluate(code, context, now, seed, form) -> Evaluation     never raises for what the code does; so many characters
+                                                               `before` the user's are none that a message counts
     check_syntax(code, form) -> problem or None                when a file is loaded
 
     form "expression"   one expression: `when`, `transitions`, filters
@@ -73,6 +74,7 @@ class Sandbox:
         seed: str,
         form: Form,
         bytes_max: int = EXPRESSION_BYTES_MAX,
+        before: int = 0,
     ) -> Evaluation:
         """Evaluate code of at most `bytes_max` bytes with these variables at this time."""
         began = time.monotonic()
@@ -80,7 +82,7 @@ class Sandbox:
         problem, kind = "", _NONE
         try:
             request = _request(code, context, now, seed, form, bytes_max)
-            value = _value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code)
+            value = _value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code, before)
         except Refused as refused:
             problem, kind = refused.problem, refused.kind
         return Evaluation(value, problem, kind, (time.monotonic() - began) * 1e3)
@@ -213,7 +215,7 @@ def _json(variables: dict[str, Any]) -> bytes:
         raise Refused("type", f"the variables can't be given as JSON: {error}") from None
 
 
-def _value(answer: bytes, code: str) -> Any:
+def _value(answer: bytes, code: str, before: int = 0) -> Any:
     """What an answer says: the value, or Refused."""
     letter, rest = answer[:1], answer[1:]
     if letter == b"V":
@@ -233,11 +235,11 @@ def _value(answer: bytes, code: str) -> Any:
         raise Refused("error", f"the code threw what can't be described: {_shortened(rest.decode())}")
     thrown, stack = _decoded(rest)
     if letter == b"S":
-        raise Refused("syntax", _with_position(thrown.removeprefix("SyntaxError: "), stack, code))
+        raise Refused("syntax", _with_position(thrown.removeprefix("SyntaxError: "), stack, code, before))
     if thrown == "null" or thrown.endswith("out of memory"):
         # The engine throws null when there is no memory left for an error.
         raise Refused("memory", f"out of memory ({limits.MEMORY_BYTES_MAX >> 20} MB), or null was thrown")
-    raise Refused("error", _with_position(thrown if stack else f"thrown: {thrown}", stack, code))
+    raise Refused("error", _with_position(thrown if stack else f"thrown: {thrown}", stack, code, before))
 
 
 def _decoded(data: bytes) -> Any:
@@ -254,8 +256,11 @@ def _decoded(data: bytes) -> Any:
         raise Refused("too_large", "the result is nested too deeply") from None
 
 
-def _with_position(message: str, stack: str, code: str) -> str:
-    """The message with its place in the code, which the frames of the stack count from the second line."""
+def _with_position(message: str, stack: str, code: str, before: int) -> str:
+    """The message with its place in the user's code, which the frames of the stack count from the second line.
+
+    A place in what stands before that code, such as the inside of a helper, is none of the user's.
+    """
     import re
 
     text = _shortened(message)
@@ -263,8 +268,10 @@ def _with_position(message: str, stack: str, code: str) -> str:
         line, column = int(frame[1]) - 1, int(frame[2])
         lines = code.split("\n")
         if line > len(lines):
-            return f"the code ends too early (line {len(lines)}, column {len(lines[-1]) + 1})"
-        if line:
+            line, column = len(lines), len(lines[-1]) + 1
+            text = "the code ends too early"
+        column -= before if line == 1 else 0
+        if line and column > 0:
             return f"{text} (line {line}, column {column})"
     return text
 

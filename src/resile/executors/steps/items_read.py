@@ -17,6 +17,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from math import inf
 from typing import BinaryIO, Literal, assert_never
 
 from resile.executors.steps.items_jsonpath import select
@@ -28,6 +29,8 @@ Form = Literal["lines", "json", "output"]
 Shape = Literal["nothing", "document", "lines", "plain"]
 
 LINES_ENDINGS = (".jsonl", ".ndjson")
+CLOCKS_APART_SECONDS = 1.0
+"""How much later a clock may be than the times that a file system writes down."""
 _BLANK = b" \t\r\n"
 _MARK = b"\xef\xbb\xbf"
 _PLAIN_PATH = re.compile(r"\$((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)(\[\*\])?")
@@ -38,9 +41,14 @@ def form_of(path: str) -> Form:
     return "lines" if path.lower().endswith(LINES_ENDINGS) else "json"
 
 
-def open_input(path: str, folder: str, directory: str) -> BinaryIO:
-    """The file that a path means: in the folder of the workflow's file, else in the directory of the step."""
-    for place in (os.path.join(folder, path), os.path.join(directory, path)):
+def open_input(path: str, folder: str, directory: str, since: float | None = None) -> BinaryIO:
+    """The file that a path means: in the folder of the workflow's file, else in the directory of the step.
+
+    One in that directory that was written `since` then, by a step of the same run, is meant before all others.
+    """
+    places = (os.path.join(folder, path), os.path.join(directory, path))
+    is_new = since is not None and _written(places[1]) >= since - CLOCKS_APART_SECONDS
+    for place in reversed(places) if is_new else places:
         try:
             if not stat.S_ISREG(os.stat(place).st_mode):
                 raise ItemsRefused(f"{path} is not a file")
@@ -49,8 +57,16 @@ def open_input(path: str, folder: str, directory: str) -> BinaryIO:
             continue
         except (OSError, ValueError) as error:
             raise ItemsRefused(f"can't read {path}: {getattr(error, 'strerror', error)}") from error
-    places = " and in ".join(dict.fromkeys(os.path.abspath(place) for place in (folder, directory)))
-    raise ItemsRefused(f"there is no file {path} (looked for in {places})")
+    looked = " and in ".join(dict.fromkeys(os.path.abspath(place) for place in (folder, directory)))
+    raise ItemsRefused(f"there is no file {path} (looked for in {looked})")
+
+
+def _written(path: str) -> float:
+    """When a file was last written to; long ago where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except (OSError, ValueError):
+        return -inf
 
 
 def read_texts(file: BinaryIO, form: Form, json_path: str) -> Iterator[bytes]:

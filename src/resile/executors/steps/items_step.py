@@ -47,7 +47,7 @@ def main() -> int:
 
     source = msgspec.convert(told["source"], Source)
     try:
-        count = _list(source, told["folder"], told["into"])
+        count = _list(source, told["folder"], told["into"], told["since"])
     except ItemsRefused as problem:
         return _end(problem.message, EXIT_WRONG)
     except CommandFailed as problem:
@@ -58,12 +58,12 @@ def main() -> int:
     return 0
 
 
-def _list(source: Source, folder: str, into: str) -> int:
+def _list(source: Source, folder: str, into: str, since: float | None) -> int:
     """Make the items file; how many items it has."""
     from resile.executors.steps.items_read import form_of, open_input
 
     if source.path:
-        with open_input(source.path, folder, os.getcwd()) as file:
+        with open_input(source.path, folder, os.getcwd(), since) as file:
             return _write(file, form_of(source.path), source.path, source, into)
     os.makedirs(os.path.dirname(into), exist_ok=True)
     with open(f"{into}.out", "w+b") as file:

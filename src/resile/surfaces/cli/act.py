@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.surfaces.cli.arguments import Call
-from resile.surfaces.cli.output import again, plural, print_document, write_text
+from resile.surfaces.cli.output import again, apart, plural, print_document, write_text
 from resile.surfaces.cli.run import display_for
 from resile.surfaces.cli.watch import Watch
 from resile.surfaces.verbs import drive as verbs
@@ -11,7 +11,7 @@ from resile.surfaces.verbs import drive as verbs
 
 def cancel(call: Call) -> int:
     """Cancel a run through its engine, or take it to its end here."""
-    with Watch(display_for(call)) as watch:
+    with apart(call.json), Watch(display_for(call)) as watch:
         answer = verbs.cancel(call.run, db=call.db, reason=call.text("reason") or "", watcher=watch)
     if call.json:
         print_document(answer)

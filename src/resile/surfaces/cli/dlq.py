@@ -17,6 +17,7 @@ from resile.surfaces.cli.arguments import Call, refusal
 from resile.surfaces.cli.output import (
     Paint,
     again,
+    apart,
     columns,
     duration,
     encode,
@@ -60,9 +61,27 @@ def list_letters(call: Call) -> int:
     lines += table(heads, shown, paint, columns(sys.stdout))
     if total > len(shown):
         lines.append(f"… and {total - len(shown)} more; `--limit N` shows more of them")
-    retry, show = again(f"dlq retry {call.run}", call.db), again(f"dlq show {call.run} ITEM", call.db)
-    write_text("\n".join([*lines, "", f"`{show}` shows one, `{retry}` runs them again"]) + "\n")
+    shown_by = again(f"dlq show {call.run} ITEM", call.db)
+    retries = _retries(call, step)
+    if len(retries) == 1:
+        told = [f"`{shown_by}` shows one, `{retries[0]}` runs them again"]
+    else:
+        told = [f"`{shown_by}` shows one; run again they are map by map:", *(f"  {one}" for one in retries)]
+    write_text("\n".join([*lines, "", *told]) + "\n")
     return 0
+
+
+def _retries(call: Call, step: str | None) -> list[str]:
+    """The commands that run the listed letters again, as they are accepted."""
+    from resile.surfaces.cli.summary import retry_commands
+
+    maps = verbs.map_names(call.run, db=call.db)
+    if step is None or len(maps) < 2:
+        return retry_commands(call.run, maps, call.db)
+    asked = verbs.map_names(call.run, db=call.db, step=step)
+    if len(asked) > 1:
+        return retry_commands(call.run, asked, call.db)
+    return [again(f"dlq retry {call.run} --step {quoted(step)}", call.db)]
 
 
 def _print_array(letters: Iterator[dict[str, Any]]) -> None:
@@ -267,7 +286,8 @@ def _redrive(call: Call, asked: RedriveCall) -> int:
     go_on = again(f"dlq retry {call.run}", call.db)
     with Watch(display_for(call)) as watch:
         try:
-            done = redrive(asked, watch)
+            with apart(call.json):
+                done = redrive(asked, watch)
         except (ResileError, OSError) as error:
             if not watch.run:
                 raise

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import msgspec
@@ -76,6 +78,23 @@ def write_bytes(data: bytes) -> None:
 def write_text(text: str) -> None:
     """Text on stdout, whatever the locale can't spell."""
     write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def apart(json: bool) -> Iterator[None]:
+    """While a run goes, keep stdout for the document: what functions in threads print there goes to stderr."""
+    if not json:
+        yield
+        return
+    stream, place = sys.stdout, os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = stream
+        os.dup2(place, 1)
+        os.close(place)
 
 
 def abandon_stdout() -> None:

@@ -10,6 +10,7 @@ from resile.surfaces.cli.judge import tail_lines
 from resile.surfaces.cli.lines import Lines
 from resile.surfaces.cli.output import (
     Paint,
+    apart,
     columns,
     delay,
     duration,
@@ -66,7 +67,7 @@ def rehearse(call: Call) -> int:
     failure = verbs.supposed(given, call.text("message") or "")
     headline = f"{visible(step)} of {visible(path)}, supposed to fail: {visible(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
-    with Watch(display) as watch:
+    with apart(call.json), Watch(display) as watch:
         document = verbs.rehearse(path, step, failure, call.texts("input"), watch)
     if call.json:
         print_document(document)

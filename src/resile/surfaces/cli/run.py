@@ -13,6 +13,7 @@ from resile.surfaces.cli.output import (
     Paint,
     abandon_stdout,
     again,
+    apart,
     columns,
     is_terminal,
     print_document,
@@ -91,7 +92,8 @@ def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     """Look on while the verb drives, then say how it ended."""
     with Watch(display_for(call), say_debug if call.flag("debug") else None) as watch:
         try:
-            finished = act(watch)
+            with apart(call.json):
+                finished = act(watch)
         except (ResileError, OSError) as error:
             if not watch.run:
                 raise

@@ -207,9 +207,17 @@ def _next(document: Document, db: str | None) -> list[str]:
     if letters:
         steps.append((again(f"dlq list {run}", db), plural(letters, "dead letter")))
     if letters and document["status"] in ("completed", "failed", "canceled"):
-        steps.append((again(f"dlq retry {run}", db), "run them again"))
+        named = [name for name, numbers in document["maps"].items() if numbers["dead_letters"]]
+        steps += [(command, "run them again") for command in retry_commands(run, named, db)]
     size = max((len(command) for command, _ in steps), default=0)
     return [f"  {command:<{size}}  # {what}" for command, what in steps]
+
+
+def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
+    """How dead letters are run again: one call for each of several maps."""
+    if len(maps) < 2:
+        return [again(f"dlq retry {run}", db)]
+    return [again(f"dlq retry {run} --step {quoted(name)}", db) for name in maps]
 
 
 def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:

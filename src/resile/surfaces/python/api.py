@@ -10,14 +10,13 @@ was broken off.
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-
-import msgspec
 
 from resile.errors import ResileError
 from resile.executors import function_calls
 from resile.model import workflow as model
-from resile.model.fanout import FanOut
+from resile.model.limits import PARALLEL_MAX
 from resile.model.status import RunStatus, Status
 from resile.surfaces.python.build import Result, Workflow
 from resile.surfaces.verbs import drive
@@ -72,6 +71,7 @@ class Run:
 
     def result(self, step: Result[Any] | str) -> Any:
         """What a step gave; of a map, the list of what its items gave. Raises ResileError where it gave nothing."""
+        from resile.runtime.calls import home_of
         from resile.runtime.past import folded, row_of
         from resile.runtime.values import Values
         from resile.store.open import open_store
@@ -85,39 +85,28 @@ class Run:
             job = self._state.job_named(name)
             if job is None:
                 raise ResileError("no-step", f"run {self.id} has no step {name!r}")
-            if job.status is not Status.completed:
-                raise ResileError("no-result", f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing")
+            if job.status is not Status.completed and not job.excused:
+                failures = [tried.failure.message for tried in store.attempts(self.id, job.id) if tried.failure]
+                why = f" ({failures[-1]})" if failures else ""
+                message = f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing{why}"
+                raise ResileError("no-result", message)
             value = Values(store, row.id, row.output, self._state, {}).output(job)
         finally:
             store.close()
         if not function_calls.mentions_pickle(value):
             return value
-        if file := _own_file(self._state.workflow):
-            # Pickles name the classes of the workflow's own file by the module that this makes sure of.
-            function_calls.load_file(file)
-        return function_calls.revived(value)
+        return function_calls.revived(value, home_of(self._state.workflow))
 
 
-def _own_file(workflow: model.Workflow) -> str:
-    """The file that the functions of a workflow stand in; empty where they are all from modules."""
-    from resile.runtime.calls import place_of
-
-    for step in workflow.steps:
-        action = step.action.steps[0].action if isinstance(step.action, FanOut) else step.action
-        if isinstance(action, model.Function) and action.file:
-            return place_of(action.file, workflow.folder)
-    return ""
-
-
-def load(path: str) -> model.Workflow:
+def load(path: str | PathLike[str]) -> model.Workflow:
     """The workflow in a file of any kind, compiled; raises ResileError with every finding where it is wrong."""
     from resile.surfaces.verbs.load import compiled
 
-    return compiled(path)
+    return compiled(fspath(path))
 
 
 def run(
-    workflow: Workflow | model.Workflow | str,
+    workflow: Workflow | model.Workflow | str | PathLike[str],
     *,
     db: str | None = None,
     output: str | None = None,
@@ -131,27 +120,49 @@ def run(
             "the file runs its workflow while it is being loaded",
             hint='put the call under `if __name__ == "__main__":`',
         )
+    path, compiled = _given(workflow)
     call = drive.RunCall(
-        path=workflow if isinstance(workflow, str) else workflow.file,
+        path=path,
         db=db,
         output=output,
-        inputs=[f"{name}={_text(value)}" for name, value in (inputs or {}).items()],
-        machine=drive.Machine(max_parallel=max_parallel),
-        workflow=workflow.compiled()
-        if isinstance(workflow, Workflow)
-        else None
-        if isinstance(workflow, str)
-        else workflow,
+        inputs=[f"{name}={_text(name, value)}" for name, value in (inputs or {}).items()],
+        machine=_machine(max_parallel),
+        workflow=compiled,
     )
     return Run(drive.run(call, _Silent()), db)
 
 
 def resume(run: int, *, db: str | None = None, max_parallel: int | None = None) -> Run:
     """Go on with a run that was interrupted or is parked; of one that has ended this only tells how."""
-    machine = drive.Machine(max_parallel=max_parallel)
-    return Run(drive.resume(run, db=db, machine=machine, watcher=_Silent()), db)
+    return Run(drive.resume(run, db=db, machine=_machine(max_parallel), watcher=_Silent()), db)
 
 
-def _text(value: Any) -> str:
+def _given(workflow: Workflow | model.Workflow | str | PathLike[str]) -> tuple[str, model.Workflow | None]:
+    """The file of a workflow, and the workflow itself where it is compiled already."""
+    match workflow:
+        case Workflow():
+            return workflow.file, workflow.compiled()
+        case model.Workflow():
+            return workflow.file, workflow
+        case str() | PathLike():
+            return fspath(workflow), None
+    raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
+
+
+def _machine(max_parallel: int | None) -> drive.Machine:
+    """What the caller lets a run use."""
+    if max_parallel is not None and (type(max_parallel) is not int or not 1 <= max_parallel <= PARALLEL_MAX):
+        raise ResileError("bad-call", f"max_parallel is a whole number from 1 to {PARALLEL_MAX}, not {max_parallel!r}")
+    return drive.Machine(max_parallel=max_parallel)
+
+
+def _text(name: str, value: Any) -> str:
     """An input as the command line takes it."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    from resile.store.rows import to_json
+
+    try:
+        return to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResileError("input-malformed", f"input {name!r} is nothing that JSON holds: {error}") from error

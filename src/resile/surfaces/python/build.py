@@ -55,6 +55,28 @@ class Result(Generic[T_co]):
     def __bool__(self) -> bool:
         raise self._unknown("decide on anything")
 
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise self._unknown("be compared")
+
+    def __lt__(self, other: object) -> bool:
+        raise self._unknown("be compared")
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def __str__(self) -> str:
+        raise self._unknown("become text")
+
+    def __format__(self, spec: str) -> str:
+        raise self._unknown("become text")
+
+    def __len__(self) -> int:
+        raise self._unknown("be counted")
+
+    def __contains__(self, value: object) -> bool:
+        raise self._unknown("be looked into")
+
     def __iter__(self) -> Any:
         raise self._unknown("be gone through")
 
@@ -339,7 +361,12 @@ def _movable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def place_of(function: Callable[..., Any]) -> tuple[str, str, str]:
-    """Where a worker finds a function: its file or its module, and its name there."""
+    """Where a worker finds a function: its file or its module, and its name there.
+
+    What was typed in has no file: consoles call it `<stdin>`, notebooks give each cell the name of a file that is not
+    there, which is put between such brackets too.
+    """
+    import inspect
     import os
 
     module: str = function.__module__
@@ -351,8 +378,11 @@ def place_of(function: Callable[..., Any]) -> tuple[str, str, str]:
             sys.modules.setdefault(spec.name, main)
             return "", spec.name, function.__qualname__
     if module in ("__main__", MAIN):
-        file = function.__code__.co_filename
-        return os.path.abspath(file) if os.path.exists(file) else file, "", function.__qualname__
+        # A decorator of another file stands before it.
+        file = inspect.unwrap(function).__code__.co_filename
+        if os.path.exists(file):
+            return os.path.abspath(file), "", function.__qualname__
+        return file if file.startswith("<") else f"<{file}>", "", function.__qualname__
     return "", module, function.__qualname__
 
 

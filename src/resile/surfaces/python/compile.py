@@ -9,13 +9,15 @@ finding leads to the Python line that it is about.
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 from msgspec.structs import replace
 
 from resile.dialects.base import Compiled, Diagnostics, Source
 from resile.dialects.tree import Mapping, Mark, Node, Scalar, Sequence
-from resile.executors.function_calls import load_file, type_name
+from resile.executors.function_calls import load_file, named, type_name
 from resile.model.fanout import FanOut
 from resile.model.workflow import Function, Given, Step
 from resile.surfaces.python.build import Made, Result, StepFunction, Workflow, place_of
@@ -35,8 +37,7 @@ def compile_flow(flow: Workflow, file: str = "") -> Compiled:
         report.error("value", f"the workflow {flow.name!r} has no steps", Mark(flow.line, 1), hint=hint)
         return Compiled(None, report.findings(), "python", "it was built in Python")
     folder = os.path.dirname(os.path.abspath(file))
-    if flow.workers == "processes":
-        _check_files(flow, report)
+    _check_functions(flow, report)
     workflow = compile_native(Source(file, b"", folder), _Tree(flow, folder, report).root(), report)
     if workflow is None or report.errors:
         return Compiled(None, report.findings(), "python", "it was built in Python")
@@ -47,14 +48,26 @@ def compile_flow(flow: Workflow, file: str = "") -> Compiled:
     return Compiled(workflow, report.findings(), "python", "it was built in Python")
 
 
-def _check_files(flow: Workflow, report: Diagnostics) -> None:
-    """Worker processes load functions by their names, and what was typed in has no file."""
+def _check_functions(flow: Workflow, report: Diagnostics) -> None:
+    """Workers find functions by their names: each must be there, in a file, and be the one that was called here."""
     for made in {id(made.step): made for made in flow.calls.values()}.values():
-        file = place_of(made.step.function)[0]
-        if file and not os.path.isfile(file):
-            message = f"the function `{made.step.function.__name__}` is in no file, so no worker process can load it"
-            where = Mark(_place(flow, made), 1)
+        function = made.step.function
+        file, module, name = place_of(function)
+        where = Mark(_place(flow, made), 1)
+        if file.startswith("<") and flow.workers == "processes":
+            message = f"the function `{function.__name__}` is in no file, so no worker process can load it"
             report.error("python", message, where, hint="put it into a module, or use workers='threads'")
+            continue
+        try:
+            found = named((file, module), name)
+        except AttributeError:
+            message = f"the name `{name}` is gone, and a worker would look for the function by it"
+            report.error("python", message, where, hint="keep functions that are steps under their own names")
+            continue
+        if getattr(found, "function", found) is not function:
+            message = f"the name `{name}` means another function by now, which a worker would call instead of this one"
+            hint = "give the two functions different names; where a cell was run again, build the workflow again"
+            report.error("python", message, where, hint=hint)
 
 
 def compile_module(path: str) -> Compiled:
@@ -75,7 +88,9 @@ def _loaded(path: str, report: Diagnostics) -> Workflow | None:
         return None
     file = os.path.abspath(path)
     try:
-        module = load_file(file)
+        # What it prints is no part of what a command prints, which may be a document.
+        with redirect_stdout(sys.stderr):
+            module = load_file(file)
     except SyntaxError as error:
         report.error("python", f"{type(error).__name__}: {error.msg}", Mark(error.lineno or 1, error.offset or 1))
         return None
@@ -248,7 +263,12 @@ def _node(value: Any, line: int, report: Diagnostics) -> Node:
         return _scalar(value.name, line)
     if isinstance(value, StepFunction):
         return _scalar(value.title, line)
-    if isinstance(value, type):
+    if isinstance(value, type) and issubclass(value, BaseException):
         return _scalar(type_name(value), line)
-    report.error("type", f"{value!r} has no meaning here", Mark(line, 1), hint="texts, numbers, lists and dicts have")
+    report.error(
+        "type",
+        f"{value!r} has no meaning here",
+        Mark(line, 1),
+        hint="texts, numbers, lists, dicts, steps and exceptions have",
+    )
     return _scalar(None, line)

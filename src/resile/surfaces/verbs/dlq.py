@@ -124,6 +124,15 @@ def count(number: int, *, db: str | None, step: str | None = None, signature: st
         store.close()
 
 
+def map_names(number: int, *, db: str | None, step: str | None = None) -> list[str]:
+    """The maps that have dead letters, by their paths, as `--step` takes them; all, or those that one name means."""
+    store = open_store(db, readonly=True)
+    try:
+        return list(dict.fromkeys(fan.map for fan in fan_outs(store, row_of(store, number), step)))
+    finally:
+        store.close()
+
+
 def purge(number: int, *, db: str | None, step: str | None = None, signature: str | None = None) -> dict[str, Any]:
     """Remove dead letters for good; refused while another engine drives the run."""
     store = open_again(db)

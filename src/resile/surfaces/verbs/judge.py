@@ -138,10 +138,10 @@ def _open_state(store: Store, number: int) -> State:
 
 
 def _parked(state: State, which: str, number: int) -> Job:
-    """The parked job that is meant: by its id, else by a step's name that is not ambiguous."""
+    """The parked job that is meant: by its id, else by a name that is not ambiguous."""
     hint = f"`resile failures {number}` lists what is parked"
     known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
-    named = [known] if known is not None else [job for job in state.jobs.values() if state.step_of(job).name == which]
+    named = [known] if known is not None else [job for job in state.jobs.values() if which in _names(state, job)]
     parked = [job for job in named if job.status is Status.pending_failed]
     if len(parked) == 1:
         return parked[0]
@@ -153,6 +153,14 @@ def _parked(state: State, which: str, number: int) -> Job:
         name, status = state.step_of(named[0]).name, named[0].status.name
         raise ResileError("not-parked", f"job {named[0].id} ({name}) is {status}, not parked", hint=hint)
     raise ResileError("no-such-job", f"run {number} has no job {which!r}", hint=hint)
+
+
+def _names(state: State, job: Job) -> tuple[str, ...]:
+    """What a job may be called: its step, or as it is printed, behind its item, its child or what it repairs."""
+    step, scope = state.step_of(job).name, state.scopes[job.scope]
+    if not scope.owner:
+        return (step,)
+    return step, f"{scope.name}/{step}", f"{scope.name.rpartition('.')[0]}/{step}"
 
 
 def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:

@@ -227,9 +227,24 @@ def _converted(name: str, declared: Input, text: str) -> Any:
             case "bool":
                 return {"true": True, "false": False}[text.strip().lower()]
             case "json":
-                return msgspec.json.decode(text.encode())
-    except (ValueError, KeyError) as error:
+                return _json(text)
+    except (ValueError, KeyError, RecursionError) as error:
         raise ResileError("input-malformed", f"input {name!r}: {text[:60]!r} is not a {declared.kind}") from error
+
+
+def _json(text: str) -> Any:
+    """A JSON value; half a character that is escaped in it is beyond the fast decoder."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        import json
+
+        from resile.executors.function_calls import plain
+
+        value = json.loads(text)
+        if not plain(value):
+            raise
+        return value
 
 
 def _number(text: str) -> int | float:

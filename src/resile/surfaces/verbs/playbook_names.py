@@ -84,9 +84,10 @@ def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
         if place is None or place.loop is None:
             yield from _told(event, step, place, number in will_retry)
         else:
-            yield from _of_item(event, place.loop, number in will_retry)
+            yield from _of_item(event, step, place.loop, number in will_retry)
         if step is not None and event["type"] == "attempt_started":
-            yield from _opened(event, step, places)
+            caller = place.loop if place is not None and place.loop is not None else step
+            yield from _opened(event, step, caller.name, places)
 
 
 def _retried(events: list[Event]) -> set[int]:
@@ -148,8 +149,8 @@ def _told(event: Event, step: Step | None, place: _Place | None, will_retry: boo
     elif loops and kind in ("attempt_succeeded", "attempt_failed"):
         yield _named(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
     elif kind in NAMES and not (loops and kind == "attempt_started"):
-        if "verdict" in data and kind in ("attempt_succeeded", "attempt_failed") and not _shares(step):
-            yield from _closed(event, step)
+        if _child_of(event, step):
+            yield from _closed(event)
         more = _more(event, step, place, will_retry)
         yield _named(event, *NAMES[kind], {**data, **more})
 
@@ -159,11 +160,23 @@ def _shares(step: Step | None) -> bool:
     return step is not None and isinstance(step.action, Child) and step.action.shares
 
 
-def _of_item(event: Event, loop: Step, will_retry: bool) -> Iterator[Event]:
+def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
+    """What an event says of the playbook that a step ran, where it says that it is over; else nothing."""
+    is_over = "verdict" in event["data"] and event["type"] in ("attempt_succeeded", "attempt_failed")
+    if not is_over or _shares(step):
+        return {}
+    inner = _path(event["scope"], event["step"])
+    return {"child_execution_id": f"{event['run']}/{inner}", "child_status": event["data"]["verdict"]}
+
+
+def _of_item(event: Event, step: Step | None, loop: Step, will_retry: bool) -> Iterator[Event]:
     """One event of an item, told of its loop; the item's number says which."""
     kind = event["type"]
     index = int(event["scope"].rpartition("[")[2].rstrip("]"))
-    data = {**event["data"], "index": index}
+    child = _child_of(event, step)
+    if child:
+        yield from _closed(event)
+    data = {**event["data"], **child, "index": index}
     event = {**event, "step": loop.name}
     if kind in _SETTLED:
         yield _named(event, "iteration_completed", NAMES[kind][1], data)
@@ -179,9 +192,7 @@ def _more(event: Event, step: Step | None, place: _Place | None, will_retry: boo
     kind = event["type"]
     data = event["data"]
     if kind in ("attempt_failed", "attempt_lost", "attempt_succeeded"):
-        inner = _path(event["scope"], event["step"])
-        is_host = "verdict" in data and not _shares(step)
-        child = {"child_execution_id": f"{event['run']}/{inner}", "child_status": data["verdict"]} if is_host else {}
+        child = _child_of(event, step)
         if kind != "attempt_succeeded":
             return {**child, "error": data.get("message", ""), "will_retry": will_retry}
         if child:
@@ -224,7 +235,7 @@ def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
     return {**found, "auto_injected": True} if injected else found
 
 
-def _opened(event: Event, step: Step, places: dict[str, _Place]) -> Iterator[Event]:
+def _opened(event: Event, step: Step, caller: str, places: dict[str, _Place]) -> Iterator[Event]:
     """A playbook inside the playbook begins, or a loop, whose items are then known as its own."""
     scope = _path(event["scope"], step.name)
     if isinstance(step.action, FanOut):
@@ -234,19 +245,19 @@ def _opened(event: Event, step: Step, places: dict[str, _Place]) -> Iterator[Eve
     places[scope] = _Place(step.action.workflow, is_pipeline=step.action.shares)
     if step.action.shares:
         return
-    data = {"workflow": step.action.workflow.name, "parent_execution_id": event["run"], "parent_step": step.name}
+    data = {"workflow": step.action.workflow.name, "parent_execution_id": event["run"], "parent_step": caller}
     inner = {**event, "scope": scope, "step": None, "job": None, "attempt": None}
     yield _named(inner, *NAMES["playbook_started"], data)
     yield _named(inner, *NAMES["workflow_initialized"], {"steps": len(step.action.workflow.steps)})
 
 
-def _closed(event: Event, step: Step | None) -> Iterator[Event]:
+def _closed(event: Event) -> Iterator[Event]:
     """A playbook inside the playbook is over."""
     verdict = event["data"]["verdict"]
     failed: list[str] = event["data"]["failed_steps"]
     data = {"evaluated_by_end_step": True, "failed_steps": failed, "failed_steps_count": len(failed)}
     data["parent_execution_id"] = event["run"]
-    inner = {**event, "scope": _path(event["scope"], step.name if step is not None else ""), "step": None}
+    inner = {**event, "scope": _path(event["scope"], event["step"]), "step": None}
     for kind in ("workflow", "playbook"):
         name, status = NAMES[f"{kind}_{verdict}"]
         yield _named({**inner, "job": None, "attempt": None}, name, status, data)

@@ -82,18 +82,27 @@ class _Task(Struct, frozen=True):
 
 
 def preview(call: RedriveCall) -> dict[str, Any]:
-    """Which items a redrive would run; nothing runs."""
+    """Which items a redrive would run; nothing runs. It is refused where the redrive would be."""
     store = open_store(call.db, readonly=True)
     try:
         row = row_of(store, call.run)
-        fans = _one_map(store, row, call)
+        state = folded(store, row)
+        begun = _unfinished(row, state, call)
+        if begun is not None:
+            name: str | None = begun.map
+            kept = _still_kept(store, call.run, begun)
+            letters: Iterator[LetterRow] = (letter for letter, item in kept if letter.history == item.history)
+        else:
+            _refuse_unended(row, state)
+            fans = _one_map(store, row, call)
+            name = fans[0].map if fans else None
+            letters = _selected(store, row, fans, call)
         items: list[str] = []
         selected = 0
-        for letter in _selected(store, row, fans, call):
+        for letter in letters:
             selected += 1
             if selected <= PREVIEW_ITEMS_MAX:
                 items.append(letter.item_id)
-        name = fans[0].map if fans else None
         return {"run": call.run, "map": name, "dry_run": True, "selected": selected, "items": items}
     finally:
         store.close()
@@ -161,12 +170,7 @@ def _unfinished(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
 
 def _begun(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
     """A new redrive, its items written down; None where nothing is selected."""
-    if state.phase != "ended":
-        raise ResileError(
-            "run-unfinished",
-            f"run {row.id} has not ended, so its dead letters can't be retried",
-            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
-        )
+    _refuse_unended(row, state)
     fans = _one_map(store, row, call)
     if not fans:
         return None
@@ -181,6 +185,16 @@ def _begun(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task 
     now = time.time()
     begin = Redriven(now, name, total, label, capacity.parallel, caller())
     return _Task(name, path, [begin, RunResumed(now, capacity, caller())], capacity)
+
+
+def _refuse_unended(row: RunRow, state: State) -> None:
+    """While a run goes on its items are its own."""
+    if state.phase != "ended":
+        raise ResileError(
+            "run-unfinished",
+            f"run {row.id} has not ended, so its dead letters can't be retried",
+            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
+        )
 
 
 def _parallel(state: State, name: str, call: RedriveCall) -> int:
@@ -297,22 +311,32 @@ def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, w
 
 
 def _outcome(store: Store, run: int, task: _Task) -> _Outcome:
-    """What became of the selected items; they and the letters that there are now stand in the same order."""
-    outcome = _Outcome()
+    """What became of the selected items."""
+    outcome = _Outcome(sum(group.total for group in _task_groups(task)))
+    for letter, item in _still_kept(store, run, task):
+        outcome.left += 1
+        outcome.failed += letter.history != item.history
+    return outcome
+
+
+def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow, Item]]:
+    """The selected items that are dead letters now; both stand in the same order."""
+    for group in _task_groups(task):
+        kept = store.letters(run, group.name)
+        current = next(kept, None)
+        for item in _items(task.path, group):
+            while current is not None and current.index < item.index:
+                current = next(kept, None)
+            if current is not None and current.index == item.index:
+                yield current, item
+
+
+def _task_groups(task: _Task) -> Iterator[LetterGroup]:
+    """The fan-outs whose items a redrive has, a few at a time."""
     place, last = 0, False
     while not last:
         groups, place, last = read_groups(task.path, place, ITEMS_PER_READ)
-        for group in groups:
-            outcome.selected += group.total
-            kept = store.letters(run, group.name)
-            current = next(kept, None)
-            for item in _items(task.path, group):
-                while current is not None and current.index < item.index:
-                    current = next(kept, None)
-                if current is not None and current.index == item.index:
-                    outcome.left += 1
-                    outcome.failed += current.history != item.history
-    return outcome
+        yield from groups
 
 
 def _items(path: str, group: LetterGroup) -> Iterator[Item]:

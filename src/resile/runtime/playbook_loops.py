@@ -1,0 +1,128 @@
+"""What the loops of a playbook gave: a list in the order of the items, read from the log of the run.
+
+    loop over one tool       what the tool gave for each item
+    over a playbook          what its steps gave, or the one that `return_step` names
+    over a pipeline          what its last tool gave
+
+There is a place for each item, so that numbers in the list are those of the items: nothing (null) stands in the place
+of one that failed, whatever answered that, and of one that never ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING, Any
+
+from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
+from resile.model.fanout import FanOut
+from resile.model.status import Status
+from resile.model.workflow import Child
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+    from resile.model.failure import Outcome
+    from resile.model.workflow import Workflow
+    from resile.store.contract import JobRow, Store
+
+FIRED = "cases"
+"""Under which name an item says which cases came true for it, and a run remembers it of a step."""
+ASKED_AGAIN = "again: "
+"""How the signature of a failure begins that is a success which asked for one more attempt."""
+
+
+class Loops:
+    """Reads the results of the loops of one run."""
+
+    def __init__(self, state: State, store: Store, run: int) -> None:
+        self._state = state
+        self._store = store
+        self._run = run
+
+    def results(self, fan: Job) -> list[Any]:
+        """What the items of a loop gave, each in its place."""
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        gave = self._gave(fan, action)
+        went_well = {
+            index for row, index in self._rows(fan, "", action.steps[-1].name) if row.status == Status.completed
+        }
+        total = self._state.fans[fan.id].total
+        return [gave.get(index) if index in went_well else None for index in range(total)]
+
+    def came_true(self, fan: Job) -> set[str]:
+        """The cases that came true for one of the items of a loop, at its last attempt."""
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        inner = action.steps[-1]
+        kind = ValueAnswered if isinstance(inner.action, Child) else AttemptEnded
+        last = dict(self._outcomes(self._places(fan, "", inner.name), kind))
+        return {number for outcome in last.values() for number in outcome.values.get(FIRED, ())}
+
+    def _gave(self, fan: Job, action: FanOut) -> dict[int, Any]:
+        """What the last good attempts for the items gave, by their numbers."""
+        inner = action.steps[-1]
+        if not isinstance(inner.action, Child):
+            return self._of_step(fan, "", inner.name)
+        if inner.transform is not None:
+            return self._of_step(fan, "", inner.name, ValueAnswered)
+        within = f"/{inner.name}"
+        if inner.action.shares:
+            return self._last_of_each(fan, within, inner.action.workflow)
+        wanted = inner.action.result
+        if wanted:
+            return self._of_step(fan, within, wanted)
+        workflow = inner.action.workflow
+        parts = {step.name: self._of_step(fan, within, step.name) for step in (*workflow.steps, workflow.end)}
+        return {
+            index: {name: found[index] for name, found in parts.items() if index in found}
+            for index in {index for found in parts.values() for index in found}
+        }
+
+    def _of_step(
+        self, fan: Job, within: str, name: str, kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
+    ) -> dict[int, Any]:
+        """What the last good attempts of a step gave that runs for each item."""
+        places = self._places(fan, within, name)
+        found = self._outcomes(places, kind)
+        return {places[job]: outcome.values.get(name) for job, outcome in found if _is_good(outcome)}
+
+    def _last_of_each(self, fan: Job, within: str, pipeline: Workflow) -> dict[int, Any]:
+        """What the last tool of a pipeline gave that went well for each item."""
+        tools = {
+            number: (index, step.name)
+            for step in pipeline.steps
+            for number, index in self._places(fan, within, step.name).items()
+        }
+        found = ((*tools[job], outcome) for job, outcome in self._outcomes(tools))
+        return {index: outcome.values.get(name) for index, name, outcome in found if _is_good(outcome)}
+
+    def _places(self, fan: Job, within: str, name: str) -> dict[int, int]:
+        """The jobs of a step that runs for each item, or within what does, with the number of the item."""
+        return {row.id: index for row, index in self._rows(fan, within, name)}
+
+    def _rows(self, fan: Job, within: str, name: str) -> Iterator[tuple[JobRow, int]]:
+        """The same, as the store has them."""
+        scope = self._state.scopes[fan.scope]
+        before = (f"{scope.name}/" if scope.owner else "") + f"{self._state.step_of(fan).name}["
+        for row in self._store.jobs(self._run):
+            number = row.scope.removeprefix(before).removesuffix(f"]{within}")
+            if row.step == name and number.isdigit() and row.scope == f"{before}{number}]{within}":
+                yield row, int(number)
+
+    def _outcomes(
+        self, jobs: Container[int], kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
+    ) -> Iterator[tuple[int, Outcome]]:
+        """What these jobs came to in this epoch, attempt by attempt, as events of a kind say in the log."""
+        found: list[tuple[int, Outcome]] = []
+        for entry in self._store.entries(self._run):
+            event = entry.event
+            if isinstance(event, EpochStarted) and not event.failed_only:
+                found.clear()
+            elif isinstance(event, kind) and event.job in jobs:
+                found.append((event.job, event.outcome))
+        yield from found
+
+
+def _is_good(outcome: Outcome) -> bool:
+    """Did an attempt give a value: did it go well, also where it then asked for one more?"""
+    return outcome.failure is None or outcome.failure.signature.startswith(ASKED_AGAIN)
