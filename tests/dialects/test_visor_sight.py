@@ -158,7 +158,7 @@ steps:
 
 
 def test_code_after_items_speaks_of_the_list(flows: VisorFlows) -> None:
-    """`forEach` says how large it was; `step` and `output` are those of the step that gave it. Others have no items."""
+    """`forEach` says how large it was, `step` and `output` are those of the step that gave it; others have no items."""
     text = """
 steps:
   s: {type: command, exec: ./step s}

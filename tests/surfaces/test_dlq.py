@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from resile.core.actions import KeepLetter
 from resile.core.events import RunStarted
 from resile.model import codec
 from resile.model.fanout import FanOut, Source
@@ -52,7 +53,7 @@ def keep(program: Program, *letters: DeadLetter) -> None:
     row, _ = create(store, workflow, codec.encode(workflow), started, output=output, directory=str(program.folder))
     lease = take(store, row.id)
     writer = store.writer()
-    writer.submit(Batch(row.id, lease.token, [], {}, {}, letters=letters))
+    writer.submit(Batch(row.id, lease.token, [], {}, {}, letters=tuple(map(KeepLetter, letters))))
     writer.flush()
     store.release_lease(lease)
     store.close()

@@ -8,6 +8,7 @@ import signal
 import msgspec
 import pytest
 
+from resile.core.actions import KeepLetter
 from resile.core.events import Redriven
 from resile.model.letters import DeadLetter, Item
 from resile.runtime.session import take
@@ -245,7 +246,7 @@ def lose(program: Program, index: int) -> None:
     letter = DeadLetter(found.name, found.map, found.step, found.job, found.scope, item, "failed", found.last_at)
     lease = take(store, 1)
     writer = store.writer()
-    writer.submit(Batch(1, lease.token, [], {}, {}, letters=(letter,)))
+    writer.submit(Batch(1, lease.token, [], {}, {}, letters=(KeepLetter(letter),)))
     writer.flush()
     store.release_lease(lease)
     store.close()
