@@ -140,7 +140,7 @@ COMMANDS = (
         "judge:judge",
         "decide about a parked failure",
         about=(
-            "JOB is an id, a step's name or `m[1]/step`, as `resile failures RUN` shows them. `retry` runs the step again, "
+            "JOB is an id or a name, as `resile failures RUN` shows them. `retry` runs the step again, "
             "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
             "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
         ),
