@@ -63,7 +63,7 @@ def prompt(t: Translation, node: Node, fields: dict[str, Node], where: Where) ->
             written += f" {text}"
     made = t.text(word(written, node) if added else node, where)
     # Items differ, and an agent is asked all the same.
-    return word(_FIELD.sub(r"${\1:-}", made.text), made) if isinstance(made, Scalar) else made
+    return word(_FIELD.sub(r"${\1:-}", made.text), made) if where.item and isinstance(made, Scalar) else made
 
 
 def analyze(t: Translation, node: Node, where: Where) -> Node:
