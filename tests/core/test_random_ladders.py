@@ -89,10 +89,8 @@ def chance(seed: int, *words: object) -> int:
     return zlib.crc32(repr((seed, *words)).encode()) % 100
 
 
-@settings(max_examples=400, deadline=None)
-@given(workflows(), st.integers(0, 10_000), st.integers(1, 4))
-def test_every_run_ends_within_its_budgets(workflow: Workflow, seed: int, parallel: int) -> None:
-    """Whatever fails; what is parked is judged until nothing is, and `end` ran once and last."""
+def played(workflow: Workflow, seed: int, parallel: int) -> World:
+    """A run of random outcomes, whose parked failures are judged until none is left."""
     executed: list[str] = []
 
     def outcome(name: str, attempt: int) -> Outcome:
@@ -105,14 +103,22 @@ def test_every_run_ends_within_its_budgets(workflow: Workflow, seed: int, parall
     world = World(workflow, outcome, lambda name: chance(seed, "when", name, len(executed)) < 70, parallel, route).run()
     judged = 0
     while world.ended == "parked":
-        parked = [job for job in world.state.jobs.values() if job.status is Status.pending_failed]
+        parked = next(job for job in world.state.jobs.values() if job.status is Status.pending_failed)
         verdict = ("fail", "skip", "retry")[chance(seed, "judge", judged) % 3 if judged < 20 else 0]
         judged += 1
         world.ended = None
-        world.feed(Judged(world.clock, parked[0].id, verdict))  # type: ignore[arg-type]
+        world.feed(Judged(world.clock, parked.id, verdict))  # type: ignore[arg-type]
         while world.orders:
             world.perform()
         assert world.ended is not None
+    return world
+
+
+@settings(max_examples=400, deadline=None)
+@given(workflows(), st.integers(0, 10_000), st.integers(1, 4))
+def test_every_run_ends_within_its_budgets(workflow: Workflow, seed: int, parallel: int) -> None:
+    """Whatever fails; what is parked is judged until nothing is, and `end` ran once and last."""
+    world = played(workflow, seed, parallel)
     assert world.ended in ("completed", "failed")
     assert [note.type for note in world.notes][-2:] == [f"workflow_{world.ended}", f"playbook_{world.ended}"]
     assert all(scope.loops <= LOOPS for scope in world.state.scopes.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,18 @@ def errors(text: str) -> list[tuple[str, int, int]]:
     lines = HEAD.count("\n")
     found = [finding for finding in compiled(text).diagnostics if finding.severity == "error"]
     return [(finding.message, finding.line - lines, finding.column) for finding in found]
+
+
+def killed_and_resumed(program: Program) -> dict[str, Any]:
+    """Kill the engine of `flow.yaml` while a step has opened the gate `reached` and waits at `go`; what came of it."""
+    reached, go = program.gate("reached"), program.gate("go")
+    with program.start("run", "flow.yaml") as started:
+        reached.wait()
+        started.send(signal.SIGKILL)
+        started.process.wait(10)
+        go.open()
+        document: dict[str, Any] = program.json("resume", "1")
+    return document
 
 
 class Run:

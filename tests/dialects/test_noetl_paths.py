@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -11,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.dialects.pages import Pages, serving
-from tests.dialects.playbooks import Run, written
+from tests.dialects.playbooks import Run, killed_and_resumed, written
 from tests.surfaces.program import Program
 
 BAD = "{kind: shell, cmds: ['echo no >&2', 'exit 3']}"
@@ -310,13 +309,7 @@ def test_another_engine_goes_on_with_the_same_values(tmp_path: Path) -> None:
             """
         )
     )
-    reached, go = program.gate("reached"), program.gate("go")
-    with program.start("run", "flow.yaml") as started:
-        reached.wait()
-        started.send(signal.SIGKILL)
-        started.process.wait(10)
-        go.open()
-        document = program.json("resume", "1")
+    document = killed_and_resumed(program)
     assert document["outputs"]["show"] == [{"n": 5}, 5, 5]
     assert [job["attempts"] for job in document["jobs"]] == [1, 1, 1, 1]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.dialects.pages import Pages, serving
-from tests.dialects.playbooks import COMPLETED, FAILED, PROLOGUE, Run, errors, failed, ok, written
+from tests.dialects.playbooks import COMPLETED, FAILED, PROLOGUE, Run, errors, failed, killed_and_resumed, ok, written
 from tests.surfaces.program import Program
 
 
@@ -151,13 +150,7 @@ def test_another_engine_goes_on_in_a_pipeline(tmp_path: Path) -> None:
             """
         )
     )
-    reached, go = program.gate("reached"), program.gate("go")
-    with program.start("run", "flow.yaml") as started:
-        reached.wait()
-        started.send(signal.SIGKILL)
-        started.process.wait(10)
-        go.open()
-        document = program.json("resume", "1")
+    document = killed_and_resumed(program)
     assert document["outputs"]["show"] == [[8, 8, 8, 7]]
     assert {job["attempts"] for job in document["jobs"]} == {1}
 

@@ -6,43 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resile.core.answers import matches
-from resile.core.events import Judged, RouteAnswered
 from resile.core.walks import listen
 from resile.insight.book import Book
 from resile.insight.explain import explained
 from resile.insight.listen import hear
 from resile.insight.reasons import mismatch
 from resile.insight.tales import TOLD_MAX, Explanation, Names, Tale, Told, everything, one_more
-from resile.model.failure import Failure, Outcome
+from resile.model.failure import Failure
 from resile.model.rules import Match
-from resile.model.status import Status
 from resile.model.workflow import Workflow
-from tests.core.test_random_ladders import chance, workflows
-from tests.core.world import OK, World, failed
-
-
-def played(workflow: Workflow, seed: int, parallel: int) -> World:
-    """A run of random outcomes, whose parked failures are judged until none is left."""
-    executed: list[str] = []
-
-    def outcome(name: str, attempt: int) -> Outcome:
-        executed.append(name)
-        return failed(1 + chance(seed, "code", name, attempt) % 2) if chance(seed, name, len(executed)) < 45 else OK
-
-    def route(name: str, _about: str) -> RouteAnswered:
-        return RouteAnswered(0, 0, "calls", calls=("r1",) if chance(seed, "route", name, len(executed)) < 50 else ())
-
-    world = World(workflow, outcome, lambda name: chance(seed, "when", name, len(executed)) < 70, parallel, route).run()
-    judged = 0
-    while world.ended == "parked":
-        parked = next(job for job in world.state.jobs.values() if job.status is Status.pending_failed)
-        verdict = ("fail", "skip", "retry")[chance(seed, "judge", judged) % 3 if judged < 20 else 0]
-        judged += 1
-        world.ended = None
-        world.feed(Judged(world.clock, parked.id, verdict))  # type: ignore[arg-type]
-        while world.orders:
-            world.perform()
-    return world
+from tests.core.test_random_ladders import played, workflows
+from tests.core.world import World
 
 
 def moments(explanation: Explanation) -> dict[int, tuple[Tale, Told]]:
