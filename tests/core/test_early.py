@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.core.actions import KillAttempt, Order, StartAttempt
+from resile.core.actions import AnswerCondition, KillAttempt, Order, StartAttempt
 from resile.core.events import (
     AttemptEnded,
     AttemptStarted,
     AttemptWithdrawn,
     CancelRequested,
     Capacity,
+    ConditionAnswered,
     RunResumed,
     RunStarted,
 )
@@ -89,6 +90,24 @@ def test_an_early_order_says_because_of_what() -> None:
     reasons = [action.because for action in actions if isinstance(action, StartAttempt)]
     assert reasons[0] > 0
     assert reasons == [reasons[0]] * 3
+
+
+def test_nothing_is_early_beside_a_critical_step() -> None:
+    """Its failure may keep everything from starting that has not."""
+    assert orders_of(flow(sh("a"), sh("b", "a"), sh("c")), parallel=3) == [("a", ()), ("c", ()), ("b", ("a",))]
+    assert orders_of(flow(sh("a"), sh("b", "a"), sh("c", critical=True)), parallel=3) == [("a", ()), ("c", ())]
+
+
+def test_what_will_be_skipped_is_not_reserved() -> None:
+    """One of its needs was skipped before the other, which stands behind it, came into flight."""
+    steps = (sh("no", when=Condition("x")), sh("x"), sh("b", "x", resources=Resources(1)), sh("c", "no", "b"))
+    world = Early(flow(*steps), truth=lambda _name: False, parallel=3).start()
+    answer = next(order for order in world.orders if isinstance(order, AnswerCondition))
+    world.orders.remove(answer)
+    world.feed(ConditionAnswered(1.0, answer.job, False))
+    world.feed(AttemptEnded(2.0, 2, 1, OK))
+    started = [world.name(order.job) for order in world.orders if isinstance(order, StartAttempt)]
+    assert started == ["x", "b"]
 
 
 def test_what_needs_several_comes_after_all_of_them() -> None:
