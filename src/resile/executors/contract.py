@@ -58,8 +58,8 @@ class Ended(Struct, frozen=True, gc=False):
 
     `cut` says who ended it: "" (itself), "timeout", "killed" (by `kill`). `spawn_stage` says what went wrong with
     `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be written).
-    `oom_kills` counts kills for want of memory that may explain a SIGKILL. `pid` is given where nothing else
-    happened between start and end and nobody was told of the start: such a report stands for both.
+    `oom_kills` counts kills for want of memory that may explain a SIGKILL. `pid` is given where nobody was
+    told of the start: such a report stands for both.
     """
 
     job: int

@@ -19,7 +19,7 @@ from errno import EINVAL
 
 from resile.errors import ResileError
 from resile.executors import doors, history, prestart, processes
-from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Started, Withdrawn
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Withdrawn
 from resile.executors.history import Author, Key, Past
 from resile.executors.prestart import Prestarted
 from resile.executors.spool import SUFFIX, identity
@@ -59,7 +59,9 @@ class LocalExecutor:
         self._token = ""
         self._inbox = b""
         self._heard = self._told = self._recorded = self._acknowledged = 0
-        self._ready: list[Report] = []
+        # What `reports` will say; of an attempt that has just begun the words of its line, and where they are.
+        self._ready: list[Report | list[bytes] | None] = []
+        self._begun: dict[Key, int] = {}
         self._ours: dict[Key, bool] = {}
         self._queued = 0
         self._past: dict[Key, Past] = {}
@@ -116,7 +118,8 @@ class LocalExecutor:
     def reports(self) -> list[Report]:
         """Whatever has been heard since the last call; never blocks."""
         self._receive()
-        reports, self._ready = self._ready, []
+        reports = [history.parse_started(item) if isinstance(item, list) else item for item in self._ready if item]
+        self._ready, self._begun = [], {}
         self._told = self._heard
         if self._rung:
             self._rung = False
@@ -234,7 +237,8 @@ class LocalExecutor:
         match kind:
             case b"S":
                 self._ours[key] = True
-                self._ready.append(history.parse_started(fields))
+                self._begun[key] = len(self._ready)
+                self._ready.append(fields)
             case b"E":
                 del self._ours[key]
                 self._ready.append(history.parse_ended(fields, self._unsaid(key)))
@@ -243,12 +247,13 @@ class LocalExecutor:
                 self._ready.append(history.parse_withdrawn(fields))
 
     def _unsaid(self, key: Key) -> int:
-        """Take back the start of an attempt that is over where it was the last report: one says both. Its pid."""
-        last = self._ready[-1] if self._ready else None
-        if not isinstance(last, Started) or (last.job, last.attempt) != key:
+        """Take back the start of an attempt that is over before anybody heard of it: one report says both. Its pid."""
+        place = self._begun.pop(key, None)
+        begun = None if place is None else self._ready[place]
+        if place is None or not isinstance(begun, list):
             return 0
-        self._ready.pop()
-        return last.pid
+        self._ready[place] = None
+        return int(begun[4])
 
     def _acknowledge(self) -> None:
         """Let the launcher forget what has been recorded."""

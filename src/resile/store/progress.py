@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from resile.store.errors import StoreError
 
@@ -14,17 +15,18 @@ class Progress:
         self.error: StoreError | None = None
         self._durable = 0
         self._heard = False
+        self._raised = False
         self._signal = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def move(self, tickets: int) -> None:
         """So many more tickets are durable."""
         self._durable += tickets
-        os.eventfd_write(self._signal, 1)
+        self._raise()
 
     def stop(self, error: StoreError) -> None:
         """Nothing more will become durable."""
         self.error = error
-        os.eventfd_write(self._signal, 1)
+        self._raise()
 
     def durable(self) -> int:
         """The highest durable ticket; raises the error that stopped the writer."""
@@ -53,9 +55,14 @@ class Progress:
         if not self._heard:
             self.check()
 
+    def _raise(self) -> None:
+        """Make the descriptor readable."""
+        os.eventfd_write(self._signal, 1)
+        self._raised = True
+
     def _lower(self) -> None:
-        """Make the descriptor unreadable."""
-        try:
-            os.eventfd_read(self._signal)
-        except BlockingIOError:
-            return
+        """Make the descriptor unreadable; not where it is, because asking gives up the interpreter's lock."""
+        if self._raised:
+            self._raised = False
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._signal)
