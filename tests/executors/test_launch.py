@@ -54,7 +54,7 @@ def test_two_thousand_attempts_are_each_reported_once(tmp_path: Path) -> None:
     with driving(tmp_path) as driver:
         driver.executor.start([Launch(job, 1, (b"true",)) for job in range(2000)])
         driver.until(lambda reports: (driver.executor.acknowledge() or len(reports)) >= 4000)
-        starts = [report.job for report in driver.reports if isinstance(report, Started)]
+        starts = sorted(report.job for report in driver.reports if isinstance(report, Started))
         ends = sorted(report.job for report in driver.reports if isinstance(report, Ended))
         assert starts == ends == list(range(2000))
         spool = next((tmp_path / "launcher").glob("*.spool"))
