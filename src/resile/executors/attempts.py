@@ -1,13 +1,15 @@
 """The attempts of a launcher: queued, running in slots, asked to end, over.
 
-    queue --fill--> start --(leader exits)--> reap --> finish --> the slot's next attempt
-                      |                         |
-                      '--cut: SIGTERM------> look: SIGKILL when the grace is over, until nothing is left
+    queue --fill--> begin --> spawn --> started --(leader exits)--> left --> finish --> the slot's next attempt
+                                           |                         |
+                                           '--cut: SIGTERM------> look: SIGKILL when the grace is over, until
+                                                                  nothing is left
 
-Everything that happens becomes a line (spool.py); the launcher passes the lines on. A slot is filled again in the
-turn in which its attempt ended, before anybody is told.
+Each slot has a thread, which spawns and waits for the leader, so that attempts start side by side; whatever else is
+done is done with the launcher's lock held, one thread at a time. Everything that happens becomes a line (spool.py);
+the launcher passes the lines on. A slot is filled again in the turn in which its attempt ended, before anybody is told.
 
-Runs inside the launcher, so only built-in modules are imported.
+Runs inside the launcher, so only built-in modules and ctypes are imported.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from __future__ import annotations
 import posix
 import select
 import time
-from _signal import SIGCHLD, SIGCONT, SIGKILL, SIGTERM, set_wakeup_fd, signal
-from errno import EMFILE, ENFILE, ENOSPC
+from _signal import SIGCONT, SIGKILL, SIGTERM
+from _thread import allocate_lock, start_new_thread
+from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
 
 from resile.executors import doors, processes
 from resile.executors.oom import Watch
-from resile.executors.slots import Slot, Spawner
+from resile.executors.slots import Slot
+from resile.executors.spawner import Spawner
 from resile.executors.waiting import Waiting
 
 TYPE_CHECKING = False
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 WATCH_AFTER_SECONDS = 0.005
 LOOK_AGAIN_SECONDS = 0.1
 GIVE_UP_SECONDS = 5.0
-REAPED_MAX = 4
 SINK_BYTES = 256 * 1024
 SINKS_MAX = 256
 CHILDREN_BYTES = 4096
@@ -42,10 +45,22 @@ _KILLED_BY_KERNEL = (SIGKILL, (128 + SIGKILL) << 8)
 class Attempts:
     """All attempts that this launcher knows, and the slots they run in."""
 
-    def __init__(self, epoll: select.epoll, publish: Callable[[], None], hear: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        epoll: select.epoll,
+        publish: Callable[[], None],
+        hear: Callable[[], object],
+        wake: Callable[[float], None],
+        crash: Callable[[], None],
+    ) -> None:
         self.epoll = epoll
         self.publish = publish
         self.hear = hear
+        # Has the launcher's own thread look again by that time.
+        self.wake = wake
+        self.crash = crash
+        # Whoever changes anything here holds it; its own thread does whenever it does not wait.
+        self.lock = allocate_lock()
         self.lines: list[bytes] = []
         self.queue: dict[bytes, list[bytes]] = {}
         self.waiting = Waiting()
@@ -53,10 +68,11 @@ class Attempts:
         self.followed = False
         self.free: list[Slot] = []
         self.running: dict[bytes, Slot] = {}
-        self.leaders: dict[int, Slot] = {}
         self.listened: dict[int, Slot] = {}
         self.sinks: dict[int, None] = {}
         self.orphans: set[int] = set()
+        # Of processes whose end somebody waits for: by their pidfds.
+        self.mortals: dict[int, int] = {}
         self.spawner = Spawner()
         self.secrets: tuple[bytes, ...] = ()
         self.folder = self.token = b""
@@ -65,33 +81,21 @@ class Attempts:
         # Why nothing may be started: the spool could not say so.
         self.blocked_errno = ENOSPC
         self.wake_at = NEVER
-        # Have not all exits been taken yet?
-        self.more = False
-        self.wakeup = self.catch_children()
         self.subreaper = doors.become_subreaper()
         self.children = doors.open_children()
         self.oom = Watch()
         # Read once for all attempts that are looked at or killed in one turn: it costs milliseconds.
         self.table: dict[int, processes.Process] | None = None
 
-    def catch_children(self) -> int:
-        """Have SIGCHLD make a descriptor readable; the descriptor."""
-        reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
-        signal(SIGCHLD, lambda *_: None)
-        set_wakeup_fd(writer, warn_on_full_buffer=False)
-        self.epoll.register(reader, select.EPOLLIN)
-        return reader
-
     def ready(self, descriptor: int) -> None:
-        """Something happened to a child, or there is output."""
-        if descriptor == self.wakeup:
-            posix.read(descriptor, 4096)
-            self.reap()
-        elif descriptor in self.listened:
+        """There is output, or a process has ended."""
+        if descriptor in self.listened:
             slot = self.listened[descriptor]
             (slot.out if descriptor == slot.out.reader else slot.err).pump()
         elif descriptor in self.sinks:
             self.empty(descriptor)
+        elif descriptor in self.mortals:
+            self.bury(descriptor)
 
     def take(self, key: bytes, fields: list[bytes]) -> None:
         """Queue an attempt, or let it wait for those that it comes after."""
@@ -113,62 +117,97 @@ class Attempts:
         for follower in doomed:
             self.withdrawn(follower)
 
-    def fill(self) -> None:
-        """Start what is queued, as far as there are slots."""
+    def fill(self, mine: Slot | None = None) -> None:
+        """Give what is queued to slots, as far as there are free ones; the thread of `mine` is the caller's."""
         while self.queue:
             if self.free:
                 slot = self.free.pop()
             elif self.opened < self.slots:
                 try:
-                    slot = Slot(self.made, self.folder, self.token)
+                    slot = self.open_slot()
                 except OSError as error:
-                    if error.errno in (EMFILE, ENFILE) and self.opened:
-                        # As many at a time as this process may have files open for: the rest waits.
+                    if error.errno in (EMFILE, ENFILE, EAGAIN) and self.opened:
+                        # As many at a time as this process may have files and threads for: the rest waits.
                         self.slots = self.opened
                         return
                     self.refuse(self.next_queued()[0], error.errno or ENOSPC, b"output")
                     continue
-                self.opened += 1
-                self.made += 1
             else:
                 return
-            self.start(slot, *self.next_queued())
+            if self.begin(slot, *self.next_queued()) and slot is not mine:
+                slot.given.release()
+
+    def open_slot(self) -> Slot:
+        """One more slot, with its thread."""
+        slot = Slot(self.made, self.folder, self.token)
+        try:
+            start_new_thread(self.serve, (slot,))
+        except RuntimeError:
+            slot.close()
+            raise OSError(EAGAIN, "no more threads") from None
+        self.opened += 1
+        self.made += 1
+        return slot
 
     def next_queued(self) -> tuple[bytes, list[bytes]]:
         """The attempt that has waited longest."""
         key = next(iter(self.queue))
         return key, self.queue.pop(key)
 
-    def start(self, slot: Slot, key: bytes, fields: list[bytes]) -> None:
-        """Run an attempt in a slot; that it is about to be is on the spool first, so that no start goes unnoticed."""
+    def begin(self, slot: Slot, key: bytes, fields: list[bytes]) -> bool:
+        """Give a slot an attempt; that it is about to start is on the spool first, so that no start goes unnoticed."""
         if not self.blocked_errno:
-            self.lines.append(b"B %s\n" % key)
+            slot.line = b"B %s\n" % key
+            self.lines.append(slot.line)
             self.publish()
         if self.blocked_errno:
             # Nobody would know about it if this process died now.
+            slot.reset()
             self.free.append(slot)
             self.refuse(key, self.blocked_errno, b"output")
-            return
+            return False
         slot.out.begin(self.secrets)
         slot.err.begin(self.secrets)
-        # Read before the spawn, which returns when the program runs: its time counts from here.
-        started_at, now = time.time(), time.monotonic()
-        pid, errno, stage = self.spawner.spawn(slot, fields)
-        if not pid:
-            self.free.append(slot)
-            self.refuse(key, errno, stage)
-            return
-        slot.pid = pid
         slot.key = key
-        slot.started_at = started_at
-        slot.started = now
-        timeout_seconds = float(fields[3])
+        slot.frame = fields
         slot.grace_seconds = float(fields[4])
-        slot.deadline = now + timeout_seconds if timeout_seconds > 0 else NEVER
-        self.running[key] = self.leaders[pid] = slot
-        self.wake_at = min(self.wake_at, slot.deadline, now + WATCH_AFTER_SECONDS)
+        slot.deadline = NEVER
+        self.running[key] = slot
+        return True
+
+    def serve(self, slot: Slot) -> None:
+        """The life of a slot's thread: start what it is given, wait for its end, go on with the next."""
+        try:
+            while not slot.closed:
+                slot.given.acquire()
+                while slot.frame is not None:
+                    self.attend(slot, slot.frame)
+        except BaseException:
+            self.crash()
+
+    def attend(self, slot: Slot, fields: list[bytes]) -> None:
+        """One attempt, from its start to the end of its leader."""
+        # Read before the spawn, which returns when the program runs: its time counts from here.
+        slot.started_at, slot.started = time.time(), time.monotonic()
+        pid, errno, stage = self.spawner.spawn(slot, fields)
+        with self.lock:
+            if not pid:
+                self.not_started(slot, errno, stage)
+                return
+            self.started(slot, pid, float(fields[3]))
+        # It is reaped with the lock held: as long as it is not, nobody else has its number, and it can be signalled.
+        posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOWAIT)
+        with self.lock:
+            _, status, usage = posix.wait4(pid, 0)
+            self.left(slot, (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
+
+    def started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
+        """The leader of an attempt runs; it may have been killed before there was anything to kill."""
+        slot.pid = pid
+        if timeout_seconds > 0:
+            slot.deadline = slot.started + timeout_seconds
         slot.line = b"S %s %.6f %d %.2f %s %d %d\n" % (
-            key,
+            slot.key,
             slot.started_at,
             pid,
             processes.boot_seconds(),
@@ -176,47 +215,56 @@ class Attempts:
             slot.out.start,
             slot.err.start,
         )
+        # Told with whatever comes next, or when its output is listened to.
         self.lines.append(slot.line)
+        if slot.cut:
+            self.table = None
+            self.cut(slot, slot.cut, time.monotonic())
+        self.look_by(min(slot.deadline, slot.started + WATCH_AFTER_SECONDS))
+
+    def not_started(self, slot: Slot, errno: int, stage: bytes) -> None:
+        """There was nothing to start; the slot is free for the next attempt."""
+        key = slot.key
+        del self.running[key]
+        slot.reset()
+        self.free.append(slot)
+        self.refuse(key, errno, stage)
+        self.go_on(slot)
+
+    def left(self, slot: Slot, usage: tuple[int, float, int]) -> None:
+        """The leader of an attempt has ended; of one that was cut short the rest must end too."""
+        slot.usage = usage
+        slot.reaped = True
+        slot.frame = None
+        if slot.cut:
+            self.look_by(0.0)
+            return
+        self.finish(slot)
+        if self.followed:
+            # What goes on by itself may have been taken back before this end.
+            self.hear()
+        self.go_on(slot)
+
+    def go_on(self, slot: Slot) -> None:
+        """The caller's slot is free: fill it, and say what has happened."""
+        self.fill(slot)
+        if self.lines:
+            self.publish()
+        if not self.running:
+            # Perhaps nobody has anything to do any more.
+            self.wake(0.0)
+
+    def look_by(self, at: float) -> None:
+        """Have what is due at that time done then."""
+        if at < self.wake_at:
+            self.wake_at = at
+            self.wake(at)
 
     def refuse(self, key: bytes, errno: int, stage: bytes) -> None:
         """An attempt that could not be started at all has ended."""
         now = time.time()
         self.lines.append(b"E %s %.6f %.6f 0 0 0 - 0 0 0 0 - %d %s 0\n" % (key, now, now, errno, stage))
         self.over(key, well=False)
-
-    def reap(self) -> None:
-        """Take the exits of our children: leaders of attempts, and orphans that fell to us.
-
-        Only a few in one turn: while one attempt is started others end, and what is known must get out.
-        """
-        orphan_died = False
-        self.more = True
-        for _ in range(REAPED_MAX):
-            try:
-                pid, status, usage = posix.wait4(-1, posix.WNOHANG)
-            except ChildProcessError:
-                pid = 0
-            if not pid:
-                self.more = False
-                break
-            slot = self.leaders.pop(pid, None)
-            if slot is None:
-                self.orphans.discard(pid)
-                orphan_died = True
-                continue
-            slot.reaped = True
-            slot.usage = (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
-            if slot.cut:
-                self.wake_at = 0.0
-            else:
-                self.finish(slot)
-                if self.followed:
-                    # What goes on by itself may have been taken back before this end.
-                    self.hear()
-                if self.queue:
-                    self.fill()
-        if orphan_died and any(slot.cut for slot in self.running.values()):
-            self.wake_at = 0.0
 
     def finish(self, slot: Slot) -> None:
         """An attempt is over: close its range, report it, and make its slot free."""
@@ -282,9 +330,9 @@ class Attempts:
     def has_leftovers(self, slot: Slot) -> bool:
         """May somebody still hold the pipes of this attempt, whose leader was reaped?
 
-        Every living descendant hangs from a child of ours, because orphans fall to the subreaper. A child that
-        is neither a leader nor known carries the mark of its attempt; without one any running attempt may be
-        its parent.
+        Every living descendant of a leader that has ended falls to the subreaper, as a child of its first thread;
+        the leaders are children of their slots' threads. One that is not known carries the mark of its attempt;
+        without one any running attempt may be its parent.
         """
         if self.children < 0 or not self.subreaper:
             return slot.suspect or doors.group_exists(slot.pid)
@@ -292,13 +340,35 @@ class Attempts:
         if len(children) == CHILDREN_BYTES:
             children = posix.pread(self.children, CHILDREN_BYTES_MAX, 0)
         for pid in map(int, children.split()):
-            if pid in self.leaders or pid in self.orphans:
+            if pid in self.orphans:
                 continue
             self.orphans.add(pid)
+            self.mourn(pid)
             owner = processes.mark_of(pid).rpartition(self.token + b":")[2].replace(b":", b" ")
             for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
                 candidate.suspect = True
         return slot.suspect
+
+    def mourn(self, pid: int) -> None:
+        """Have the end of a process noticed."""
+        if pid not in self.mortals.values():
+            try:
+                descriptor = posix.pidfd_open(pid)
+            except OSError:
+                # Gone already, or no more files may be open: a later look finds out.
+                self.look_by(time.monotonic() + LOOK_AGAIN_SECONDS)
+                return
+            self.mortals[descriptor] = pid
+            self.epoll.register(descriptor, select.EPOLLIN)
+
+    def bury(self, descriptor: int) -> None:
+        """A process has ended; if it fell to us, its exit is taken."""
+        pid = self.mortals.pop(descriptor)
+        posix.close(descriptor)
+        self.orphans.discard(pid)
+        doors.take_exit(pid)
+        if any(slot.cut for slot in self.running.values()):
+            self.wake_at = 0.0
 
     def look(self) -> None:
         """Something is due: listen to the output of longer attempts, end those whose time is up."""
@@ -311,6 +381,8 @@ class Attempts:
 
     def advance(self, slot: Slot, now: float) -> float:
         """Do what is due for one attempt; when to look again."""
+        if not slot.pid:
+            return NEVER
         if not slot.watched and now >= slot.started + WATCH_AFTER_SECONDS:
             self.listen(slot)
         if not slot.cut:
@@ -324,6 +396,9 @@ class Attempts:
         if slot.reaped and (not found or now >= slot.deadline + GIVE_UP_SECONDS):
             self.finish(slot)
             return NEVER
+        for pid in found:
+            if pid != slot.pid:
+                self.mourn(pid)
         if now < slot.deadline:
             return min(slot.deadline, now + LOOK_AGAIN_SECONDS)
         if not slot.reaped:
@@ -334,8 +409,10 @@ class Attempts:
     def cut(self, slot: Slot, why: bytes, now: float) -> None:
         """Ask everything of an attempt to end; the rest is killed when the grace is over."""
         slot.cut = why
+        if not slot.pid:
+            return
         slot.deadline = now + slot.grace_seconds
-        self.wake_at = min(self.wake_at, slot.deadline)
+        self.look_by(slot.deadline)
         found = self.members(slot)
         # The group at once, so that no child forked in between is missed; then those that left the group.
         doors.signal_group(slot.pid, SIGTERM)

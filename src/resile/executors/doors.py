@@ -143,6 +143,14 @@ def group_exists(leader: int) -> bool:
     return True
 
 
+def take_exit(pid: int) -> None:
+    """Let a process that has ended go, if it is a child of ours."""
+    try:
+        posix.waitpid(pid, posix.WNOHANG)
+    except ChildProcessError:
+        return
+
+
 def redirect_errors(folder: bytes, token: bytes) -> None:
     """Let what is said last stand in a file beside the spool."""
     if folder:

@@ -1,4 +1,4 @@
-"""One slot of the launcher: two pipes, two segment files, and the attempt that runs in it.
+"""One slot of the launcher: two pipes, two segment files, a thread, and the attempt that runs in it.
 
     attempt --stdout--> pipe --> [redact] --> FOLDER/TOKEN-SLOT-N.o
             --stderr--> pipe --> [redact] --> FOLDER/TOKEN-SLOT-N.e
@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import posix
 import select
-from _signal import SIGPIPE, SIGXFSZ
-from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
+from _thread import allocate_lock
+from errno import EINVAL
 
-from resile.executors.processes import MARK
 from resile.executors.redact import Stream
+from resile.executors.spawner import Actions
 
 READ_BYTES = 64 * 1024
 DRAIN_READS_MAX = 64
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
-# Python ignores these two, and what is ignored stays ignored across exec.
-_DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
-_NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
 _SEGMENT_FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_APPEND | posix.O_CLOEXEC
 
 
@@ -105,10 +102,13 @@ class Slot:
 
     __slots__ = (
         "actions",
+        "closed",
         "cut",
         "deadline",
         "err",
         "folder",
+        "frame",
+        "given",
         "grace_seconds",
         "key",
         "known",
@@ -129,6 +129,10 @@ class Slot:
     )
 
     def __init__(self, number: int, folder: bytes, token: bytes) -> None:
+        # Open when its thread has something to do: an attempt, or to end.
+        self.given = allocate_lock()
+        self.given.acquire()
+        self.closed = False
         self.number = number
         self.folder = folder
         self.token = token
@@ -150,6 +154,7 @@ class Slot:
     def reset(self) -> None:
         """No attempt is here."""
         self.key = self.line = self.cut = b""
+        self.frame: list[bytes] | None = None
         self.pid = 0
         self.started = self.started_at = self.deadline = self.grace_seconds = 0.0
         self.watched = self.suspect = self.reaped = False
@@ -158,10 +163,7 @@ class Slot:
 
     def rewire(self) -> None:
         """The pipes are new: what a child does with them, and how to ask whether they hold anything."""
-        self.actions = (
-            (posix.POSIX_SPAWN_DUP2, self.out.writer, 1),
-            (posix.POSIX_SPAWN_DUP2, self.err.writer, 2),
-        )
+        self.actions = Actions(self.out.writer, self.err.writer)
         self.readable = select.poll()
         self.readable.register(self.out.reader, select.POLLIN)
         self.readable.register(self.err.reader, select.POLLIN)
@@ -204,109 +206,9 @@ class Slot:
         return self.out.size > SEGMENT_BYTES_MAX or self.err.size > SEGMENT_BYTES_MAX
 
     def close(self) -> None:
-        """Close everything."""
+        """Close everything, and let its thread end."""
         self.out.close()
         self.err.close()
-
-
-class Spawner:
-    """Starts processes with the run's environment, in its directory."""
-
-    __slots__ = ("directory", "environment", "home", "mark", "path")
-
-    def __init__(self) -> None:
-        self.environment: dict[bytes, bytes] = {}
-        self.directory = b"/"
-        self.mark = b""
-        self.path = b""
-        self.home = -1
-
-    def configure(self, mark: bytes, directory: bytes, pairs: list[bytes]) -> None:
-        """What all attempts have in common."""
-        self.mark = mark
-        self.environment = parse_environment(pairs)
-        self.path = self.environment.get(b"PATH", b"/bin:/usr/bin")
-        posix.putenv(b"PATH", self.path)
-        self.directory = directory
-        if self.home >= 0:
-            posix.close(self.home)
-            self.home = -1
-        self.go_home()
-
-    def go_home(self) -> int:
-        """Be in the run's directory; an errno where that can't be."""
-        try:
-            if self.home < 0:
-                self.home = posix.open(self.directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
-            posix.chdir(self.home)
-        except OSError as error:
-            return error.errno or ENOENT
-        return 0
-
-    def spawn(self, slot: Slot, fields: list[bytes]) -> tuple[int, int, bytes]:
-        """Start the attempt of a START frame: its pid, or 0 with the errno and the stage that failed."""
-        cwd = fields[5]
-        if self.home < 0 and (errno := self.go_home()):
-            return 0, errno, b"cwd"
-        if not cwd:
-            return self.execute(slot, fields)
-        try:
-            posix.chdir(cwd)
-        except (OSError, ValueError) as error:
-            return 0, getattr(error, "errno", EINVAL) or EINVAL, b"cwd"
-        try:
-            return self.execute(slot, fields)
-        finally:
-            self.go_home()
-
-    def execute(self, slot: Slot, fields: list[bytes]) -> tuple[int, int, bytes]:
-        """Execute argv, or the fallback where argv's program can't be."""
-        first = 9 + int(fields[6])
-        second = first + int(fields[7])
-        argv, fallback, pairs = fields[9:first], fields[first:second], fields[second:]
-        environment = self.environment
-        if pairs:
-            environment = environment.copy()
-            environment.update(parse_environment(pairs))
-        environment[MARK] = b"%s:%s:%s" % (self.mark, fields[1], fields[2])
-        path = environment.get(b"PATH", self.path)
-        if path != self.path:
-            # posix_spawnp looks in the path of this process, the attempt means its own.
-            posix.putenv(b"PATH", path)
-        try:
-            pid, errno = try_spawn(argv, environment, slot)
-            if errno in _NOT_EXECUTABLE and fallback:
-                pid, errno = try_spawn(fallback, environment, slot)
-        finally:
-            if path != self.path:
-                posix.putenv(b"PATH", self.path)
-        return pid, errno, b"exec" if errno else b"-"
-
-
-def try_spawn(argv: list[bytes], environment: dict[bytes, bytes], slot: Slot) -> tuple[int, int]:
-    """One posix_spawn in a session of its own: the pid, or an errno."""
-    try:
-        pid = posix.posix_spawnp(
-            argv[0],
-            argv,
-            environment,
-            file_actions=slot.actions,
-            setsid=True,
-            setsigmask=(),
-            setsigdef=_DEFAULT_SIGNALS,
-        )
-    except OSError as error:
-        return 0, error.errno or EINVAL
-    except (ValueError, IndexError):
-        return 0, EINVAL
-    return pid, 0
-
-
-def parse_environment(pairs: list[bytes]) -> dict[bytes, bytes]:
-    """`NAME=value` texts as a dictionary; the last of a name counts."""
-    environment = {}
-    for pair in pairs:
-        name, _, value = pair.partition(b"=")
-        if name:
-            environment[name] = value
-    return environment
+        self.closed = True
+        if self.given.locked():
+            self.given.release()

@@ -70,9 +70,6 @@ class Performer:
         self._folder = folder
         self._scripts = os.path.join(folder, "scripts")
         self._run_env = identity(run, state.epoch, output)
-        self._constant_env = tuple(
-            (os.fsencode(f"RESILE_{name}"), os.fsencode(value)) for name, value in self._run_env.items()
-        )
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """What to run for this attempt, or its outcome where nothing needs to run."""
@@ -346,13 +343,12 @@ class Performer:
             return file.read()
 
     def _env(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
-        """What a step's environment has beyond the caller's; in a repair it tells of the attempt that failed."""
+        """What a step's environment has beyond its run's; in a repair it tells of the attempt that failed."""
         failed = self._values.failed_job(job)
         if failed is not None and failed.error is not None:
             pairs = self._repair_env(failed.id, failed.error)
         else:
             pairs = [
-                *self._constant_env,
                 (b"RESILE_JOB_ID", b"%d" % job.id),
                 (b"RESILE_JOB_NAME", os.fsencode(step.name)),
                 (b"RESILE_ATTEMPT_ID", b"%d" % order.attempt),

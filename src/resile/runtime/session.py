@@ -159,6 +159,9 @@ class Session:
         secrets = load_secrets(state.workflow, env)
         hidden = needles(secrets)
         values = Values(self._store, row.id, output, state, {**env, **secrets})
+        # What every step's process knows of its run.
+        known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
+        base_env = {**env, **secrets, **known}
         evaluators = Evaluators(self._store, row, state, values, env, hidden, self._debug)
         performer = Performer(
             state,
@@ -182,14 +185,14 @@ class Session:
                     folder,
                     slots=parallel,
                     label=label(row.id, epoch),
-                    base_env={os.fsencode(name): os.fsencode(value) for name, value in {**env, **secrets}.items()},
+                    base_env={os.fsencode(name): os.fsencode(value) for name, value in base_env.items()},
                     directory=os.fsencode(row.directory),
                     secrets=[os.fsencode(secret) for secret in hidden],
                     launcher=launcher,
                 ),
                 parallel,
                 epoch,
-                {**env, **secrets},
+                base_env,
             ),
             performer=performer,
             observer=Observer(state, performer, values, evaluators, folder=folder, secrets=hidden),
@@ -215,7 +218,6 @@ class Session:
         # A module that `python -m` found stands where the run was started, whoever goes on with it.
         path = [*sys.path, state.workflow.folder, self._row.directory]
         run = self._row.id
-        env = {**env, **{f"RESILE_{name}": value for name, value in identity(run, epoch, self._row.output).items()}}
         functions = FunctionExecutor(
             folder,
             slots=parallel,
