@@ -74,6 +74,36 @@ def test_the_environment_is_added_to_and_path_is_the_attempts_own(tmp_path: Path
     assert (ends[2].spawn_error, ends[2].spawn_stage) == (errno.ENOENT, "exec")
 
 
+def test_a_program_is_found_in_the_attempts_own_folders(tmp_path: Path) -> None:
+    """Of the attempt's PATH a folder and a file that can't run are passed over; relative parts start where it runs."""
+    for folder in ("a/tool", "b", "inner/c"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "b" / "tool").write_text("not a program")
+    (tmp_path / "inner" / "c" / "tool").write_text("#!/bin/sh\necho found in $PWD\n")
+    (tmp_path / "inner" / "c" / "tool").chmod(0o755)
+    before = os.fsencode(tmp_path / "a") + b":" + os.fsencode(tmp_path / "b")
+    found = ((b"PATH", before + b"::c"),)
+    refused = ((b"PATH", before),)
+    with driving(tmp_path) as driver:
+        ends = driver.run(
+            Launch(1, 1, (b"tool",), found, cwd=b"inner"),
+            Launch(2, 1, (b"tool",), refused),
+            Launch(3, 1, (b"tool",), refused, cwd=b"missing"),
+        )
+    assert driver.out(ends[1]) == f"found in {tmp_path}/inner\n".encode()
+    assert (ends[2].spawn_error, ends[2].spawn_stage) == (errno.EACCES, "exec")
+    assert (ends[3].spawn_error, ends[3].spawn_stage) == (errno.ENOENT, "cwd")
+
+
+def test_a_variable_that_all_attempts_have_can_be_changed_for_one(tmp_path: Path) -> None:
+    """What an attempt says of a variable counts for it alone, and stands once in its environment."""
+    show = (b"sh", b"-c", b"env | grep -c ^HOME=; echo $HOME")
+    with driving(tmp_path) as driver:
+        ends = driver.run(Launch(1, 1, show, ((b"HOME", b"/moon"), (b"HOME", b"/mars"))), Launch(2, 1, show))
+    assert driver.out(ends[1]) == b"1\n/mars\n"
+    assert driver.out(ends[2]) == f"1\n{os.environ['HOME']}\n".encode()
+
+
 def test_a_big_environment_arrives_whole(tmp_path: Path) -> None:
     """A megabyte of environment, more than a socket takes at once, reaches the attempt."""
     env = tuple((b"BIG%d" % number, b"x" * 100_000) for number in range(10))
