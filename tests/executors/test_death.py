@@ -340,6 +340,7 @@ def test_an_engine_that_dies_before_its_launcher_got_to_work(tmp_path: Path) -> 
         later.executor.find([(1, 1)])
         later.until_count(Adopted, 1)
         assert len(list((tmp_path / "launcher").glob("*.spool"))) == 1
+        read_pid(tmp_path / "one")
         later.executor.kill(1, 1)
         later.until_count(Ended, 1)
     assert len((tmp_path / "one").read_text().split()) == 1
