@@ -8,9 +8,12 @@ Everything here is iterative and linear in steps and edges: a chain of 100,000 s
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from msgspec.structs import replace
 
 from resile.dialects.base import Diagnostics, did_you_mean
+from resile.dialects.native_needs import Needed
 from resile.dialects.native_step import Drafted, How, NativeReading, Stranger
 from resile.dialects.tree import Mapping, Scalar, shorten
 from resile.model.workflow import Arc, Need, Step
@@ -23,14 +26,29 @@ class Ancestors:
     """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
 
     def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
-        self.place = {step.name: number for number, step in enumerate(steps)}
-        self.before: dict[str, list[str]] = {}
-        self.in_order = is_list and not any(step.arcs or step.called_only for step in steps)
+        self.steps = steps
+        self.is_list = is_list
         self.visits = 0
-        for step in steps:
-            self.before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Does the order of the file say who runs before whom?"""
+        return self.is_list and not any(step.arcs or step.called_only for step in self.steps)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where each step stands in the file."""
+        return {step.name: number for number, step in enumerate(self.steps)}
+
+    @cached_property
+    def before(self) -> dict[str, list[str]]:
+        """The steps that lead to each step at once; worked out when it is first asked, which most files never do."""
+        before: dict[str, list[str]] = {}
+        for step in self.steps:
+            before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
             for arc in step.arcs:
-                self.before.setdefault(arc.step, []).append(step.name)
+                before.setdefault(arc.step, []).append(step.name)
+        return before
 
     def has(self, step: str, other: str) -> bool:
         """Does `other` run before `step`? Everything runs before `end`."""
@@ -58,10 +76,11 @@ def connect(
 ) -> tuple[Step, ...]:
     """The steps with their edges; what does not fit is reported and left out."""
     steps: list[Step] = []
+    sound: dict[int, frozenset[str]] = {}
     before = ""
     for name, draft in drafts.items():
-        needs = tuple([need for need, node in draft.needs if _is_known(reading, drafts, name, need, node)])
-        arcs = tuple(arc for arc, node in draft.arcs if _leads_somewhere(reading, drafts, arc, node))
+        needs = _known_needs(reading, drafts, name, sound) if draft.needs else ()
+        arcs = tuple([arc for arc, node in draft.arcs if _leads_somewhere(reading, drafts, arc, node)])
         if name in called_only:
             steps.append(replace(draft.step, needs=needs, arcs=arcs, called_only=True))
             continue
@@ -76,6 +95,22 @@ def connect(
             reading.report.error("conflict", message, drafts[step.name].node.entries["join"][0], hint=hint)
     _refuse_cycles(reading.report, drafts, steps, is_list)
     return tuple(steps)
+
+
+def _known_needs(
+    reading: NativeReading, drafts: dict[str, Drafted], name: str, sound: dict[int, frozenset[str]]
+) -> tuple[Need, ...]:
+    """What a step needs, of what it may need; a list that many steps share is looked at once."""
+    given = drafts[name].needs
+    # The drafts keep what is shared, so its number is not given to anything else.
+    names = sound.get(id(given.needs)) if isinstance(given, Needed) else None
+    if isinstance(given, Needed) and names is not None and name not in names:
+        return given.needs
+    needs = tuple([need for need, node in given if _is_known(reading, drafts, name, need, node)])
+    if isinstance(given, Needed) and len(needs) == len(given):
+        sound[id(given.needs)] = frozenset(other for need in needs for other in need.any_of)
+        return given.needs
+    return needs
 
 
 def _is_known(
@@ -149,6 +184,8 @@ def _report(report: Diagnostics, stranger: Stranger) -> None:
 
 def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[Step], is_list: bool) -> None:
     """Take away steps whose needs are met until none is left; what stays waits for itself."""
+    if _are_in_order(steps):
+        return
     waiting: dict[str, int] = {}
     dependents: dict[str, list[str]] = {}
     for step in steps:
@@ -177,6 +214,20 @@ def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[
             name = needed_by[name]
         if seen[name] == start:
             _report_cycle(report, drafts, needed_by, name, is_list)
+
+
+def _are_in_order(steps: list[Step]) -> bool:
+    """Do all steps stand behind those that they need? Then none waits for itself, and most files are written so."""
+    before: set[str] = set()
+    # What stood before one step stands before all later ones, so a list that steps share is looked at once.
+    met: set[int] = set()
+    for step in steps:
+        if id(step.needs) not in met:
+            if any(other not in before for need in step.needs for other in need.any_of):
+                return False
+            met.add(id(step.needs))
+        before.add(step.name)
+    return True
 
 
 def _first_waiting(step: Step, waiting: dict[str, int]) -> str:

@@ -209,15 +209,18 @@ def _version(reading: Reading, node: Node) -> Any:
 
 
 def _needs(reading: Reading, node: Node) -> Any:
-    """Names of steps; nothing is no needs, as the last one commented out leaves it."""
+    """Names of steps, and their nodes; nothing is no needs, as the last one commented out leaves it."""
     if isinstance(node, Scalar) and node.value is None:
-        return ()
+        return (), []
     if isinstance(node, Sequence):
+        if node.names:
+            return node.names, node.items
         # Most of a large file is lists of plain names.
-        plain_ones = [item for item in node.items if type(item) is Scalar and item.value == item.text]
-        if len(plain_ones) == len(node.items) and "\0" not in "".join([item.text for item in plain_ones]):
-            return tuple([(item.text, item) for item in plain_ones])
-    return texts(_need)(reading, node)
+        names = [item.text for item in node.items if type(item) is Scalar and item.value == item.text]
+        if len(names) == len(node.items) and "\0" not in "".join(names):
+            return tuple(names), node.items
+    found = texts(_need)(reading, node)
+    return tuple([value for value, _ in found]), [item for _, item in found]
 
 
 def _need(reading: Reading, node: Node) -> Any:

@@ -16,6 +16,7 @@ from resile.dialects.base import INVALID, Diagnostics, Reading, Source, Text, re
 from resile.dialects.native_function import check_beside, check_types, valued
 from resile.dialects.native_inside import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native_keys import ACTIONS, ARC, ARCS, STEP
+from resile.dialects.native_needs import Needs, read_needs
 from resile.dialects.native_programs import read_inputs
 from resile.dialects.native_values import text, wrong
 from resile.dialects.tree import Mapping, Node, Scalar, Sequence, shorten
@@ -87,7 +88,7 @@ _FOR_STEPS_INSIDE = {
     "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
     "workflow": (*_RUNS_NO_PROGRAM, "env", "working_dir"),
 }
-SHARED_NEEDS_MIN = 8
+_ACTIONS = frozenset(ACTIONS)
 _BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish")
 
 
@@ -202,7 +203,7 @@ class Drafted(Struct, gc=False):
     step: Step
     node: Mapping
     key: Scalar | Mapping
-    needs: tuple[tuple[Need, Scalar | Mapping], ...] = ()
+    needs: Needs = ()
     arcs: tuple[tuple[Arc, Scalar], ...] = ()
     foreach: ForEach | None = None
     fanout: str = ""
@@ -210,15 +211,15 @@ class Drafted(Struct, gc=False):
 
 def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
     """The step that a mapping describes; what is wrong with it is reported."""
+    origin = Origin(key.line, key.column)
+    command = _plain_command(reading, node, within)
+    if command is not None:
+        return Drafted(Step(name=name, action=command, origin=origin), node, key)
     fields = read_mapping(reading, node, STEP)
     _check_place(reading, name, node, within)
     inner = _inner(fields, within)
     action = _action(reading, name, node, key, fields, inner)
-    origin = Origin(key.line, key.column)
-    is_plain = within.before is None and reading.defaults is None and not within.env and not within.working_dir
-    if len(fields) == 1 and type(action) is Shell and is_plain:
-        return Drafted(Step(name=name, action=action, origin=origin), node, key)
-    needs: tuple[tuple[Need, Scalar | Mapping], ...] = _needs(reading, fields.get("needs", ()))
+    needs: Needs = read_needs(reading, *fields["needs"]) if "needs" in fields else ()
     if isinstance(action, FanOut) and action.source.step and (action.source.step,) not in (n.any_of for n, _ in needs):
         from resile.dialects.native_fanout import input_of
 
@@ -249,6 +250,19 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         **{field: fields[field] for field in _PASSED_ON if field in fields},
     )
     return Drafted(step, node, key, needs, arcs, _foreach(reading, name, node, fields, inner), fields.get("fanout", ""))
+
+
+def _plain_command(reading: NativeReading, node: Mapping, within: Within) -> Shell | None:
+    """The command of a step that is nothing else and takes nothing over; of these a large file has many."""
+    entry = node.entries.get("shell")
+    if entry is None or len(node.entries) > 1 or reading.defaults is not None:
+        return None
+    if within.before is not None or within.env or within.working_dir:
+        return None
+    value = entry[1].value if type(entry[1]) is Scalar else None
+    if type(value) is not str or "${" in value or "\0" in value or not value.strip():
+        return None
+    return Shell(value, within.program)
 
 
 def _inner(fields: dict[str, Any], within: Within) -> Within:
@@ -319,8 +333,9 @@ def _action(
     reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Within
 ) -> Action:
     """The one thing that a step does."""
-    given = [word for word in ACTIONS if word in node.entries]
+    given = [word for word in node.entries if word in _ACTIONS]
     if len(given) > 1:
+        given.sort(key=ACTIONS.index)
         second = node.entries[given[1]][0]
         reading.report.error("action", f"a step does one thing: `{given[0]}` or `{given[1]}`", second)
     elif not given:
@@ -412,36 +427,6 @@ def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[s
 def _agent_time(reading: NativeReading, action: Action) -> float | None:
     """The time that the workflow gives its agent."""
     return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
-
-
-def _needs(reading: NativeReading, given: Any) -> tuple[tuple[Need, Scalar | Mapping], ...]:
-    """Groups of names; `a|b` is one group."""
-    values = tuple([value for value, _ in given])
-    known = reading.need_lists.get(values)
-    if known is not None:
-        return tuple(zip(known, [node for _, node in given], strict=True))
-    result: list[tuple[Need, Scalar | Mapping]] = []
-    seen: set[tuple[str, ...]] = set()
-    for value, node in given:
-        if isinstance(value, Need):
-            result.append((value, node))
-            continue
-        need = reading.needs.get(value)
-        if need is None:
-            names = tuple(part.strip() for part in value.split("|")) if "|" in value else (value.strip(),)
-            if "" in names or (len(names) > 1 and len(set(names)) < len(names)):
-                reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
-                continue
-            need = reading.needs[value] = Need(names)
-        if need.any_of in seen:
-            reading.report.warning("duplicate", f"`{shorten(value)}` is needed twice", node, hint="once is enough")
-        else:
-            seen.add(need.any_of)
-            result.append((need, node))
-    # Steps of one layer share a long list; a short one is as soon read as looked up.
-    if len(result) == len(values) >= SHARED_NEEDS_MIN:
-        reading.need_lists[values] = tuple([need for need, _ in result])
-    return tuple(result)
 
 
 def _arcs(reading: Reading, node: Node) -> tuple[Any, tuple[tuple[Arc, Scalar], ...]]:

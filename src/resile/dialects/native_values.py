@@ -17,6 +17,7 @@ from resile.model.rules import Origin
 from resile.model.workflow import Condition
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONDITION_WORDS = ("true", "false")
 
@@ -241,6 +242,8 @@ def expression(reading: Reading, node: Node) -> Any:
 
 def name_problem(name: str) -> str:
     """Why this can't be the name of a step, or an empty text."""
+    if _WORD.fullmatch(name) and len(name) <= NAME_CHARACTERS_MAX and name.lower() != "end":
+        return ""
     if not name.strip():
         return "is empty"
     if len(name) > NAME_CHARACTERS_MAX:

@@ -39,11 +39,12 @@ class Scalar(Struct, gc=False):
 
 
 class Sequence(Struct, gc=False):
-    """A list."""
+    """A list. Its `names`, where it has any, are its items, which are all text; lists written alike share them."""
 
     items: list[Node]
     line: int
     column: int
+    names: tuple[str, ...] = ()
 
 
 class Mapping(Struct, gc=False):
@@ -70,6 +71,8 @@ _BASED = re.compile(r"0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,9})?")
 _TAG_PREFIX = "tag:yaml.org,2002:"
 _VARIANT = re.compile(r"![A-Za-z_][A-Za-z0-9_-]*")
+# In a smaller file there is no time to be gained.
+GLANCE_BYTES_MIN = 16_384
 _DROPPED = Scalar(value="", text="", line=0, column=0)
 
 
@@ -127,13 +130,18 @@ def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = Non
     """
     if not _readable(data, report):
         return None
+    if len(data) >= GLANCE_BYTES_MIN:
+        from resile.dialects.glance import glance
+
+        found = glance(data, variants)
+        if found is not None:
+            return found
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
-    builder = _Builder(report, variants)
+    builder = Builder(report, variants)
     try:
-        builder.build(loader.get_event)
-    except _Refused:
+        builder.build(loader_of(data).get_event)
+    except Refused:
         return None
     except yaml.MarkedYAMLError as error:
         _report_syntax(error, data, report)
@@ -148,6 +156,13 @@ def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = Non
         report.error("empty", "the file is empty", Mark(1, 1), hint="a workflow starts with `resile: 1`")
         return None
     return root
+
+
+def loader_of(data: bytes) -> Any:
+    """Whatever turns text into events: libyaml, where it is there."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
 
 
 def _readable(data: bytes, report: Diagnostics) -> bool:
@@ -191,7 +206,7 @@ def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
     report.error("yaml", f"{problem}{offending}", where, hint=hint)
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Reading went no further; the reason is reported."""
 
 
@@ -206,7 +221,7 @@ class _Frame(Struct, gc=False):
     variant: str = ""
 
 
-class _Builder:
+class Builder:
     """Makes nodes of events. Iterative, so that depth costs no stack."""
 
     def __init__(self, report: Diagnostics, variants: list[Mapping] | None) -> None:
@@ -255,7 +270,7 @@ class _Builder:
         """Report and read no further."""
         mark = Mark(event.start_mark.line + 1, event.start_mark.column + 1)
         self.report.error(code, message, mark, hint=hint)
-        raise _Refused
+        raise Refused
 
     def _scalar(self, event: Any) -> Node:
         """A scalar: plain ones are resolved, quoted ones are text, tagged ones must agree with their tag."""
