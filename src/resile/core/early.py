@@ -67,7 +67,8 @@ def is_steady(state: State, plan: Plan) -> bool:
     """Can nothing lead back, leave out or call steps in this plan?"""
     if plan.steady is None:
         plain_env = not any(_is_template(value) for value in state.workflow.env.values())
-        plan.steady = plain_env and not plan.critical and all(_goes_on(step) for step in plan.steps)
+        more = [step for step in plan.steps if step.rules or step.arcs or step.on_success is not None]
+        plan.steady = plain_env and not plan.critical and all(_goes_on(step) for step in more)
     return plan.steady
 
 

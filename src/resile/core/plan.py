@@ -6,8 +6,9 @@ to be taken to it as well.
 
 from __future__ import annotations
 
+from resile.model.family import hosts
 from resile.model.fanout import FanOut
-from resile.model.workflow import Child, Resources, Step, Workflow
+from resile.model.workflow import Child, Need, Resources, Step, Workflow
 
 
 class Plan:
@@ -42,14 +43,26 @@ class Plan:
         self.dependents: list[list[int]] = [[] for _ in self.steps]
         self.waiting = [0] * len(self.steps)
         self.grouped = [False] * len(self.steps)
-        for number, step in enumerate(steps):
-            needed = {name for need in step.needs for name in need.any_of}
-            self.grouped[number] = any(len(need.any_of) > 1 for need in step.needs)
-            self.waiting[number] = len(needed)
-            for name in needed:
-                self.dependents[self.index[name]].append(number)
+        self._count_needs(steps)
         self.arc_targets = self._waiting_for_arcs() if any(step.arcs for step in steps) else frozenset()
         self.joins = {number: self._before(number) for number in self.arc_targets if self.steps[number].join == "all"}
+
+    def _count_needs(self, steps: tuple[Step, ...]) -> None:
+        """How many others each step waits for, and who waits for each, in the order of the file."""
+        # Steps that stand together often share what they need, which is then looked at once.
+        groups: list[tuple[tuple[Need, ...], list[int]]] = []
+        for number, step in enumerate(steps):
+            if groups and step.needs is groups[-1][0]:
+                groups[-1][1].append(number)
+            elif step.needs:
+                groups.append((step.needs, [number]))
+        for needs, numbers in groups:
+            needed = {name for need in needs for name in need.any_of}
+            grouped = any(len(need.any_of) > 1 for need in needs)
+            for number in numbers:
+                self.waiting[number], self.grouped[number] = len(needed), grouped
+            for name in needed:
+                self.dependents[self.index[name]] += numbers
 
     def _before(self, number: int) -> frozenset[int]:
         """Every other step that leads to one by arcs or needs, at any distance."""
@@ -96,16 +109,12 @@ class Plan:
 
 def has_critical(steps: tuple[Step, ...]) -> bool:
     """Is one of these steps critical, or one inside of them?"""
-    for step in steps:
-        match step.action:
-            case FanOut():
-                inner = step.action.steps
-            case Child():
-                inner = step.action.workflow.steps
-            case _:
-                inner = ()
-        if step.critical or (inner and has_critical(inner)):
-            return True
+    if any(step.critical for step in steps):
+        return True
+    for host in hosts(steps):
+        match host.action:
+            case FanOut(steps=inner) | Child(workflow=Workflow(steps=inner)) if has_critical(inner):
+                return True
     return False
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 import resile.model.fanout as _fanout
@@ -25,6 +27,7 @@ def decode(data: bytes) -> Workflow:
     return msgspec.json.decode(data, type=Workflow)
 
 
+@lru_cache(maxsize=1)
 def content_hash(data: bytes) -> str:
-    """The name of a definition: SHA-256 of its canonical JSON."""
+    """The name of a definition: SHA-256 of its canonical JSON. Whoever starts a run asks for it more than once."""
     return sha256_hex(data)

@@ -14,6 +14,7 @@ from resile.core.state import State, new_state
 from resile.executors.contract import Executor
 from resile.executors.local import LocalExecutor
 from resile.model import codec
+from resile.model.family import hosts
 from resile.model.fanout import FanOut
 from resile.model.status import RUN_ENDED, RunStatus, Status
 from resile.model.workflow import Child, Function, Step, Workflow
@@ -239,18 +240,19 @@ class Session:
 
 def calls_functions(workflow: Workflow) -> bool:
     """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
-    return any(_calls(step) for step in workflow.steps) or _calls(workflow.end)
+    return _call((*workflow.steps, workflow.end))
 
 
-def _calls(step: Step) -> bool:
-    """Does a step, or what runs for it, call a function?"""
-    match step.action:
-        case Function():
-            return True
-        case FanOut():
-            return any(_calls(inner) for inner in step.action.steps)
-        case Child():
-            return calls_functions(step.action.workflow)
+def _call(steps: tuple[Step, ...]) -> bool:
+    """Does one of these steps, or what runs for it, call a function?"""
+    if any(type(step.action) is Function for step in steps):
+        return True
+    for host in hosts(steps):
+        match host.action:
+            case FanOut(steps=inner) if _call(inner):
+                return True
+            case Child(workflow=inner) if calls_functions(inner):
+                return True
     return False
 
 

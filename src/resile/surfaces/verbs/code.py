@@ -12,7 +12,7 @@ from resile.model.fanout import FanOut
 from resile.model.inside import Collect, Memory, Script
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.rules import Origin, Transition
-from resile.model.workflow import Condition, Step, Workflow
+from resile.model.workflow import Condition, Shell, Step, Workflow
 
 if TYPE_CHECKING:
     from resile.sandbox.evaluate import Sandbox
@@ -28,7 +28,8 @@ class Piece(NamedTuple):
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
     """What is wrong with the expressions of a workflow and of those it calls; the sandbox is only started for some."""
-    pieces = [(flow, piece) for flow in family(workflow) for step in _steps(flow) for piece in pieces_of(step)]
+    steps = [(flow, step) for flow in family(workflow) for step in _steps(flow) if _may_have_code(step)]
+    pieces = [(flow, piece) for flow, step in steps for piece in pieces_of(step)]
     if not pieces:
         return []
     from resile.sandbox.evaluate import Sandbox
@@ -43,6 +44,13 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
 def _steps(workflow: Workflow) -> tuple[Step, ...]:
     """The steps of a workflow, `end` included."""
     return (*workflow.steps, workflow.end)
+
+
+def _may_have_code(step: Step) -> bool:
+    """Is a step more than a command? Most are not, and there may be very many."""
+    if type(step.action) is not Shell or step.rules or step.arcs or step.checks:
+        return True
+    return not (step.when is None and step.on_success is None and step.transform is None)
 
 
 def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic | None:

@@ -16,6 +16,7 @@ from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, O
 from resile.core.state import ROOT, State
 from resile.errors import ResileError
 from resile.model import codec
+from resile.model.family import hosts
 from resile.model.fanout import FanOut
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, Step, Workflow
@@ -239,7 +240,7 @@ def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
         # A fan-out that asks for more at a time gets it, unless somebody said how much there may be.
-        asked = max((wanted for step in workflow.steps for wanted in _item_slots(step)), default=0)
+        asked = max((wanted for host in hosts(workflow.steps) for wanted in _item_slots(host)), default=0)
         return msgspec.structs.replace(capacity, parallel=max(capacity.parallel, asked))
     return capacity
 
@@ -254,14 +255,15 @@ def _item_slots(step: Step) -> Iterator[int]:
             inner = step.action.workflow.steps
         case _:
             return
-    for nested in inner:
+    for nested in hosts(inner):
         yield from _item_slots(nested)
 
 
 def _refuse_items(workflow: Workflow) -> None:
     """Maps that wait for nothing read their items at once: what is wrong with those is known before anything runs."""
-    targets = {arc.step for step in workflow.steps for arc in step.arcs}
-    for step in workflow.steps:
+    maps = hosts(workflow.steps)
+    targets = {arc.step for step in workflow.steps for arc in step.arcs} if maps else set()
+    for step in maps:
         waits = step.needs or step.when is not None or step.called_only or step.name in targets
         if waits or not isinstance(step.action, FanOut):
             continue

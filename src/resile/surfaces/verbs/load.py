@@ -12,6 +12,7 @@ from resile import __version__
 from resile.errors import Diagnostic, ResileError
 from resile.model import codec
 from resile.model.digest import sha256_hex
+from resile.model.family import holders
 from resile.model.fanout import FanOut
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
 from resile.model.workflow import Child, Input, Step, Workflow
@@ -51,7 +52,8 @@ def remember(path: str, store: Store, workflow: Workflow, definition: bytes, tak
 
 def _stands_alone(workflow: Workflow) -> bool:
     """Did the file alone decide on the definition? Other dialects may take in other files."""
-    return workflow.dialect == "native" and not any(_looks_around(step) for step in (*workflow.steps, workflow.end))
+    found = holders((*workflow.steps, workflow.end))
+    return workflow.dialect == "native" and not any(_looks_around(step) for step in found)
 
 
 def _looks_around(step: Step) -> bool:
@@ -65,7 +67,7 @@ def _looks_around(step: Step) -> bool:
             return True
         case FanOut():
             inner += step.action.steps
-    return any(_looks_around(other) for other in inner)
+    return any(_looks_around(other) for other in holders(inner))
 
 
 def compiled(path: str, taken: Taken = Taken()) -> Workflow:
