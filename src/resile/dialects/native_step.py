@@ -212,14 +212,16 @@ class Drafted(Struct, gc=False):
 def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
     """The step that a mapping describes; what is wrong with it is reported."""
     origin = Origin(key.line, key.column)
-    command = _plain_command(reading, node, within)
+    command = _plain_command(reading, node, within) if name != "end" else None
     if command is not None:
-        return Drafted(Step(name=name, action=command, origin=origin), node, key)
+        needed = node.entries.get("needs")
+        needs: Needs = read_needs(reading, *STEP.keys["needs"].read(reading, needed[1])) if needed else ()
+        return Drafted(Step(name=name, action=command, origin=origin), node, key, needs)
     fields = read_mapping(reading, node, STEP)
     _check_place(reading, name, node, within)
     inner = _inner(fields, within)
     action = _action(reading, name, node, key, fields, inner)
-    needs: Needs = read_needs(reading, *fields["needs"]) if "needs" in fields else ()
+    needs = read_needs(reading, *fields["needs"]) if "needs" in fields else ()
     if isinstance(action, FanOut) and action.source.step and (action.source.step,) not in (n.any_of for n, _ in needs):
         from resile.dialects.native_fanout import input_of
 
@@ -253,9 +255,9 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
 
 
 def _plain_command(reading: NativeReading, node: Mapping, within: Within) -> Shell | None:
-    """The command of a step that is nothing else and takes nothing over; of these a large file has many."""
+    """The command of a step that has nothing besides, or only needs; of these a large file has many."""
     entry = node.entries.get("shell")
-    if entry is None or len(node.entries) > 1 or reading.defaults is not None:
+    if entry is None or len(node.entries) > (2 if "needs" in node.entries else 1) or reading.defaults is not None:
         return None
     if within.before is not None or within.env or within.working_dir:
         return None
