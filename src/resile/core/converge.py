@@ -16,7 +16,10 @@ def converge(state: State, out: list[Action], at: float) -> None:
     """Called after each event: move on to `end`, to the verdict, or to rest."""
     if state.phase == "running":
         scope = state.scopes[ROOT]
-        if scope.open and not state.moving and not state.parked:
+        if scope.open and state.moving:
+            # As after almost every event: there is more to do, and it goes on by itself.
+            return
+        if scope.open and not state.parked:
             _skip_unreached(state, out, at)
         # A killed repair may outlive its owner for a moment; `end` waits for everything that runs.
         if not scope.open and not state.in_flight:

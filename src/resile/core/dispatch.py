@@ -24,7 +24,8 @@ def enqueue(state: State, job: Job, because: int) -> None:
     job.because = because
     state.ticket += 1
     job.ticket = state.ticket
-    key = queue_key(granted(state, job))
+    resources = granted(state, job)
+    key = "" if resources is None else queue_key(resources)
     queue = state.queues.get(key)
     if queue is None:
         queue = state.queues[key] = Queue()
@@ -37,33 +38,33 @@ def dispatch(state: State, out: list[Action]) -> None:
     capacity = state.capacity
     if capacity is None:
         return
-    room = capacity.parallel + (0 if state.plan.critical else capacity.ahead)
-    while state.in_flight - state.early < room:
-        job = _next(state, ahead=state.in_flight - state.early >= capacity.parallel)
+    parallel = capacity.parallel
+    room = parallel + (0 if state.plan.critical else capacity.ahead)
+    while (taken := state.in_flight - state.early) < room:
+        job = _next(state, ahead=taken >= parallel)
         if job is None:
             if state.hopeful.items:
                 reserve_early(state, out)
             return
         out.append(reserve(state, job))
-        hope(state, state.scopes[job.scope], state.plan_of(job.scope), job.step)
+        plan = state.plan_of(job.scope)
+        if plan.dependents[job.step]:
+            hope(state, state.scopes[job.scope], plan, job.step)
 
 
 def _next(state: State, ahead: bool) -> Job | None:
     """Take the oldest ready job that fits out of its queue; ahead of a free slot only where it will surely start."""
+    jobs = state.jobs
+    job: Job | None = None
     best: Job | None = None
     best_queue: Queue | None = None
     for key, queue in state.queues.items():
         # What was canceled meanwhile, or is gone with its item, has no turn any more.
-        while (number := queue.peek()) and (
-            (waiting := state.jobs.get(number)) is None or waiting.status is not Status.ready
-        ):
+        while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not Status.ready):
             queue.pop()
-        if not number:
-            continue
-        job = state.jobs[number]
-        if (best is None or job.ticket < best.ticket) and (not key or fits(state, job)):
+        if number and job is not None and (best is None or job.ticket < best.ticket) and (not key or fits(state, job)):
             best, best_queue = job, queue
-    if best is None or best_queue is None or (ahead and _may_be_held_back(state, best)):
+    if best is None or best_queue is None or (ahead and state.fans and _may_be_held_back(state, best)):
         return None
     best_queue.pop()
     return best

@@ -15,7 +15,7 @@ from resile.core.actions import Action, AnswerArcs, AnswerCondition
 from resile.core.dispatch import enqueue
 from resile.core.early import NEEDS_MAX, hope, set_back
 from resile.core.hold import in_time, release, rest, stir
-from resile.core.notes import STATUS_NAMES, note_job
+from resile.core.notes import STATUS_NAMES, note_job, note_pair
 from resile.core.state import NO_RULE, Cause, Failed, Job, Route, Scope, State
 from resile.model.fanout import FanOut
 from resile.model.letters import ItemFailure
@@ -73,7 +73,7 @@ def settle(
     state: State, out: list[Action], at: float, job: Job, status: Status, data: dict[str, Any], because: int = 0
 ) -> None:
     """A job has come to its end (for this visit); tell its dependents, and whoever waits for it."""
-    scope = state.scopes[job.scope]
+    scope, plan = state.scopes[job.scope], state.plan_of(job.scope)
     if job.status is Status.pending_failed:
         state.parked -= 1
     rest(state, job)
@@ -81,11 +81,12 @@ def settle(
     job.asking = ""
     state.set_ended(job, at)
     job.rule, job.handling, job.calls, job.error = NO_RULE, 0, (), None
-    if job.announced:
-        because = note_job(state, out, at, "step.exit", job, because=because)
     kind = "step_recovered" if job.recovered and status is Status.completed else _SETTLED_NOTES[status]
-    note_job(state, out, at, kind, job, data, because=because)
-    if state.is_end(job):
+    if job.announced:
+        note_pair(state, out, at, "step.exit", kind, job, data, because)
+    else:
+        note_job(state, out, at, kind, job, data, because=because)
+    if job.step == plan.end:
         if scope.owner:
             state.agenda.append(job.id)
         return
@@ -94,7 +95,8 @@ def settle(
         state.agenda.append(job.id)
     if not job.informed:
         job.informed = True
-        _inform_dependents(state, out, at, scope, job)
+        if plan.dependents[job.step]:
+            _inform_dependents(state, out, at, scope, job)
     if scope.joining and not stopping(state, job):
         join(state, out, scope)
     if job.tokens and not stopping(state, job):

@@ -49,7 +49,13 @@ def reserve(state: State, job: Job) -> StartAttempt:
     job.reserved = False
     state.in_flight += 1
     state.touched.append(job.id)
-    take(state, job)
+    resources = granted(state, job)
+    if resources is not None:
+        # Held until `release`.
+        state.cpus_used += resources.cpus
+        state.memory_bytes_used += resources.memory_bytes
+        job.gpus = tuple(state.gpus_free[: resources.gpus])
+        del state.gpus_free[: resources.gpus]
     return StartAttempt(job.id, job.attempt, job.because, job.gpus)
 
 
@@ -86,12 +92,3 @@ def fits(state: State, job: Job) -> bool:
         and resources.gpus <= len(state.gpus_free)
     )
 
-
-def take(state: State, job: Job) -> None:
-    """Hold what a job takes until `release`."""
-    resources = granted(state, job)
-    if resources is not None:
-        state.cpus_used += resources.cpus
-        state.memory_bytes_used += resources.memory_bytes
-        job.gpus = tuple(state.gpus_free[: resources.gpus])
-        del state.gpus_free[: resources.gpus]

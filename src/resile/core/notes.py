@@ -36,6 +36,22 @@ def note_job(
     return seq
 
 
+def note_pair(
+    state: State, out: list[Action], at: float, first: str, second: str, job: Job, data: dict[str, Any], because: int
+) -> None:
+    """Note two things about a job that happen together, the second because of the first; what is told is with that.
+
+    Every attempt makes two such pairs, so what both notes say is looked up once.
+    """
+    seq = state.seq + 1
+    scope, step, status = state.scopes[job.scope].name, state.step_of(job).name, STATUS_NAMES[job.status]
+    because = because or job.noted or job.because
+    out.append(Note(seq, at, first, scope, step, job.id, job.attempt, status, because, _NOTHING))
+    out.append(Note(seq + 1, at, second, scope, step, job.id, job.attempt, status, seq, data))
+    state.seq = job.noted = seq + 1
+    state.touched.append(job.id)
+
+
 def note_run(state: State, out: list[Action], at: float, kind: str, status: str, because: int, **data: Any) -> int:
     """Note something about the run as a whole."""
     state.seq = seq = state.seq + 1

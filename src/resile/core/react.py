@@ -50,7 +50,7 @@ from resile.core.flow import fail, finish, keep_route, settle, stopping, take_ar
 from resile.core.goto import drop_stale
 from resile.core.hold import release
 from resile.core.ladder import climb, repair_or_go, route_answered, rule_answered
-from resile.core.notes import note_job, note_run
+from resile.core.notes import note_job, note_pair, note_run
 from resile.core.repair import expired, succeeded, success_answered
 from resile.core.scopes import stop_scope
 from resile.core.state import ROOT, SUCCESS, Error, Failed, Job, State
@@ -60,6 +60,8 @@ from resile.model.status import Status
 from resile.model.workflow import Child
 
 OVERRIDES = ("completed", "failed")
+_UNDER_WAY = (Status.pending, Status.running, Status.recovering)
+_HOSTING = (FanOut, Child)
 
 
 def react(state: State, event: Event) -> tuple[State, list[Action]]:
@@ -174,8 +176,9 @@ def _announce(state: State, out: list[Action], at: float, job: Job, pid: int) ->
     if not job.announced:
         job.announced = True
         state.set_began(job, at)
-        note_job(state, out, at, "step_started", job, because=job.because)
-    note_job(state, out, at, "attempt_started", job, {"pid": pid} if pid else {})
+        note_pair(state, out, at, "step_started", "attempt_started", job, {"pid": pid} if pid else {}, job.because)
+    else:
+        note_job(state, out, at, "attempt_started", job, {"pid": pid} if pid else {})
 
 
 def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None:
@@ -188,19 +191,17 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
         _announce(state, out, event.at - outcome.usage.wall_seconds, job, event.pid)
     release(state, job)
     job.exit_code = outcome.exit_code
-    if outcome.failure is None and _hosts(state, out, event, job):
+    step = state.step_of(job)
+    if outcome.failure is None and isinstance(step.action, _HOSTING):
+        _host(state, out, event, job, step.action)
         return
     if outcome.values:
-        frame = state.frame_of(job.scope)
-        frame.values.update(outcome.values)
+        state.frame_of(job.scope).values.update(outcome.values)
+        if outcome.failure is None and state.is_end(job):
+            _override(state, job, outcome.values.get("workflow_status"))
     if outcome.memory:
         state.memory = {**state.memory, **outcome.memory}
     if outcome.failure is None:
-        if state.is_end(job) and (status := outcome.values.get("workflow_status")) in OVERRIDES:
-            if job.scope == ROOT:
-                state.override = status
-            else:
-                state.scopes[job.scope].override = status
         note_job(state, out, event.at, "attempt_succeeded", job, _usage(event))
         if not drop_stale(state, out, event.at, job):
             succeeded(state, out, event.at, job)
@@ -214,47 +215,53 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
     if drop_stale(state, out, event.at, job):
         return
     if state.first_failure is None:
-        name = state.step_of(job).name
-        state.first_failure = Failed(name, job.attempt, failure.kind, failure.exit_code, failure.message)
+        state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
     if stopping(state, job) and not state.is_end(job):
         fail(state, out, event.at, job, failure.message)
     else:
         climb(state, out, event.at, job, failure)
 
 
-def _hosts(state: State, out: list[Action], event: AttemptEnded, job: Job) -> bool:
-    """Open what a fan-out or a child workflow runs, where this attempt was to prepare that."""
+def _override(state: State, job: Job, verdict: Any) -> None:
+    """What an `end` says about the verdict of its workflow, if it does."""
+    if verdict not in OVERRIDES:
+        return
+    if job.scope == ROOT:
+        state.override = verdict
+    else:
+        state.scopes[job.scope].override = verdict
+
+
+def _host(state: State, out: list[Action], event: AttemptEnded, job: Job, action: FanOut | Child) -> None:
+    """Open what a fan-out or a child workflow runs, now that an attempt has prepared that."""
     at, values = event.at, event.outcome.values
-    action = state.step_of(job).action
-    if not isinstance(action, FanOut | Child):
-        return False
     from resile.core.child import begin_child
     from resile.core.fanout import begin_items
 
     if drop_stale(state, out, at, job):
-        return True
+        return
     if stopping(state, job):
         settle(state, out, at, job, Status.terminated, {})
     elif isinstance(action, FanOut):
         begin_items(state, out, at, job, values["items"], at - event.outcome.usage.wall_seconds)
     else:
         begin_child(state, out, at, job, values, at - event.outcome.usage.wall_seconds)
-    return True
 
 
 def _usage(event: AttemptEnded) -> dict[str, Any]:
     """The measured part of an attempt's note."""
-    usage = event.outcome.usage
+    outcome = event.outcome
+    usage = outcome.usage
     data: dict[str, Any] = {
-        "exit_code": event.outcome.exit_code,
+        "exit_code": outcome.exit_code,
         "wall_seconds": round(usage.wall_seconds, 6),
         "cpu_seconds": round(usage.cpu_seconds, 6),
         "rss_bytes_max": usage.rss_bytes_max,
     }
-    if event.outcome.memory:
-        data["memory"] = event.outcome.memory
-    if event.outcome.remarks:
-        data["remarks"] = list(event.outcome.remarks)
+    if outcome.memory:
+        data["memory"] = outcome.memory
+    if outcome.remarks:
+        data["remarks"] = list(outcome.remarks)
     return data
 
 
@@ -446,9 +453,7 @@ def _expected(state: State, number: int, attempt: int) -> Job | None:
     job = state.jobs.get(number)
     if job is None or job.attempt != attempt or job.asking or job.hosting:
         return None
-    if job.status in (Status.pending, Status.running, Status.recovering):
-        return job
-    return None
+    return job if job.status in _UNDER_WAY else None
 
 
 HANDLERS: dict[type, Callable[[State, Any, list[Action]], None]] = {
