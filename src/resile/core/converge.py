@@ -9,7 +9,10 @@ from resile.core.flow import settle, wake
 from resile.core.notes import STATUS_NAMES, note_run
 from resile.core.state import ROOT, Failed, Job, State
 from resile.model.letters import ItemFailure
-from resile.model.status import TERMINAL, Status
+from resile.model.status import BLOCKED, CANCELED, COMPLETED, DISABLED, FAILED, SKIPPED, TERMINAL, TERMINATED
+
+# Of which steps `end` is told by name.
+_NAMED = {FAILED: "failed", CANCELED: "canceled", TERMINATED: "canceled", SKIPPED: "skipped"}
 
 
 def converge(state: State, out: list[Action], at: float) -> None:
@@ -46,8 +49,8 @@ def _skip_unreached(state: State, out: list[Action], at: float) -> None:
     scope = state.scopes[ROOT]
     for number in sorted(state.plan.arc_targets):
         job = state.jobs[scope.first + number]
-        if job.status is Status.blocked and not job.asking:
-            settle(state, out, at, job, Status.skipped, {"reason": "no arc was taken to it"})
+        if job.status is BLOCKED and not job.asking:
+            settle(state, out, at, job, SKIPPED, {"reason": "no arc was taken to it"})
 
 
 def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
@@ -57,16 +60,12 @@ def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for number, step in enumerate(plan.steps):
         job, name = state.jobs[first + number], step.name
-        if number == plan.end or job.status is Status.disabled:
+        if number == plan.end or job.status is DISABLED:
             continue
         results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.tried}
-        match job.status:
-            case Status.failed:
-                named["tolerated" if job.tolerated else "failed"].append(name)
-            case Status.canceled | Status.terminated:
-                named["canceled"].append(name)
-            case Status.skipped:
-                named["skipped"].append(name)
+        kind = _NAMED.get(job.status)
+        if kind is not None:
+            named["tolerated" if job.tolerated and kind == "failed" else kind].append(name)
     return {
         "status": _verdict_before_end(state, scope, named["failed"]),
         **{f"{kind}_steps": names for kind, names in named.items()},
@@ -103,9 +102,9 @@ def _conclude(state: State, out: list[Action], at: float) -> None:
     end = end_job(state)
     failed = list(before["failed_steps"])
     verdict = before["status"]
-    if end.status is Status.completed and state.override and not state.canceled:
+    if end.status is COMPLETED and state.override and not state.canceled:
         verdict = state.override
-    elif end.status in (Status.failed, Status.terminated) and not state.canceled:
+    elif end.status in (FAILED, TERMINATED) and not state.canceled:
         verdict = "failed"
         failed.append(state.step_of(end).name)
     state.phase = "ended"

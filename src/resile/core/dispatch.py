@@ -14,12 +14,12 @@ from resile.core.hold import fits, granted, reserve, stir
 from resile.core.plan import queue_key
 from resile.core.state import Job, Queue, State
 from resile.model.fanout import FanOut
-from resile.model.status import Status
+from resile.model.status import READY
 
 
 def enqueue(state: State, job: Job, because: int) -> None:
     """A job may run: put it into the queue of its share of the machine."""
-    job.status = Status.ready
+    job.status = READY
     stir(state, job)
     job.because = because
     state.ticket += 1
@@ -60,7 +60,7 @@ def _next(state: State, ahead: bool) -> Job | None:
     best_queue: Queue | None = None
     for key, queue in state.queues.items():
         # What was canceled meanwhile, or is gone with its item, has no turn any more.
-        while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not Status.ready):
+        while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not READY):
             queue.pop()
         if number and job is not None and (best is None or job.ticket < best.ticket) and (not key or fits(state, job)):
             best, best_queue = job, queue

@@ -53,7 +53,7 @@ class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
     engine: str = ""
 
 
-class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=True):
+class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=True, gc=False):
     """A reserved attempt really runs now."""
 
     at: float
@@ -62,7 +62,7 @@ class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=T
     pid: int = 0
 
 
-class AttemptEnded(Struct, frozen=True, tag="attempt_ended", omit_defaults=True):
+class AttemptEnded(Struct, frozen=True, tag="attempt_ended", omit_defaults=True, gc=False):
     """An attempt came to an outcome; `canceled` when it ended because it was told to.
 
     One that ended before anybody was told of its start carries its `pid` and stands for both.

@@ -21,18 +21,29 @@ from resile.model.fanout import FanOut
 from resile.model.letters import ItemFailure
 from resile.model.limits import ROUTES_MAX
 from resile.model.rules import Trigger
-from resile.model.status import TERMINAL, Status
+from resile.model.status import (
+    BLOCKED,
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    PENDING_FAILED,
+    READY,
+    SKIPPED,
+    TERMINAL,
+    TERMINATED,
+    Status,
+)
 
 _SETTLED_NOTES: dict[Status, str] = {
-    Status.completed: "step_completed",
-    Status.failed: "step_failed",
-    Status.canceled: "step_canceled",
-    Status.terminated: "step_canceled",
-    Status.skipped: "step_skipped",
+    COMPLETED: "step_completed",
+    FAILED: "step_failed",
+    CANCELED: "step_canceled",
+    TERMINATED: "step_canceled",
+    SKIPPED: "step_skipped",
 }
 
 # An arc to one of these runs it once more, each time for 1 of the scope's loops; what was canceled stays so.
-_REVISITED = (Status.completed, Status.failed, Status.skipped)
+_REVISITED = (COMPLETED, FAILED, SKIPPED)
 
 
 def wake(state: State, out: list[Action], job: Job, because: int) -> None:
@@ -74,14 +85,14 @@ def settle(
 ) -> None:
     """A job has come to its end (for this visit); tell its dependents, and whoever waits for it."""
     scope, plan = state.scopes[job.scope], state.plan_of(job.scope)
-    if job.status is Status.pending_failed:
+    if job.status is PENDING_FAILED:
         state.parked -= 1
     rest(state, job)
     job.status = status
     job.asking = ""
     state.set_ended(job, at)
     job.rule, job.handling, job.calls, job.error = NO_RULE, 0, (), None
-    kind = "step_recovered" if job.recovered and status is Status.completed else _SETTLED_NOTES[status]
+    kind = "step_recovered" if job.recovered and status is COMPLETED else _SETTLED_NOTES[status]
     if job.announced:
         note_pair(state, out, at, "step.exit", kind, job, data, because)
     else:
@@ -101,7 +112,7 @@ def settle(
         join(state, out, scope)
     if job.tokens and not stopping(state, job):
         revisit(state, out, at, job)
-    elif status is Status.completed and not scope.owner and not job.callers and job.id not in state.fans:
+    elif status is COMPLETED and not scope.owner and not job.callers and job.id not in state.fans:
         # Nothing follows from it any more, and a long run has many such jobs.
         job.ticket = job.because = job.noted = 0
 
@@ -124,7 +135,7 @@ def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope,
             job = jobs[scope.first + number]
             if job.early:
                 _meet(state, job, source)
-            if job.status is not Status.blocked or job.asking:
+            if job.status is not BLOCKED or job.asking:
                 continue
             if _follow(state, out, at, scope, job, source):
                 work.append(job)
@@ -149,7 +160,7 @@ def _meet(state: State, job: Job, source: Job) -> None:
 def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, source: Job) -> bool:
     """Wake, cancel or skip a blocked job as its needs say; True where it has come to its end."""
     fate = _fate(state, scope, job.step, source)
-    if fate is Status.ready:
+    if fate is READY:
         if job.step not in state.plan_of(scope.id).arc_targets or job.tokens:
             arrive(state, out, job, source.noted)
         return False
@@ -162,11 +173,11 @@ def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, 
 def _fate(state: State, scope: Scope, number: int, source: Job) -> Status | None:
     """What a blocked job's needs now say: ready, canceled, skipped, or nothing yet."""
     if number not in scope.tainted:
-        return Status.ready if not scope.waiting[number] else None
+        return READY if not scope.waiting[number] else None
     plan = state.plan_of(scope.id)
-    failed = not source.good and source.status is not Status.skipped
+    failed = not source.good and source.status is not SKIPPED
     if failed and not plan.grouped[number]:
-        return Status.canceled
+        return CANCELED
     if scope.waiting[number] and not failed:
         return None
     skipped = False
@@ -174,13 +185,13 @@ def _fate(state: State, scope: Scope, number: int, source: Job) -> Status | None
         members = [state.jobs[scope.first + plan.index[name]] for name in need.any_of]
         if any(member.good for member in members) or any(member.status not in TERMINAL for member in members):
             continue
-        if all(member.status is Status.skipped for member in members):
+        if all(member.status is SKIPPED for member in members):
             skipped = skipped or not need.skip_satisfies
         else:
-            return Status.canceled
+            return CANCELED
     if scope.waiting[number]:
         return None
-    return Status.skipped if skipped else Status.ready
+    return SKIPPED if skipped else READY
 
 
 def _drop(state: State, out: list[Action], at: float, scope: Scope, job: Job, fate: Status, source: Job) -> None:
@@ -220,7 +231,7 @@ def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: l
                 work += more
     for number in sorted(counted):
         job = state.jobs[scope.first + number]
-        if job.status is Status.blocked and not job.asking and not scope.waiting[number]:
+        if job.status is BLOCKED and not job.asking and not scope.waiting[number]:
             needed = [
                 state.jobs[scope.first + plan.index[name]] for need in plan.steps[number].needs for name in need.any_of
             ]
@@ -247,10 +258,10 @@ def finish(state: State, out: list[Action], at: float, job: Job) -> None:
     """Settle a job whose work is done, tolerated failure included."""
     if job.tolerated:
         message = job.error.failure.message if job.error is not None else ""
-        settle(state, out, at, job, Status.failed, {"tolerated": True, "message": message})
+        settle(state, out, at, job, FAILED, {"tolerated": True, "message": message})
     else:
         job.recovered = job.repaired
-        settle(state, out, at, job, Status.completed, {})
+        settle(state, out, at, job, COMPLETED, {})
 
 
 def take_arcs(
@@ -286,7 +297,7 @@ def take_arcs(
             arrive(state, out, target, because)
         elif number != plan.end and target.status not in TERMINAL:
             target.tokens += 1
-            if target.status is Status.blocked and not target.asking and not scope.waiting[number]:
+            if target.status is BLOCKED and not target.asking and not scope.waiting[number]:
                 arrive(state, out, target, because)
     return True
 
@@ -307,7 +318,7 @@ def join(state: State, out: list[Action], scope: Scope) -> None:
     joins = state.plan_of(scope.id).joins
     for number in list(scope.joining):
         job = state.jobs[scope.first + number]
-        waits = job.status is Status.blocked and not job.asking
+        waits = job.status is BLOCKED and not job.asking
         if waits and any(_leads_on(state, scope, other, number) for other in joins[number]):
             continue
         scope.joining.remove(number)
@@ -324,7 +335,7 @@ def _leads_on(state: State, scope: Scope, number: int, target: int) -> bool:
         return target not in plan.joins[number]
     if job.status in TERMINAL or number == plan.end:
         return False
-    return job.status is not Status.blocked or bool(job.asking or job.tokens) or number not in plan.arc_targets
+    return job.status is not BLOCKED or bool(job.asking or job.tokens) or number not in plan.arc_targets
 
 
 def revisit(state: State, out: list[Action], at: float, job: Job) -> None:
@@ -340,10 +351,10 @@ def reopen(state: State, job: Job) -> None:
     """Set a job back to before its first attempt of this visit; its counters stay spent."""
     if job.status in TERMINAL:
         state.scopes[job.scope].open += 1
-    if job.status is Status.pending_failed:
+    if job.status is PENDING_FAILED:
         state.parked -= 1
     rest(state, job)
-    job.status = Status.blocked
+    job.status = BLOCKED
     job.asking = ""
     job.announced = job.repaired = job.recovered = job.tolerated = job.excused = job.stale = job.reserved = False
     job.cause = job.exit_code = job.error = None
@@ -395,7 +406,7 @@ def fail(state: State, out: list[Action], at: float, job: Job, message: str, **m
     if scope.kind in ("item", "child") and scope.broken is None:
         scope.broken = _evidence(state, at, scope, job, message)
     data = {"message": message, "routed_to_end": True, "original_failed_step": step.name, **more}
-    settle(state, out, at, job, Status.failed, data)
+    settle(state, out, at, job, FAILED, data)
     if step.critical and not scope.stopped:
         from resile.core.scopes import stop_scope
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resile.core.actions import StartAttempt
 from resile.core.state import Job, State
-from resile.model.status import Status
+from resile.model.status import PENDING
 from resile.model.workflow import Resources
 
 
@@ -42,7 +42,7 @@ def granted(state: State, job: Job) -> Resources | None:
 
 def reserve(state: State, job: Job) -> StartAttempt:
     """Take what a job's next attempt needs, and order its start."""
-    job.status = Status.pending
+    job.status = PENDING
     stir(state, job)
     if not job.reserved:
         job.attempt += 1
@@ -91,4 +91,3 @@ def fits(state: State, job: Job) -> bool:
         and state.memory_bytes_used + resources.memory_bytes <= capacity.memory_bytes
         and resources.gpus <= len(state.gpus_free)
     )
-

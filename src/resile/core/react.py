@@ -56,12 +56,13 @@ from resile.core.scopes import stop_scope
 from resile.core.state import ROOT, SUCCESS, Error, Failed, Job, State
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
-from resile.model.status import Status
+from resile.model.status import CANCELED, PENDING, PENDING_FAILED, RECOVERING, RUNNING, SKIPPED, TERMINATED
 from resile.model.workflow import Child
 
 OVERRIDES = ("completed", "failed")
-_UNDER_WAY = (Status.pending, Status.running, Status.recovering)
-_HOSTING = (FanOut, Child)
+_UNDER_WAY = (PENDING, RUNNING, RECOVERING)
+# Asked for by their very type here and in the runtime: isinstance takes several times as long to say no to a Struct.
+_HOSTING = frozenset((FanOut, Child))
 
 
 def react(state: State, event: Event) -> tuple[State, list[Action]]:
@@ -135,9 +136,9 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
             from resile.core.hosts import host_again
 
             host_again(state, out, job, because)
-        elif job.status is Status.recovering and job.due:
+        elif job.status is RECOVERING and job.due:
             out.append(SetTimer(job.id, job.attempt, job.due, because, repair=not job.moving))
-        elif job.status is Status.pending or job.status is Status.running:
+        elif job.status is PENDING or job.status is RUNNING:
             owed.append(job)
     # In the order of their reservation: no early attempt is told of before what it waited for.
     owed.sort(key=lambda job: job.ticket)
@@ -154,7 +155,7 @@ def _use(state: State, capacity: Capacity) -> None:
 def _attempt_started(state: State, event: AttemptStarted, out: list[Action]) -> None:
     """A reserved attempt runs."""
     job = _expected(state, event.job, event.attempt)
-    if job is not None and job.status is Status.pending:
+    if job is not None and job.status is PENDING:
         _announce(state, out, event.at, job, event.pid)
 
 
@@ -163,7 +164,7 @@ def _attempt_adopted(state: State, event: AttemptAdopted, out: list[Action]) -> 
     job = _expected(state, event.job, event.attempt)
     if job is None:
         return
-    if job.status is Status.pending:
+    if job.status is PENDING:
         _announce(state, out, event.at, job, event.pid)
     note_job(state, out, event.at, "attempt_adopted", job, {"pid": event.pid})
     if stopping(state, job) and not state.is_end(job):
@@ -172,7 +173,7 @@ def _attempt_adopted(state: State, event: AttemptAdopted, out: list[Action]) -> 
 
 def _announce(state: State, out: list[Action], at: float, job: Job, pid: int) -> None:
     """Note the start of a step (once for each visit) and of this attempt."""
-    job.status = Status.running
+    job.status = RUNNING
     if not job.announced:
         job.announced = True
         state.set_began(job, at)
@@ -187,13 +188,13 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
     if job is None:
         return
     outcome = event.outcome
-    if job.status is Status.pending:
+    if job.status is PENDING:
         _announce(state, out, event.at - outcome.usage.wall_seconds, job, event.pid)
     release(state, job)
     job.exit_code = outcome.exit_code
     step = state.step_of(job)
-    if outcome.failure is None and isinstance(step.action, _HOSTING):
-        _host(state, out, event, job, step.action)
+    if outcome.failure is None and type(step.action) in _HOSTING:
+        _host(state, out, event, job)
         return
     if outcome.values:
         state.frame_of(job.scope).values.update(outcome.values)
@@ -210,7 +211,7 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
     kind = "attempt_lost" if failure.kind == "lost" else "attempt_failed"
     note_job(state, out, event.at, kind, job, _usage(event) | _evidence(failure))
     if event.canceled:
-        settle(state, out, event.at, job, Status.terminated, {"message": failure.message})
+        settle(state, out, event.at, job, TERMINATED, {"message": failure.message})
         return
     if drop_stale(state, out, event.at, job):
         return
@@ -232,7 +233,7 @@ def _override(state: State, job: Job, verdict: Any) -> None:
         state.scopes[job.scope].override = verdict
 
 
-def _host(state: State, out: list[Action], event: AttemptEnded, job: Job, action: FanOut | Child) -> None:
+def _host(state: State, out: list[Action], event: AttemptEnded, job: Job) -> None:
     """Open what a fan-out or a child workflow runs, now that an attempt has prepared that."""
     at, values = event.at, event.outcome.values
     from resile.core.child import begin_child
@@ -241,8 +242,8 @@ def _host(state: State, out: list[Action], event: AttemptEnded, job: Job, action
     if drop_stale(state, out, at, job):
         return
     if stopping(state, job):
-        settle(state, out, at, job, Status.terminated, {})
-    elif isinstance(action, FanOut):
+        settle(state, out, at, job, TERMINATED, {})
+    elif isinstance(state.step_of(job).action, FanOut):
         begin_items(state, out, at, job, values["items"], at - event.outcome.usage.wall_seconds)
     else:
         begin_child(state, out, at, job, values, at - event.outcome.usage.wall_seconds)
@@ -288,7 +289,7 @@ def _attempt_withdrawn(state: State, event: AttemptWithdrawn, out: list[Action])
     else:
         job.attempt -= 1
     if stopping(state, job) and not state.is_end(job):
-        status = Status.terminated if event.started else Status.canceled
+        status = TERMINATED if event.started else CANCELED
         settle(state, out, event.at, job, status, {})
     else:
         enqueue(state, job, job.noted or job.because)
@@ -305,7 +306,7 @@ def _condition_answered(state: State, event: ConditionAnswered, out: list[Action
         job.asking = ""
         enqueue(state, job, job.because)
     else:
-        settle(state, out, event.at, job, Status.skipped, {"reason": "`when` is false"})
+        settle(state, out, event.at, job, SKIPPED, {"reason": "`when` is false"})
 
 
 def _arcs_answered(state: State, event: ArcsAnswered, out: list[Action]) -> None:
@@ -338,7 +339,7 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
         host_timer(state, event, out, host)
         return
     job = _expected(state, event.job, event.attempt)
-    if job is None or job.status is not Status.recovering:
+    if job is None or job.status is not RECOVERING:
         return
     if event.repair:
         expired(state, out, job)
@@ -397,7 +398,7 @@ def _value_answered(state: State, event: ValueAnswered, out: list[Action]) -> No
 def _judged(state: State, event: Judged, out: list[Action]) -> None:
     """Somebody decided about a parked failure: try again, go on without it, or let it fail."""
     job = state.jobs.get(event.job)
-    if job is None or job.status is not Status.pending_failed:
+    if job is None or job.status is not PENDING_FAILED:
         return
     data = {"verdict": event.verdict, "by": event.by, "reason": event.reason}
     note_job(state, out, event.at, "step_judged", job, data)
@@ -419,7 +420,7 @@ def _judged(state: State, event: Judged, out: list[Action]) -> None:
             given = dict.fromkeys(names, "" if event.output is None else event.output)
             frame = state.frame_of(job.scope)
             frame.values = {**frame.values, **given}
-            settle(state, out, event.at, job, Status.skipped, data)
+            settle(state, out, event.at, job, SKIPPED, data)
         case "fail":
             fail(state, out, event.at, job, event.reason or "judged a failure")
 
@@ -439,7 +440,7 @@ def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -
     because = note_run(state, out, event.at, "cancel_requested", "running", state.seq, **note)
     if state.phase == "running":
         stop_scope(state, out, event.at, state.scopes[ROOT], because)
-    elif again and end_job(state).status in (Status.pending, Status.running):
+    elif again and end_job(state).status in (PENDING, RUNNING):
         out.append(KillAttempt(end_job(state).id, end_job(state).attempt, because))
 
 

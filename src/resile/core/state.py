@@ -23,7 +23,7 @@ from resile.model.failure import Failure
 from resile.model.fanout import FanOut
 from resile.model.letters import Item, ItemFailure
 from resile.model.rules import Trigger
-from resile.model.status import Status
+from resile.model.status import BLOCKED, COMPLETED, PENDING, Status
 from resile.model.workflow import Child, Step, Workflow
 
 FORMAT = 5
@@ -70,7 +70,7 @@ class Job(Struct, gc=False, omit_defaults=True):
     id: int
     scope: int
     step: int
-    status: Status = Status.blocked
+    status: Status = BLOCKED
     attempt: int = 0
     reserved: bool = False
     ticket: int = 0
@@ -106,17 +106,17 @@ class Job(Struct, gc=False, omit_defaults=True):
     @property
     def tried(self) -> int:
         """How many attempts have really started; one that is only reserved has not."""
-        return self.attempt - (self.reserved or self.status is Status.pending)
+        return self.attempt - (self.reserved or self.status is PENDING)
 
     @property
     def shown(self) -> Status:
         """The status that others see: what is reserved before its needs are met still waits for them."""
-        return Status.blocked if self.early else self.status
+        return BLOCKED if self.early else self.status
 
     @property
     def good(self) -> bool:
         """Do dependents go on as after a success?"""
-        return self.status is Status.completed or self.tolerated or self.excused
+        return self.status is COMPLETED or self.tolerated or self.excused
 
 
 class Scope(Struct, gc=False, omit_defaults=True):
@@ -341,7 +341,7 @@ class State(Struct, dict=True):
     def fan_of(self, job: Job) -> Fan | None:
         """The fan-out of a job; one of an earlier epoch only where its job is kept from there."""
         fan = self.fans.get(job.id)
-        return fan if fan is not None and (fan.epoch == self.epoch or job.status is Status.completed) else None
+        return fan if fan is not None and (fan.epoch == self.epoch or job.status is COMPLETED) else None
 
     def is_end(self, job: Job) -> bool:
         """Is this the `end` of its workflow?"""

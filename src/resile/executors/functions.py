@@ -98,13 +98,11 @@ class FunctionExecutor:
         """Queue calls; each is made when a worker is free, in order."""
         for launch in launches:
             assert launch.call is not None
+            self._queued[launch.job, launch.attempt] = launch.threads
             if launch.threads:
-                self._open_threads()
-                assert self._queue is not None
-                self._queue.send(launch.call)
+                (self._queue or self._open_threads()).send(launch.call)
             else:
                 self._waiting.append(launch.call)
-            self._queued[launch.job, launch.attempt] = launch.threads
         if self._waiting:
             self._offer()
         self._watch()
@@ -209,15 +207,15 @@ class FunctionExecutor:
 
     # --- hands
 
-    def _open_threads(self) -> None:
+    def _open_threads(self) -> QueueChannel:
         """Threads are started when the first call comes."""
-        if self._queue is None:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            self._queue = QueueChannel()
-            # What functions import is found as worker processes would find it.
-            sys.path += [place for place in self._setting.path if place not in sys.path]
-            for _ in range(self._slots):
-                self._add_thread(self._queue)
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        self._queue = queue = QueueChannel()
+        # What functions import is found as worker processes would find it.
+        sys.path += [place for place in self._setting.path if place not in sys.path]
+        for _ in range(self._slots):
+            self._add_thread(queue)
+        return queue
 
     def _add_thread(self, channel: QueueChannel) -> None:
         """One more thread."""
@@ -259,12 +257,12 @@ class FunctionExecutor:
         """One record of a hand."""
         key = (record.job, record.attempt)
         self._queued.pop(key, None)
-        if isinstance(record, Begun):
-            hand.current, hand.has_begun = record, True
-            return
         if isinstance(record, Done):
             hand.heard = record.spool
             self._heard(hand, record)
+        elif isinstance(record, Begun):
+            hand.current, hand.has_begun = record, True
+            return
         elif isinstance(record, Dropped):
             self._ready.append(Lost(*key, record.at, "there was no room to write down that it begins"))
         if isinstance(hand, ProcessHand):

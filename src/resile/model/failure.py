@@ -7,7 +7,7 @@ from msgspec import Struct
 FailureKind = Literal["exit", "signal", "timeout", "oom", "lost", "spawn", "check", "contract", "canceled"]
 
 
-class Usage(Struct, frozen=True, array_like=True):
+class Usage(Struct, frozen=True, array_like=True, gc=False):
     """What one attempt used, as the kernel counted it."""
 
     wall_seconds: float = 0.0
@@ -15,7 +15,7 @@ class Usage(Struct, frozen=True, array_like=True):
     rss_bytes_max: int = 0
 
 
-class LogRange(Struct, frozen=True, array_like=True):
+class LogRange(Struct, frozen=True, array_like=True, gc=False):
     """Where an attempt's output lies: a byte range in each of its slot's two segment files.
 
     `segment` is the path of the segment without its ending (`.o`, `.e`), relative to the run's output folder.
@@ -28,7 +28,7 @@ class LogRange(Struct, frozen=True, array_like=True):
     err_length: int = 0
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
+class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why an attempt failed, with the evidence that rules match on and people read.
 
     `types` are those of an exception that a function raised, the most special first.
@@ -44,7 +44,7 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     types: tuple[str, ...] = ()
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True):
+class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of one attempt; `failure` is absent when it succeeded.
 
     `memory` are the namespaces of the run's memory that it wrote, `remarks` what the log is to say of it.

@@ -134,15 +134,15 @@ def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
     return value
 
 
-def outcome_of(report: Returned, state: State, job: Job | None, folder: str) -> Outcome:
+def outcome_of(report: Returned, state: State, job: Job | None, step: Step | None, folder: str) -> Outcome:
     """What a call came to; `end` may decide on the verdict by what it returns."""
     usage = Usage(max(0.0, report.at - report.started_at), report.cpu_seconds, report.rss_bytes_max)
     log = report.log if report.log.segment else None
     if report.kind:
         return Outcome(report.exit_code or 1, _failure(report, folder), usage, log)
-    if job is None:
+    if job is None or step is None:
         return Outcome(0, None, usage, log)
-    name = state.step_of(job).name
+    name = step.name
     if not report.value and name not in state.frame_of(job.scope).values:
         return Outcome(0, None, usage, log)
     value = msgspec.json.decode(report.value) if report.value else None

@@ -56,6 +56,8 @@ from resile.store.errors import StoreFull
 GATHER_SECONDS = 0.010
 REQUESTS_SECONDS = 0.2
 LEASE_SECONDS = 30.0
+_BEGUN = frozenset((Started, Adopted))
+_OVER = frozenset((Ended, Returned))
 
 Listener = Callable[[State, list[Note]], None]
 # What Ctrl-C does; its argument is called when that is in force.
@@ -130,8 +132,8 @@ class Engine:
             if heard:
                 self._hear_executor()
             self._hear_others(now)
-            while self._inbox:
-                self.feed(*self._inbox.popleft())
+            if self._inbox:
+                self._feed_all()
             self._submit(now)
             self._perform_durable()
             if self._inbox:
@@ -146,10 +148,17 @@ class Engine:
 
     def feed(self, event: Event, attempt: AttemptRow | None = None) -> None:
         """One event through the door and into the journal."""
-        if not self._journal.waiting():
-            self._gather_until = time.time() + GATHER_SECONDS
         _, actions = react(self._state, event)
         self._journal.add(self._state, event, actions, attempt)
+
+    def _feed_all(self) -> None:
+        """Everything that was heard, in order; with the first of it a new batch begins."""
+        if not self._journal.waiting():
+            self._gather_until = time.time() + GATHER_SECONDS
+        inbox = self._inbox
+        while inbox:
+            event, attempt = inbox.popleft()
+            self.feed(event, attempt)
 
     def close(self) -> None:
         """Let go of everything; attempts that still run go on without us."""
@@ -163,11 +172,11 @@ class Engine:
         """Collect what became of attempts."""
         for report in self._executor.reports():
             key = (report.job, report.attempt)
-            if isinstance(report, Started | Adopted):
+            if type(report) in _BEGUN:
                 self._running.add(key)
             else:
                 self._running.discard(key)
-            if isinstance(report, Ended) and output_lost(report) and report.at >= self._born:
+            if type(report) is Ended and output_lost(report) and report.at >= self._born:
                 self.problem = StoreFull(
                     "disk-full",
                     "the disk is full: what a step printed could not be kept",
@@ -175,7 +184,7 @@ class Engine:
                 )
                 self._interrupts = max(1, self._interrupts)
             event, row = self._observer.observe(report, interrupted=self._interrupts > 1)
-            if isinstance(report, Ended | Returned) and row is not None:
+            if row is not None and row.log is not None and type(report) in _OVER:
                 self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))
             self._inbox.append((event, row))
 

@@ -9,16 +9,17 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order
+from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order, StartAttempt
 from resile.core.events import Event
 from resile.core.state import FORMAT, ROOT, State, encode
 from resile.model.letters import KeptScope
 from resile.model.limits import ITEM_HISTORY_MAX
 from resile.model.status import Status
-from resile.runtime.rows import job_row
+from resile.runtime.rows import job_row, root_rows
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
 
 SNAPSHOT_ENTRIES_MIN = 20_000
+_KEPT = (KeepLetter, DropLetter, KeepScope)
 
 
 class Journal:
@@ -45,19 +46,18 @@ class Journal:
         """Take down one event with its notes and orders, and remember which rows it changed."""
         notes: list[Note] = []
         for action in actions:
-            if isinstance(action, Note):
+            # The usual ones first, and this by its very type: to say no to a Struct takes isinstance a while.
+            if type(action) is StartAttempt:
+                self._orders.append(action)
+            elif isinstance(action, Note):
                 notes.append(action)
-            elif isinstance(action, KeepLetter):
+            elif isinstance(action, _KEPT):
                 self._keep(action)
-            elif isinstance(action, DropLetter):
-                self._letters[action.name, action.index] = action
-            elif isinstance(action, KeepScope):
-                self._scopes[action.kept.scope] = action.kept
             else:
                 self._orders.append(action)
         self._entries.append(Entry(notes[0].seq if notes else state.seq, event, tuple(notes)))
         self._notes += notes
-        for number in dict.fromkeys(state.touched):
+        for number in set(state.touched):
             job = state.jobs[number]
             if job.scope == ROOT:
                 self._touched.add(number)
@@ -68,7 +68,16 @@ class Journal:
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
 
-    def _keep(self, order: KeepLetter) -> None:
+    def _keep(self, record: KeepLetter | DropLetter | KeepScope) -> None:
+        """What the next batch says of dead letters and of the scopes that they stand in."""
+        if isinstance(record, KeepScope):
+            self._scopes[record.kept.scope] = record.kept
+        elif isinstance(record, DropLetter):
+            self._letters[record.name, record.index] = record
+        else:
+            self._keep_letter(record)
+
+    def _keep_letter(self, order: KeepLetter) -> None:
         """A letter for the next batch; one of the same item that is in it already is a part of its history."""
         letter = order.letter
         key = letter.name, letter.item.index
@@ -115,10 +124,8 @@ class Journal:
         if snapshot or self._since_snapshot >= max(SNAPSHOT_ENTRIES_MIN, len(state.jobs)):
             self._since_snapshot = 0
             picture = Snapshot(state.seq, FORMAT, encode(state))
-        jobs = state.jobs
         rows = self._rows
-        for number in self._touched:
-            rows[number] = job_row(state, jobs[number])
+        root_rows(state, self._touched, rows)
         batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
         if self._letters:
             batch.letters = tuple(self._letters.values())

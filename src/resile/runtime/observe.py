@@ -12,7 +12,7 @@ import msgspec
 from resile.core.answers import ladder_of
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
 from resile.core.react import OVERRIDES
-from resile.core.state import Job, State
+from resile.core.state import ROOT, Job, State
 from resile.dialects.interpolate import MISSING, ValueRefused
 from resile.executors import evidence
 from resile.executors.contract import Adopted, Ended, Lost, Report, Returned, Started, Withdrawn
@@ -68,6 +68,18 @@ class Observer:
     def observe(self, report: Report, *, interrupted: bool) -> tuple[Event, AttemptRow | None]:
         """The event that a report stands for, and the attempt's row where that changed."""
         match report:
+            # The two that attempts end with come first, because no pattern says no quickly.
+            case Returned():
+                return self.ended(report.job, report.attempt, report.at, self._returned(report), pid=report.pid)
+            case Ended():
+                if output_lost(report) or (interrupted and report.cut == "killed"):
+                    self._started.pop((report.job, report.attempt), None)
+                    return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
+                limit = self._timeout(report) if report.cut else 0.0
+                outcome = evidence.outcome(report, self._folder, limit, self._directory(report))
+                outcome = self._complete(report, outcome)
+                outcome = self._concluded(report.job, outcome, report.cut == "killed")
+                return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed", report.pid)
             case Started():
                 row = AttemptRow(
                     report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid
@@ -81,26 +93,18 @@ class Observer:
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
                 return self.ended(report.job, report.attempt, report.at, evidence.lost(report))
-            case Returned():
-                return self.ended(report.job, report.attempt, report.at, self._returned(report), pid=report.pid)
-            case Ended():
-                if output_lost(report) or (interrupted and report.cut == "killed"):
-                    self._started.pop((report.job, report.attempt), None)
-                    return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                limit = self._timeout(report) if report.cut else 0.0
-                outcome = evidence.outcome(report, self._folder, limit, self._directory(report))
-                outcome = self._complete(report, outcome)
-                outcome = self._concluded(report.job, outcome, report.cut == "killed")
-                return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed", report.pid)
         assert_never(report)
 
     def ended(
         self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
     ) -> tuple[Event, AttemptRow]:
         """An attempt's end and its finished row, both without secrets."""
-        if outcome.failure is None and not canceled:
-            outcome = self._for_others(job, outcome, at)
-        outcome = redact_outcome(outcome, self._secrets)
+        found = self._state.jobs.get(job)
+        # No handler runs in the root scope.
+        if found is not None and found.scope != ROOT and outcome.failure is None and not canceled:
+            outcome = self._for_others(found, outcome, at)
+        if self._secrets:
+            outcome = redact_outcome(outcome, self._secrets)
         known = self._started.pop((job, attempt), None)
         row = AttemptRow(
             job,
@@ -116,34 +120,33 @@ class Observer:
         )
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
 
-    def _for_others(self, number: int, outcome: Outcome, at: float) -> Outcome:
+    def _for_others(self, job: Job, outcome: Outcome, at: float) -> Outcome:
         """The outcome of a fallback's last command, with what the steps capture whose output it is.
 
         An output that such a step can't take fails the command, and so the fallback.
         """
-        job = self._state.jobs.get(number)
-        if job is None or not self._in_handler(job):
-            return outcome
-        if isinstance(self._state.step_of(job).action, FanOut | Child):
+        if not self._in_handler(job) or isinstance(self._state.step_of(job).action, FanOut | Child):
             return outcome
         # What runs inside the engine prints nothing: what it captures is what it gave.
         gave = next(iter(outcome.values.values()), MISSING) if outcome.log is None else MISSING
-        while (job := _stands_for(self._state, job)) is not None:
-            step = self._state.step_of(job)
+        other = _stands_for(self._state, job)
+        while other is not None:
+            step = self._state.step_of(other)
             try:
                 if gave is not MISSING:
                     values = captured_of(gave, step.capture, outcome.exit_code)
                 else:
-                    values = self._captured(job, step, step.capture, outcome)
+                    values = self._captured(other, step, step.capture, outcome)
             except CaptureRefused as problem:
                 message = f"the fallback of {step.name!r}: {problem}"
                 return _broken(outcome, redact(message, self._secrets), "capture")
             if step.transform is not None:
-                made = self._inside.complete(job, step, outcome, values[step.capture[0].name], at)
+                made = self._inside.complete(other, step, outcome, values[step.capture[0].name], at)
                 if made.failure is not None:
                     return made
                 values = made.values
             outcome = msgspec.structs.replace(outcome, values={**outcome.values, **values})
+            other = _stands_for(self._state, other)
         return outcome
 
     def _returned(self, report: Returned) -> Outcome:
@@ -153,10 +156,10 @@ class Observer:
 
             self._outcome_of = outcome_of
         job = self._state.jobs.get(report.job)
-        outcome = self._outcome_of(report, self._state, job, self._folder)
-        if job is None:
+        step = None if job is None else self._state.step_of(job)
+        outcome = self._outcome_of(report, self._state, job, step, self._folder)
+        if job is None or step is None:
             return outcome
-        step = self._state.step_of(job)
         return self._inside.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
 
     def _timeout(self, report: Ended) -> float:
@@ -185,12 +188,13 @@ class Observer:
         step = self._state.step_of(job)
         if outcome.failure is not None:
             return self._failed(job, step, outcome)
-        if isinstance(step.action, FanOut):
+        action = step.action
+        if type(action) is FanOut:
             return self._listed(report, outcome)
         if step.transform is not None:
             return self._valued(job, step, outcome, report.at)
         if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
-            return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
+            return outcome if type(action) is not Agent else self._agent(action, outcome)
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:

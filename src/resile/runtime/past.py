@@ -8,10 +8,18 @@ from resile.core.fold import fold
 from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
 from resile.model import codec
-from resile.model.status import Status
+from resile.model.status import CANCELED, COMPLETED, DISABLED, FAILED, PENDING_FAILED, SKIPPED, TERMINATED
 from resile.store.contract import JobRow, RunRow, Store
 
 ITEMS_LISTED_MAX = 1_000
+_COUNTED = {
+    COMPLETED: "completed",
+    FAILED: "failed",
+    CANCELED: "canceled",
+    TERMINATED: "canceled",
+    SKIPPED: "skipped",
+    PENDING_FAILED: "parked",
+}
 
 
 def folded(store: Store, row: RunRow) -> State:
@@ -28,22 +36,16 @@ def counts(state: State) -> dict[str, int]:
     """How many steps came to what; `end` and steps that were never called for are not counted."""
     words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
     found = dict.fromkeys(words, 0)
+    end = state.plan.end
     for job in state.jobs.values():
-        if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
+        status = job.status
+        if job.scope != ROOT or job.step == end or status is DISABLED:
             continue
         found["total"] += 1
-        found["recovered"] += job.recovered and job.status is Status.completed
-        match job.status:
-            case Status.failed:
-                found["tolerated" if job.tolerated else "failed"] += 1
-            case Status.canceled | Status.terminated:
-                found["canceled"] += 1
-            case Status.completed:
-                found["completed"] += 1
-            case Status.skipped:
-                found["skipped"] += 1
-            case Status.pending_failed:
-                found["parked"] += 1
+        word = _COUNTED.get(status)
+        if word is not None:
+            found["tolerated" if job.tolerated and status is FAILED else word] += 1
+            found["recovered"] += job.recovered and status is COMPLETED
     return found
 
 
@@ -68,7 +70,7 @@ def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
 
 def _worth_listing(scope: list[JobRow], many: bool) -> list[JobRow]:
     """The jobs of one scope, or none where all went well and there are many such scopes."""
-    fine = (Status.completed, Status.skipped, Status.disabled)
+    fine = (COMPLETED, SKIPPED, DISABLED)
     return [] if many and all(row.status in fine for row in scope) else scope
 
 

@@ -84,14 +84,14 @@ class Performer:
                 return self._call(order, job, step, step.action)
             lookup = self._values.of(job)
             match step.action:
-                case Noop():
-                    return Outcome(exit_code=0)
-                case WriteFile():
-                    return self._write_file(job, step, step.action, lookup)
                 case Shell() | Validate():
                     argv, fallback = self._command(order, step.action.command, step.action.program, lookup)
                     if isinstance(step.action, Shell) and step.action.stdin:
                         argv, fallback = self._reading(order, fallback or argv, step.action.stdin, lookup), ()
+                case Noop():
+                    return Outcome(exit_code=0)
+                case WriteFile():
+                    return self._write_file(job, step, step.action, lookup)
                 case Log():
                     argv, fallback = self._log(order, job, step, step.action, lookup), ()
                 case Script() | Memory() | Collect() | Ask():

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from resile.core.state import Job, State
+from collections.abc import Iterable
+
+from resile.core.state import ROOT, Job, State
 from resile.store.contract import JobRow
 
 
 def job_row(state: State, job: Job) -> JobRow:
     """One job as the surfaces see it."""
-    cause = job.cause
     scope = state.scopes.get(job.scope)
+    return _row(state, job, state.step_of(job).name, "root" if scope is None else scope.name)
+
+
+def root_rows(state: State, numbers: Iterable[int], rows: dict[int, JobRow]) -> None:
+    """Add the rows of these jobs of the root scope, of which every step makes several: what they share is known."""
+    jobs, steps = state.jobs, state.plans[ROOT].steps
+    for number in numbers:
+        job = jobs[number]
+        rows[number] = _row(state, job, steps[job.step].name, "root")
+
+
+def _row(state: State, job: Job, step: str, scope: str) -> JobRow:
+    """A job by the names of its step and its scope."""
+    cause = job.cause
     began, ended = state.times(job)
     return JobRow(
         job.id,
-        state.step_of(job).name,
-        "root" if scope is None else scope.name,
+        step,
+        scope,
         job.shown,
         job.tried,
         job.exit_code,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Value = str | bytes | int | float | None
 
-ROWS_PER_STATEMENT = 64
+ROWS_PER_STATEMENT = 256
 DEFINITION_TEXT_BYTES_MAX = 16 * 1024
 SEQ_BITS = 36
 SEQ_MASK = (1 << SEQ_BITS) - 1
@@ -106,8 +106,12 @@ def place(run: int, seq: int) -> int:
 def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
     """The log rows of some entries, flat."""
     values: list[Value] = []
+    first = place(run, 0)
     for entry in entries:
-        values += (place(run, entry.seq), to_json(entry.event), to_json(entry.notes))
+        try:
+            values += (first | entry.seq, _encode(entry.event).decode(), _encode(entry.notes).decode())
+        except UnicodeEncodeError:
+            values += (first | entry.seq, to_json(entry.event), to_json(entry.notes))
     return values
 
 
@@ -140,8 +144,18 @@ def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
     values: list[Value] = []
     for row in attempts:
         usage, log = row.usage, row.log
-        values += (run, row.job, row.epoch, row.attempt, row.started_at, row.ended_at, row.exit_code)
-        values += (usage.wall_seconds, usage.cpu_seconds, usage.rss_bytes_max)
+        values += (
+            run,
+            row.job,
+            row.epoch,
+            row.attempt,
+            row.started_at,
+            row.ended_at,
+            row.exit_code,
+            usage.wall_seconds,
+            usage.cpu_seconds,
+            usage.rss_bytes_max,
+        )
         values += (log.segment, log.out_offset, log.out_length, log.err_offset, log.err_length) if log else _NO_LOG
         values += (None if row.failure is None else to_json(row.failure), row.pid)
     return values
