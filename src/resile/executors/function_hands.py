@@ -12,10 +12,10 @@ import os
 import sys
 import time
 from _queue import Empty, SimpleQueue
+from _socket import AF_UNIX, MSG_DONTWAIT, SO_SNDBUF, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from socket import AF_UNIX, MSG_DONTWAIT, SO_SNDBUF, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 from threading import Thread
 
 import msgspec
@@ -301,14 +301,13 @@ class ThreadHand(Hand):
 
     def receive(self) -> tuple[list[Record], bool]:
         """What it has done since the last time."""
-        found: list[Record] = []
         gone = not self._thread.is_alive()
         # A little at a time: while the engine takes that in, what it took in before goes to disk.
-        while self.done and len(found) < RING_AT:
-            found.append(self.done.popleft())
-        if self.done:
+        done = self.done
+        found: list[Record] = [done.popleft() for _ in range(min(len(done), RING_AT))]
+        if done:
             self._ring()
-        return found, gone and not self.done
+        return found, gone and not done
 
     def close(self) -> bool:
         """Let go: a call that it makes goes on as long as this process does. Has it ended already?"""

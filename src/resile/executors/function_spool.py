@@ -25,6 +25,7 @@ LOCK_ENDING = ".lock"
 CALLS_ENDING = ".calls"
 SPOOL_BYTES = 1024 * 1024
 _LENGTH = Struct("<I")
+_LENGTH_BYTES, _write_length = _LENGTH.size, _LENGTH.pack_into
 _locks: set[int] = set()
 
 
@@ -69,16 +70,18 @@ class Spool:
     def reserve(self, length: int) -> None:
         """Make sure that a record of this length fits into the file that is open."""
         # A length of zero behind the last record ends the file.
-        if self._place + length + 2 * _LENGTH.size > self._size:
-            self._open(max(SPOOL_BYTES, length + 2 * _LENGTH.size))
+        if self._place + length + 2 * _LENGTH_BYTES > self._size:
+            self._open(max(SPOOL_BYTES, length + 2 * _LENGTH_BYTES))
 
     def add(self, record: bytes) -> None:
         """Write one record."""
-        self.reserve(len(record))
-        start = self._place + _LENGTH.size
-        self._map[start : start + len(record)] = record
-        _LENGTH.pack_into(self._map, self._place, len(record))
-        self._place = start + len(record)
+        length = len(record)
+        self.reserve(length)
+        start = self._place + _LENGTH_BYTES
+        end = start + length
+        self._map[start:end] = record
+        _write_length(self._map, self._place, length)
+        self._place = end
 
     def close(self) -> None:
         """The worker ends: its lock says so."""

@@ -12,8 +12,8 @@ import os
 import select
 import sys
 import time
+from _socket import MSG_DONTWAIT, socket
 from contextlib import suppress
-from socket import MSG_DONTWAIT, socket
 
 import msgspec
 

@@ -259,7 +259,7 @@ class FunctionExecutor:
         self._queued.pop(key, None)
         if isinstance(record, Done):
             hand.heard = record.spool
-            self._heard(hand, record)
+            self._heard(hand, record, key)
         elif isinstance(record, Begun):
             hand.current, hand.has_begun = record, True
             return
@@ -268,9 +268,8 @@ class FunctionExecutor:
         if isinstance(hand, ProcessHand):
             hand.current, hand.cut, hand.kill_at = None, "", 0.0
 
-    def _heard(self, hand: ProcessHand | ThreadHand, done: Done) -> None:
+    def _heard(self, hand: ProcessHand | ThreadHand, done: Done, key: Key) -> None:
         """A hand is done with a call; of one that was left to itself everything has been told."""
-        key = (done.job, done.attempt)
         if hand.left_key == key:
             return
         pid = 0 if hand.told == key else hand.pid

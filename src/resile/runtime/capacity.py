@@ -47,7 +47,7 @@ def _with_items(steps: tuple[Step, ...]) -> Iterator[Step]:
     """The steps, and those that run for each item."""
     for step in steps:
         yield step
-        if isinstance(step.action, FanOut):
+        if type(step.action) is FanOut:
             yield from _with_items(step.action.steps)
 
 

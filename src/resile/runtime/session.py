@@ -16,7 +16,7 @@ from resile.executors.local import LocalExecutor
 from resile.model import codec
 from resile.model.family import hosts
 from resile.model.fanout import FanOut
-from resile.model.status import RUN_ENDED, RunStatus, Status
+from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, Function, Step, Workflow
 from resile.runtime.engine import LEASE_SECONDS, Engine, Listener
 from resile.runtime.env_files import load_env_files
@@ -71,10 +71,9 @@ def _first_rows(state: State) -> list[JobRow]:
     plan = state.plan
     rows: list[JobRow] = []
     for number, step in enumerate(plan.steps):
-        job = state.jobs[number + 1]
         waits = plan.waiting[number] or number in plan.arc_targets or step.when is not None or number == plan.end
-        status = Status.disabled if step.called_only else Status.blocked if waits else Status.ready
-        rows.append(JobRow(job.id, step.name, "root", status))
+        status = DISABLED if step.called_only else BLOCKED if waits else READY
+        rows.append(JobRow(number + 1, step.name, "root", status))
     return rows
 
 

@@ -64,7 +64,7 @@ class SqliteStore:
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
         """Store the definition under its hash and a new run with its jobs; the run's id."""
         with self._writing():
-            self._keep(definition)
+            self._keep(row.definition, definition)
             self._db.execute(_INSERT_RUN, rows.run_values(row))
             run = self._db.last_insert_rowid()
             waiting = iter(jobs)
@@ -90,7 +90,8 @@ class SqliteStore:
     def cache_definition(self, key: str, definition: bytes) -> None:
         """Remember what a source compiled to; the oldest keys are forgotten beyond COMPILED_MAX."""
         with self._writing():
-            name = self._keep(definition)
+            name = content_hash(definition)
+            self._keep(name, definition)
             self._db.execute("REPLACE INTO compiled (key, definition) VALUES (?, ?)", (key, name))
             old = self._db.execute(
                 "DELETE FROM compiled WHERE id <= (SELECT max(id) FROM compiled) - ? RETURNING definition",
@@ -286,12 +287,10 @@ class SqliteStore:
         """The first row of a query."""
         return next(self._all(sql, *values, db=db), None)
 
-    def _keep(self, definition: bytes) -> str:
-        """Store a definition once, inside a transaction; its hash."""
-        name = content_hash(definition)
+    def _keep(self, name: str, definition: bytes) -> None:
+        """Store a definition once under its hash, inside a transaction."""
         if self._db.execute("SELECT 1 FROM definitions WHERE hash = ?", (name,)).get is None:
             self._db.execute("INSERT INTO definitions VALUES (?, ?)", (name, rows.definition_value(definition)))
-        return name
 
     def _check_known(self, run: int) -> None:
         """Refuse a run that is not in this store, inside a transaction."""
