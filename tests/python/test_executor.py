@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from resile.executors import functions
 from resile.executors.contract import Launch, Report, Returned, Started, Withdrawn
 from resile.executors.function_calls import Call
 from resile.executors.function_spool import SPOOL_BYTES, Spool, records
@@ -87,6 +88,16 @@ def test_drain_takes_back_what_nobody_has_begun(tmp_path: Path) -> None:
     assert (ended.job, getattr(ended, "cut", "")) == (1, "killed")
     executor.acknowledge()
     executor.close()
+
+
+def test_to_close_does_not_wait_for_the_next_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks after time limits is sent home at once, however long it would still have waited."""
+    monkeypatch.setattr(functions, "TICK_SECONDS", 4 * SECONDS_MAX)
+    executor = opened(tmp_path)
+    executor.start([launch(1, "add", "threads", 1, 2)])
+    begin = time.monotonic()
+    executor.close()
+    assert time.monotonic() - begin < SECONDS_MAX
 
 
 def test_a_full_spool_is_followed_by_the_next(tmp_path: Path) -> None:

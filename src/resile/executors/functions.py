@@ -85,7 +85,7 @@ class FunctionExecutor:
         self._bell_lock = Lock()
         self._epoll.register(self._bell, select.EPOLLIN)
         self._busy = Event()
-        self._closed = False
+        self._closed = Event()
         self._ticker: Thread | None = None
 
     # --- the contract
@@ -189,7 +189,7 @@ class FunctionExecutor:
 
     def close(self) -> None:
         """Let go; calls that are being made go on. What was not acknowledged is there for the next engine."""
-        self._closed = True
+        self._closed.set()
         self._busy.set()
         if self._ticker is not None:
             self._ticker.join()
@@ -440,7 +440,5 @@ class FunctionExecutor:
 
     def _tick(self) -> None:
         """Ring while there is something to look after; the only thing that this thread does."""
-        while self._busy.wait() and not self._closed:
-            time.sleep(TICK_SECONDS)
-            if not self._closed:
-                self._ring()
+        while self._busy.wait() and not self._closed.wait(TICK_SECONDS):
+            self._ring()

@@ -57,6 +57,9 @@ class Progress:
 
     def _raise(self) -> None:
         """Make the descriptor readable."""
+        # Said before, because an engine that wakes up by it must know at once, or it asks again and again; and after,
+        # because one that has just lowered it knows no more that it is up.
+        self._raised = True
         os.eventfd_write(self._signal, 1)
         self._raised = True
 
