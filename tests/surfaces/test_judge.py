@@ -399,11 +399,11 @@ def test_an_ambiguous_name(program: Program) -> None:
     workflow = Workflow(name="alike", dialect="native", file="", folder="", steps=steps, end=end)
     store = open_store(program.env["RESILE_DB"])
     folder = str(program.folder)
-    started = RunStarted(0.0, measure(2, None, None, None))
+    started = RunStarted(0.0, measure(1, None, None, None))
     row, state = create(store, workflow, codec.encode(workflow), started, output=folder, directory=folder)
     lease = take(store, row.id)
     session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
-    assert session.drive(lease, [started], parallel=2, launcher=None, ready=lambda _engine: None) == "parked"
+    assert session.drive(lease, [started], parallel=1, launcher=None, ready=lambda _engine: None) == "parked"
     store.release_lease(lease)
     store.close()
     ids = [failure["job"] for failure in program.json("failures", "1")["failures"]]
