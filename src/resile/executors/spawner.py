@@ -3,13 +3,14 @@
 Whoever spawns sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn keeps its
 lock all that time, so the C library is called directly: then as many attempts can start at once as there are slots.
 
-Runs inside the launcher, so only built-in modules and ctypes are imported.
+Runs inside the launcher, so only built-in modules and what ctypes is made of are imported: the package itself would be
+a fifth of the launcher's start.
 """
 
 from __future__ import annotations
 
-import ctypes
 import posix
+from _ctypes import FUNCFLAG_CDECL, Array, CFuncPtr, _SimpleCData, byref, dlopen, dlsym, sizeof
 from _signal import SIGPIPE, SIGXFSZ
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 
@@ -30,10 +31,47 @@ REGULAR_FILE = 0o100000
 _DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
 _NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
 
-_Text = ctypes.c_char_p
-_library = ctypes.CDLL(None)
-_spawn = _library.posix_spawn
-_search_and_spawn = _library.posix_spawnp
+
+class _Text(_SimpleCData):  # type: ignore[type-arg]
+    """`char *`: a text that ends with a NUL."""
+
+    _type_ = "z"
+
+
+class _Byte(_SimpleCData):  # type: ignore[type-arg]
+    """`char`."""
+
+    _type_ = "c"
+
+
+class _Number(_SimpleCData):  # type: ignore[type-arg]
+    """`int`."""
+
+    _type_ = "i"
+
+
+class _Function(CFuncPtr):
+    """A function of the C library that gives an `int`; whoever calls it leaves the interpreter to others."""
+
+    _flags_ = FUNCFLAG_CDECL
+    _restype_ = _Number
+
+
+_library = dlopen(None, 0)  # type: ignore[arg-type]
+_Opaque = _Byte * OPAQUE_BYTES
+
+
+def _function(name: str) -> _Function:
+    """A function of the C library."""
+    return _Function(dlsym(_library, name))
+
+
+_spawn = _function("posix_spawn")
+_search_and_spawn = _function("posix_spawnp")
+_actions_init = _function("posix_spawn_file_actions_init")
+_actions_dup2 = _function("posix_spawn_file_actions_adddup2")
+_actions_chdir = _function("posix_spawn_file_actions_addchdir_np")
+_actions_destroy = _function("posix_spawn_file_actions_destroy")
 
 
 class Actions:
@@ -42,16 +80,16 @@ class Actions:
     __slots__ = ("opaque",)
 
     def __init__(self, out: int, err: int, directory: bytes = b"") -> None:
-        self.opaque = ctypes.create_string_buffer(OPAQUE_BYTES)
-        _library.posix_spawn_file_actions_init(self.opaque)
-        _library.posix_spawn_file_actions_adddup2(self.opaque, out, 1)
-        _library.posix_spawn_file_actions_adddup2(self.opaque, err, 2)
+        self.opaque = _Opaque()
+        _actions_init(self.opaque)
+        _actions_dup2(self.opaque, out, 1)
+        _actions_dup2(self.opaque, err, 2)
         if directory:
-            _library.posix_spawn_file_actions_addchdir_np(self.opaque, directory)
+            _actions_chdir(self.opaque, directory)
 
     def __del__(self) -> None:
         """The library keeps memory for them."""
-        _library.posix_spawn_file_actions_destroy(self.opaque)
+        _actions_destroy(self.opaque)
 
 
 class Environment:
@@ -67,13 +105,13 @@ class Environment:
         self.texts = (_Text * len(self.by_name))(*self.by_name.values())
         self.pointers = bytes(self.texts)
 
-    def and_also(self, pairs: list[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    def and_also(self, pairs: list[bytes]) -> Array[_Text]:
         """It, and what one attempt adds or changes."""
         known = self.by_name
         if any(pair.partition(b"=")[0] in known for pair in pairs):
             return _texts([*{**known, **by_name(pairs)}.values()])
         made = (_Text * (len(known) + len(pairs) + 1)).from_buffer_copy(
-            self.pointers + bytes(ctypes.sizeof(_Text) * (len(pairs) + 1))
+            self.pointers + bytes(sizeof(_Text) * (len(pairs) + 1))
         )
         made[len(known) : -1] = [*pairs]
         return made
@@ -137,7 +175,7 @@ class Spawner:
         path: bytes,
         cwd: bytes,
         actions: Actions,
-        environment: ctypes.Array[ctypes.c_char_p],
+        environment: Array[_Text],
     ) -> tuple[int, int]:
         """One program: its pid, or 0 and an errno."""
         if not argv or not argv[0]:
@@ -149,8 +187,8 @@ class Spawner:
             if errno:
                 return 0, errno
             call = _spawn
-        pid = ctypes.c_int()
-        errno = call(ctypes.byref(pid), program, actions.opaque, self.attributes, _texts(argv), environment)
+        pid = _Number()
+        errno = call(byref(pid), program, actions.opaque, self.attributes, _texts(argv), environment)
         return (0, errno) if errno else (pid.value, 0)
 
 
@@ -185,21 +223,19 @@ def by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
     return {name: pair for pair in pairs if (name := pair.partition(b"=")[0])}
 
 
-def _texts(words: list[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+def _texts(words: list[bytes]) -> Array[_Text]:
     """A list of texts as C has it, with nothing behind the last."""
     return (_Text * (len(words) + 1))(*words)
 
 
-def _attributes() -> ctypes.Array[ctypes.c_char]:
+def _attributes() -> Array[_Byte]:
     """A session of its own, no signal blocked, and those that Python ignores as they were."""
-    attributes = ctypes.create_string_buffer(OPAQUE_BYTES)
-    signals = ctypes.create_string_buffer(OPAQUE_BYTES)
-    _library.posix_spawnattr_init(attributes)
-    _library.sigemptyset(signals)
-    _library.posix_spawnattr_setsigmask(attributes, signals)
+    attributes, signals = _Opaque(), _Opaque()
+    _function("posix_spawnattr_init")(attributes)
+    _function("sigemptyset")(signals)
+    _function("posix_spawnattr_setsigmask")(attributes, signals)
     for number in _DEFAULT_SIGNALS:
-        _library.sigaddset(signals, int(number))
-    _library.posix_spawnattr_setsigdefault(attributes, signals)
-    flags = ctypes.c_short(SPAWN_SETSIGDEF | SPAWN_SETSIGMASK | SPAWN_SETSID)
-    _library.posix_spawnattr_setflags(attributes, flags)
+        _function("sigaddset")(signals, int(number))
+    _function("posix_spawnattr_setsigdefault")(attributes, signals)
+    _function("posix_spawnattr_setflags")(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK | SPAWN_SETSID)
     return attributes

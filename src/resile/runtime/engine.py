@@ -53,7 +53,7 @@ from resile.runtime.perform import Performer
 from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
 from resile.store.errors import StoreFull
 
-GATHER_SECONDS = 0.010
+GATHER_SECONDS = 0.020
 REQUESTS_SECONDS = 0.2
 LEASE_SECONDS = 30.0
 _BEGUN = frozenset((Started, Adopted))
