@@ -16,7 +16,7 @@ from resile.model.family import family
 from resile.model.limits import INPUT_BYTES_MAX
 from resile.model.workflow import Workflow
 
-_LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)", re.ASCII)
+_LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
 
 
 def load_env_files(workflow: Workflow) -> dict[str, str]:
@@ -35,7 +35,7 @@ def _own_files(workflow: Workflow) -> dict[str, str]:
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
-            match = _LINE.fullmatch(text)
+            match = re.fullmatch(_LINE, text, re.ASCII)
             if match is None or "\0" in text:
                 hint = "a line is NAME=value, or a comment that starts with #"
                 message = "this is not NAME=value"

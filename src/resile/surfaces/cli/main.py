@@ -130,20 +130,30 @@ def _call(call: Call) -> int:
     return code
 
 
-def _load_msgspec() -> None:
-    """Load msgspec without typing_extensions.
+class _Later(type(sys)):  # type: ignore[misc]
+    """A module that is loaded when something of it is asked for."""
 
-    It takes that where it is installed, has no need of it with the types that we use, and the inspect and ast
-    modules that come with it are a tenth of the time in which a run of one step must be done.
+    def __getattr__(self, name: str) -> object:
+        """What the real one has."""
+        return getattr(__import__(str(self.__name__)), name)
+
+
+def _load_msgspec() -> None:
+    """Load msgspec without what it needs for other types than ours, or not before it is asked for.
+
+    It takes typing_extensions where that is installed, and the inspect and ast modules that come with it are a tenth
+    of the time in which a run of one step must be done. platform is loaded for the name of the system, textwrap for
+    the schemas that nobody asks for: each compiles a dozen patterns.
     """
-    name = "typing_extensions"
-    hidden = name not in sys.modules
-    if hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
+    platform = _Later("platform")
+    platform.system = lambda: os.uname().sysname
+    aside = {"typing_extensions": None, "platform": platform, "textwrap": _Later("textwrap")}
+    aside = {name: module for name, module in aside.items() if name not in sys.modules}
+    sys.modules.update(aside)  # type: ignore[arg-type]
     try:
         __import__("msgspec")
     finally:
-        if hidden:
+        for name in aside:
             del sys.modules[name]
 
 

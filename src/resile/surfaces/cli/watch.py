@@ -11,7 +11,10 @@ terminal ends the engine, the steps go on, and `resile resume` adopts them.
 from __future__ import annotations
 
 import gc
-import signal
+
+# The bare module: the other one makes enumerations of all signals, which costs a hundredth of a short run.
+from _signal import SIGINT, SIGTERM
+from _signal import signal as set_handler
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -200,7 +203,7 @@ class Watch:
         self.debug = debug
         self._interrupt: Interrupt | None = None
         self._interrupts = 0
-        self._before: dict[signal.Signals, Any] = {}
+        self._before: dict[int, Any] = {}
         self.tally: Tally | None = None
         self.run = 0
 
@@ -209,7 +212,7 @@ class Watch:
 
     def __exit__(self, *_error: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            set_handler(number, handler)
         if self.tally is not None:
             self._display.finish()
 
@@ -223,8 +226,8 @@ class Watch:
         self.run = run
         self._interrupt = interrupt
         self.tally = Tally(state)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._stop)
+        for number in (SIGINT, SIGTERM):
+            self._before[number] = set_handler(number, self._stop)
         self._display.begin(run, state, self.tally)
 
     def notes(self, _state: State, notes: list[Note]) -> None:
