@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from resile.executors import processes
 from resile.executors.contract import Ended
 
-from .driver import driving, lives, read_pid, sh, wait_until_gone
+from .driver import driving, lives, read_pid, sh, wait_for, wait_until_gone
 
 
 def test_a_timeout_asks_first(tmp_path: Path) -> None:
@@ -101,6 +102,18 @@ def test_what_a_normal_end_leaves_running_is_left_alone(tmp_path: Path) -> None:
         assert lives(pid)
     os.kill(pid, 9)
     wait_until_gone(pid)
+
+
+def test_orphans_of_a_running_attempt_do_not_pile_up(tmp_path: Path) -> None:
+    """What a long attempt leaves behind falls to the launcher, which takes its exit while the attempt goes on."""
+    many = "i=0; while [ $i -lt 50 ]; do (sh -c 'echo $$ >> pids' &); i=$((i+1)); done; touch done; exec sleep 600"
+    with driving(tmp_path) as driver:
+        driver.executor.start([sh(1, many)])
+        wait_for(lambda: (tmp_path / "done").exists() and len((tmp_path / "pids").read_text().split()) == 50)
+        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        wait_for(lambda: all(processes.process(pid) is None for pid in pids))
+        driver.executor.kill(1, 1)
+        driver.until_count(Ended, 1)
 
 
 def test_a_daemon_of_a_running_attempt_can_not_write_into_a_later_range(tmp_path: Path) -> None:

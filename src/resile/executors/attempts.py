@@ -9,7 +9,7 @@ Each slot has a thread, which spawns and waits for the leader, so that attempts 
 done is done with the launcher's lock held, one thread at a time. Everything that happens becomes a line (spool.py);
 the launcher passes the lines on. A slot is filled again in the turn in which its attempt ended, before anybody is told.
 
-Runs inside the launcher, so only built-in modules and ctypes are imported.
+Runs inside the launcher, so only built-in modules are imported.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
 
 from resile.executors import doors, processes
 from resile.executors.oom import Watch
+from resile.executors.orphans import Orphans
 from resile.executors.slots import Slot
 from resile.executors.spawner import Spawner
 from resile.executors.waiting import Waiting
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
 
 WATCH_AFTER_SECONDS = 0.005
 LOOK_AGAIN_SECONDS = 0.1
+SWEEP_SECONDS = 1.0
 GIVE_UP_SECONDS = 5.0
 SINK_BYTES = 256 * 1024
 SINKS_MAX = 256
-CHILDREN_BYTES = 4096
-CHILDREN_BYTES_MAX = 1024 * 1024
 NEVER = float("inf")
 _KILLED_BY_KERNEL = (SIGKILL, (128 + SIGKILL) << 8)
 
@@ -70,9 +70,7 @@ class Attempts:
         self.running: dict[bytes, Slot] = {}
         self.listened: dict[int, Slot] = {}
         self.sinks: dict[int, None] = {}
-        self.orphans: set[int] = set()
-        # Of processes whose end somebody waits for: by their pidfds.
-        self.mortals: dict[int, int] = {}
+        self.orphans = Orphans(epoll)
         self.spawner = Spawner()
         self.secrets: tuple[bytes, ...] = ()
         self.folder = self.token = b""
@@ -81,8 +79,6 @@ class Attempts:
         # Why nothing may be started: the spool could not say so.
         self.blocked_errno = ENOSPC
         self.wake_at = NEVER
-        self.subreaper = doors.become_subreaper()
-        self.children = doors.open_children()
         self.oom = Watch()
         # Read once for all attempts that are looked at or killed in one turn: it costs milliseconds.
         self.table: dict[int, processes.Process] | None = None
@@ -94,8 +90,10 @@ class Attempts:
             (slot.out if descriptor == slot.out.reader else slot.err).pump()
         elif descriptor in self.sinks:
             self.empty(descriptor)
-        elif descriptor in self.mortals:
-            self.bury(descriptor)
+        elif descriptor in self.orphans.mortals:
+            self.orphans.bury(descriptor)
+            if any(slot.cut for slot in self.running.values()):
+                self.wake_at = 0.0
 
     def take(self, key: bytes, fields: list[bytes]) -> None:
         """Queue an attempt, or let it wait for those that it comes after."""
@@ -328,53 +326,27 @@ class Attempts:
         return True
 
     def has_leftovers(self, slot: Slot) -> bool:
-        """May somebody still hold the pipes of this attempt, whose leader was reaped?
-
-        Every living descendant of a leader that has ended falls to the subreaper, as a child of its first thread;
-        the leaders are children of their slots' threads. One that is not known carries the mark of its attempt;
-        without one any running attempt may be its parent.
-        """
-        if self.children < 0 or not self.subreaper:
+        """May somebody still hold the pipes of this attempt, whose leader was reaped?"""
+        if not self.orphans.can_be_found():
             return slot.suspect or doors.group_exists(slot.pid)
-        children = posix.pread(self.children, CHILDREN_BYTES, 0)
-        if len(children) == CHILDREN_BYTES:
-            children = posix.pread(self.children, CHILDREN_BYTES_MAX, 0)
-        for pid in map(int, children.split()):
-            if pid in self.orphans:
-                continue
-            self.orphans.add(pid)
-            self.mourn(pid)
-            owner = processes.mark_of(pid).rpartition(self.token + b":")[2].replace(b":", b" ")
-            for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
-                candidate.suspect = True
+        self.find_orphans()
         return slot.suspect
 
-    def mourn(self, pid: int) -> None:
-        """Have the end of a process noticed."""
-        if pid not in self.mortals.values():
-            try:
-                descriptor = posix.pidfd_open(pid)
-            except OSError:
-                # Gone already, or no more files may be open: a later look finds out.
-                self.look_by(time.monotonic() + LOOK_AGAIN_SECONDS)
-                return
-            self.mortals[descriptor] = pid
-            self.epoll.register(descriptor, select.EPOLLIN)
-
-    def bury(self, descriptor: int) -> None:
-        """A process has ended; if it fell to us, its exit is taken."""
-        pid = self.mortals.pop(descriptor)
-        posix.close(descriptor)
-        self.orphans.discard(pid)
-        doors.take_exit(pid)
-        if any(slot.cut for slot in self.running.values()):
-            self.wake_at = 0.0
+    def find_orphans(self) -> None:
+        """Whose the new ones are, their marks say; one without a mark may be that of any running attempt."""
+        for orphan in self.orphans.find():
+            owner = orphan.mark.rpartition(self.token + b":")[2].replace(b":", b" ")
+            for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
+                candidate.suspect = True
 
     def look(self) -> None:
         """Something is due: listen to the output of longer attempts, end those whose time is up."""
         now = time.monotonic()
-        self.wake_at = NEVER
+        self.wake_at = now + SWEEP_SECONDS if self.running else NEVER
         self.table = None
+        if self.orphans.can_be_found():
+            # Those of an attempt that goes on for hours must not pile up until it ends.
+            self.find_orphans()
         for slot in list(self.running.values()):
             due = self.advance(slot, now)
             self.wake_at = min(self.wake_at, due)
@@ -398,7 +370,7 @@ class Attempts:
             return NEVER
         for pid in found:
             if pid != slot.pid:
-                self.mourn(pid)
+                self.orphans.mourn(pid)
         if now < slot.deadline:
             return min(slot.deadline, now + LOOK_AGAIN_SECONDS)
         if not slot.reaped:
