@@ -240,16 +240,22 @@ def test_what_was_not_acknowledged_survives_an_orderly_close(tmp_path: Path) -> 
         assert ended.wait_status == 3 << 8
 
 
-def test_a_launcher_that_always_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter that can't run the launcher is reported after some tries, not tried for ever."""
+@pytest.mark.parametrize(("has_ctypes", "hint"), [(True, "*.crash"), (False, "built without ctypes")])
+def test_a_launcher_that_always_dies_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ctypes: bool, hint: str
+) -> None:
+    """An interpreter that can't run the launcher is reported after some tries, with its reason where that is known."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
+    if not has_ctypes:
+        monkeypatch.setitem(sys.modules, "_ctypes", None)
     with driving(tmp_path) as driver:
         for attempt in range(1, SILENT_DEATHS_MAX):
             driver.executor.start([sh(1, "true", attempt=attempt)])
             driver.until_count(Withdrawn, attempt)
         driver.executor.start([sh(1, "true", attempt=SILENT_DEATHS_MAX)])
-        with pytest.raises(ResileError, match="dies as soon as it is started"):
+        with pytest.raises(ResileError, match="dies as soon as it is started") as caught:
             driver.until_count(Withdrawn, SILENT_DEATHS_MAX)
+        assert hint in caught.value.hint
 
 
 def test_another_number_of_slots_at_a_resume(tmp_path: Path) -> None:

@@ -331,8 +331,15 @@ class LocalExecutor:
         self._queued = 0
         self._settle(outstanding, author)
         if self._silent_deaths >= SILENT_DEATHS_MAX:
-            hint = f"see {self._folder}/*.crash"
-            raise ResileError("launcher_failed", "the launcher dies as soon as it is started", hint=hint)
+            raise ResileError("launcher_failed", "the launcher dies as soon as it is started", hint=self._death_hint())
+
+    def _death_hint(self) -> str:
+        """Why launchers die at once, as far as it can be told from here."""
+        try:
+            __import__("_ctypes")
+        except ImportError:
+            return "this Python was built without ctypes, by which steps are started; use one that has it"
+        return f"see {self._folder}/*.crash"
 
     def _settle(self, attempts: Sequence[Key], author: Author | None = None) -> None:
         """Report what became of these; kill what dead launchers left of them."""
