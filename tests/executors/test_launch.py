@@ -49,6 +49,25 @@ def test_as_many_run_at_once_as_there_are_slots(tmp_path: Path) -> None:
     assert driver.executor.queued() == 0
 
 
+def test_what_is_heard_at_once_is_told_in_the_order_of_the_starts(tmp_path: Path) -> None:
+    """A start and its end are one report, unless an attempt that began later ended sooner: then the start is told."""
+    said = (
+        b"B 1 1\nB 2 1\nS 1 1 5.0 71 1.0 seg 0 0\nS 2 1 6.0 72 1.0 seg 0 0\n"
+        b"E 2 1 6.0 7.0 0 0.0 0 seg 0 0 0 0 - 0 - 0\nB 3 1\nS 3 1 7.5 73 1.0 seg 0 0\n"
+        b"E 1 1 5.0 8.0 0 0.0 0 seg 0 0 0 0 - 0 - 0\nE 3 1 7.5 9.0 0 0.0 0 seg 0 0 0 0 - 0 - 0\n"
+    )
+    with driving(tmp_path) as driver:
+        driver.executor._ours.update(dict.fromkeys(((1, 1), (2, 1), (3, 1)), False))
+        driver.executor._take(said)
+        reports = driver.executor.reports()
+    assert [(type(report), report.job, getattr(report, "pid", 0)) for report in reports] == [
+        (Started, 1, 71),
+        (Ended, 2, 72),
+        (Ended, 1, 0),
+        (Ended, 3, 73),
+    ]
+
+
 def test_two_thousand_attempts_are_each_reported_once(tmp_path: Path) -> None:
     """Of 2,000 attempts each starts once and ends once, whatever was acknowledged in between."""
     with driving(tmp_path) as driver:

@@ -30,6 +30,7 @@ from resile.executors.waiting import Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable
 
 WATCH_AFTER_SECONDS = 0.005
@@ -116,7 +117,11 @@ class Attempts:
             self.withdrawn(follower)
 
     def fill(self, mine: Slot | None = None) -> None:
-        """Give what is queued to slots, as far as there are free ones; the thread of `mine` is the caller's."""
+        """Give what is queued to slots, as far as there are free ones; the thread of `mine` is the caller's.
+
+        What is given out in one go starts in its order, as people expect; only later ones go on as their slots do.
+        """
+        turn: LockType | None = None
         while self.queue:
             if self.free:
                 slot = self.free.pop()
@@ -133,6 +138,7 @@ class Attempts:
             else:
                 return
             if self.begin(slot, *self.next_queued()) and slot is not mine:
+                slot.turn, turn = turn, slot.has_started
                 slot.given.release()
 
     def open_slot(self) -> Slot:
@@ -168,6 +174,8 @@ class Attempts:
         slot.err.begin(self.secrets)
         slot.key = key
         slot.frame = fields
+        slot.has_started = allocate_lock()
+        slot.has_started.acquire()
         slot.grace_seconds = float(fields[4])
         slot.deadline = NEVER
         self.running[key] = slot
@@ -185,10 +193,14 @@ class Attempts:
 
     def attend(self, slot: Slot, fields: list[bytes]) -> None:
         """One attempt, from its start to the end of its leader."""
+        if slot.turn is not None:
+            with slot.turn:
+                slot.turn = None
         # Read before the spawn, which returns when the program runs: its time counts from here.
         slot.started_at, slot.started = time.time(), time.monotonic()
         pid, errno, stage = self.spawner.spawn(slot, fields)
         with self.lock:
+            slot.has_started.release()
             if not pid:
                 self.not_started(slot, errno, stage)
                 return

@@ -62,6 +62,7 @@ class LocalExecutor:
         # What `reports` will say; of an attempt that has just begun the words of its line, and where they are.
         self._ready: list[Report | list[bytes] | None] = []
         self._begun: dict[Key, int] = {}
+        self._begun_last = 0
         self._ours: dict[Key, bool] = {}
         self._queued = 0
         self._past: dict[Key, Past] = {}
@@ -119,7 +120,7 @@ class LocalExecutor:
         """Whatever has been heard since the last call; never blocks."""
         self._receive()
         reports = [history.parse_started(item) if isinstance(item, list) else item for item in self._ready if item]
-        self._ready, self._begun = [], {}
+        self._ready, self._begun, self._begun_last = [], {}, 0
         self._told = self._heard
         if self._rung:
             self._rung = False
@@ -247,11 +248,15 @@ class LocalExecutor:
                 self._ready.append(history.parse_withdrawn(fields))
 
     def _unsaid(self, key: Key) -> int:
-        """Take back the start of an attempt that is over before anybody heard of it: one report says both. Its pid."""
+        """Take back the start of an attempt that is over before anybody heard of it: one report says both. Its pid.
+
+        Not where a later one overtook it: starts are told in their order.
+        """
         place = self._begun.pop(key, None)
-        begun = None if place is None else self._ready[place]
+        begun = None if place is None or place < self._begun_last else self._ready[place]
         if place is None or not isinstance(begun, list):
             return 0
+        self._begun_last = place
         self._ready[place] = None
         return int(begun[4])
 

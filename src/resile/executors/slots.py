@@ -21,6 +21,10 @@ from errno import EINVAL
 from resile.executors.redact import Stream
 from resile.executors.spawner import Actions
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _thread import LockType
+
 READ_BYTES = 64 * 1024
 DRAIN_READS_MAX = 64
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -110,6 +114,7 @@ class Slot:
         "frame",
         "given",
         "grace_seconds",
+        "has_started",
         "key",
         "known",
         "line",
@@ -124,6 +129,7 @@ class Slot:
         "started_at",
         "suspect",
         "token",
+        "turn",
         "usage",
         "watched",
     )
@@ -133,6 +139,9 @@ class Slot:
         self.given = allocate_lock()
         self.given.acquire()
         self.closed = False
+        # Open once its attempt has started, and that of the slot whose attempt goes before its own.
+        self.has_started = allocate_lock()
+        self.turn: LockType | None = None
         self.number = number
         self.folder = folder
         self.token = token
