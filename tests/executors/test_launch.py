@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
 
-from .driver import driving, sh, wait_until_gone
+from .driver import driving, sh, wait_for, wait_until_gone
 
 
 def test_exit_code_times_and_usage_are_reported(tmp_path: Path) -> None:
@@ -47,6 +47,26 @@ def test_as_many_run_at_once_as_there_are_slots(tmp_path: Path) -> None:
     assert starts == [1, 2, 3]
     assert third > first_end
     assert driver.executor.queued() == 0
+
+
+def test_what_is_given_out_at_once_starts_in_its_order(tmp_path: Path) -> None:
+    """Eight attempts for eight free slots begin one after the other, as they were given."""
+    with driving(tmp_path, slots=8) as driver:
+        driver.executor.start([sh(job, "exec sleep 600") for job in range(1, 9)])
+        spool = next(iter(wait_for(lambda: list((tmp_path / "launcher").glob("*.spool")))))
+        wait_for(lambda: spool.read_bytes().count(b"\nS ") == 8)
+        said = [line.split()[1] for line in spool.read_bytes().splitlines() if line.startswith(b"S ")]
+        for job in range(1, 9):
+            driver.executor.kill(job, 1)
+        driver.until_count(Ended, 8)
+    assert said == [b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8"]
+
+
+def test_no_words_and_an_empty_word_are_no_programs(tmp_path: Path) -> None:
+    """Each is reported as what could not be executed, and the launcher goes on."""
+    with driving(tmp_path) as driver:
+        ends = driver.run(Launch(1, 1, ()), Launch(2, 1, (b"",)), Launch(3, 1, (b"true",)))
+    assert [ends[job].spawn_error for job in (1, 2, 3)] == [errno.EINVAL, errno.ENOENT, 0]
 
 
 def test_what_is_heard_at_once_is_told_in_the_order_of_the_starts(tmp_path: Path) -> None:

@@ -178,8 +178,8 @@ class Spawner:
         environment: Array[_Text],
     ) -> tuple[int, int]:
         """One program: its pid, or 0 and an errno."""
-        if not argv or not argv[0]:
-            return 0, EINVAL if not argv else ENOENT
+        if not argv:
+            return 0, EINVAL
         program, call = argv[0], _search_and_spawn
         if path != self.environment.path and b"/" not in program:
             # The library looks in the path of this process, the attempt means its own.
@@ -197,9 +197,17 @@ def find(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
     candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
     places = [posix_join(cwd, candidate) for candidate in candidates] if cwd else candidates
     for candidate, place in zip(candidates, places, strict=True):
-        if posix.access(place, posix.X_OK) and posix.stat(place).st_mode & FILE_TYPE == REGULAR_FILE:
+        if posix.access(place, posix.X_OK) and is_file(place):
             return candidate, 0
     return b"", EACCES if any(posix.access(place, posix.F_OK) for place in places) else ENOENT
+
+
+def is_file(path: bytes) -> bool:
+    """Is it a file, now? It may have gone since somebody looked."""
+    try:
+        return posix.stat(path).st_mode & FILE_TYPE == REGULAR_FILE
+    except OSError:
+        return False
 
 
 def posix_join(folder: bytes, name: bytes) -> bytes:
