@@ -6,6 +6,8 @@ import errno
 import os
 from pathlib import Path
 
+import pytest
+
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
 
 from .driver import driving, sh, wait_for, wait_until_gone
@@ -134,13 +136,19 @@ def test_a_program_is_found_in_the_attempts_own_folders(tmp_path: Path) -> None:
     assert (ends[3].spawn_error, ends[3].spawn_stage) == (errno.ENOENT, "cwd")
 
 
-def test_a_variable_that_all_attempts_have_can_be_changed_for_one(tmp_path: Path) -> None:
-    """What an attempt says of a variable counts for it alone, and stands once in its environment."""
-    show = (b"sh", b"-c", b"env | grep -c ^HOME=; echo $HOME")
+def test_a_variable_that_all_attempts_have_can_be_changed_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an attempt says of a variable counts for it alone, and stands once in its environment; so does its mark."""
+    monkeypatch.setenv("RESILE_ATTEMPT", "outer:7:7")
     with driving(tmp_path) as driver:
-        ends = driver.run(Launch(1, 1, show, ((b"HOME", b"/moon"), (b"HOME", b"/mars"))), Launch(2, 1, show))
-    assert driver.out(ends[1]) == b"1\n/mars\n"
-    assert driver.out(ends[2]) == f"1\n{os.environ['HOME']}\n".encode()
+        ends = driver.run(
+            Launch(1, 1, (b"env",), ((b"HOME", b"/moon"), (b"HOME", b"/mars"))),
+            Launch(2, 1, (b"env",)),
+        )
+    for job, home in ((1, "/mars"), (2, os.environ["HOME"])):
+        said = [line for line in driver.out(ends[job]).decode().splitlines() if line.startswith(("HOME=", "RESILE_A"))]
+        assert sorted(line.partition(":")[2] or line for line in said) == sorted([f"HOME={home}", f"{job}:1"])
 
 
 def test_a_big_environment_arrives_whole(tmp_path: Path) -> None:

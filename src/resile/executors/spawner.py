@@ -99,6 +99,7 @@ class Environment:
 
     def __init__(self, pairs: list[bytes]) -> None:
         self.by_name = by_name(pairs)
+        # That of a run around this one, which no attempt of ours has: with it none could merely be added to.
         self.by_name.pop(MARK, None)
         self.path = self.by_name.get(b"PATH", b"PATH=/bin:/usr/bin")[5:]
         # Kept as well, because the pointers are to what is in it.
