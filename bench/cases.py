@@ -178,7 +178,7 @@ def retries(bench: Bench) -> list[Figure]:
 
 def expressions(_bench: Bench) -> list[Figure]:
     """One evaluation with a context of about 6 KB, through the helper process."""
-    from resile.sandbox.evaluate import Sandbox
+    from resile.languages.javascript.evaluate import Sandbox
 
     context = {"outputs": {f"step{number}": "x" * 120 for number in range(45)}, "attempt": 2}
     sandbox = Sandbox()

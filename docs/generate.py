@@ -14,17 +14,17 @@ from typing import get_args
 
 from differences import DIFFERENCES, PYTHON
 
+from resile.api.workflow import STEP_OPTIONS, WORKFLOW_OPTIONS
 from resile.core.actions import Order
 from resile.core.events import Event
 from resile.core.react import HANDLERS
-from resile.dialects.base import Key, describe_keys
 from resile.dialects.detect import tables
-from resile.dialects.native_keys import TABLES
+from resile.dialects.native.keys.steps import TABLES
+from resile.dialects.reading.diagnostics import Key, describe_keys
 from resile.model import limits
 from resile.model.failure import FailureKind
 from resile.model.rules import Then
 from resile.model.status import TERMINAL, Status
-from resile.surfaces.python.build import STEP_OPTIONS, WORKFLOW_OPTIONS
 
 HERE = Path(__file__).parent
 MARK = "<!-- made by docs/generate.py; change the program and run `make docs` -->"

@@ -27,7 +27,7 @@ def test_an_example_comes_to_what_it_promises(path: Path, tmp_path: Path) -> Non
     verdict = VERDICT.search(text)
     assert verdict is not None, "no expectation at the top"
     done = subprocess.run(
-        [sys.executable, "-m", "resile.surfaces.cli.main", "run", str(path), "--json"],
+        [sys.executable, "-m", "resile.cli.main", "run", str(path), "--json"],
         cwd=tmp_path,
         env={**os.environ, "RESILE_DB": str(tmp_path / "r.db")},
         capture_output=True,

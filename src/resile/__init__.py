@@ -9,22 +9,22 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "ResileError": "resile.errors",
-    "Result": "resile.surfaces.python.build",
-    "Run": "resile.surfaces.python.api",
-    "Workflow": "resile.surfaces.python.build",
-    "current": "resile.surfaces.python.build",
-    "load": "resile.surfaces.python.api",
-    "resume": "resile.surfaces.python.api",
-    "run": "resile.surfaces.python.api",
-    "step": "resile.surfaces.python.build",
+    "Result": "resile.api.workflow",
+    "Run": "resile.api.run",
+    "Workflow": "resile.api.workflow",
+    "current": "resile.api.workflow",
+    "load": "resile.api.run",
+    "resume": "resile.api.run",
+    "run": "resile.api.run",
+    "step": "resile.api.workflow",
 }
 __all__ = ["ResileError", "Result", "Run", "Workflow", "__version__", "current", "load", "resume", "run", "step"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from resile.api.run import Run, load, resume, run
+    from resile.api.workflow import Result, Workflow, current, step
     from resile.errors import ResileError
-    from resile.surfaces.python.api import Run, load, resume, run
-    from resile.surfaces.python.build import Result, Workflow, current, step
 
 
 def __getattr__(name: str) -> object:

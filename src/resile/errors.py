@@ -61,3 +61,9 @@ class ResileError(Exception):
         """The JSON document that stands on stdout when a command ends with exit code 2."""
         error = {"code": self.code, "message": self.message, "where": self.where, "hint": self.hint}
         return {"error": error, "diagnostics": [msgspec.to_builtins(d) for d in self.diagnostics]}
+
+
+def shorten(text: str, characters_max: int = 60) -> str:
+    """A text that fits into one line of a message."""
+    line = "".join(c if c.isprintable() else " " for c in text[: characters_max + 1])
+    return line if len(line) <= characters_max else line[: characters_max - 1] + "…"

@@ -16,10 +16,10 @@ from resile.core.events import (
     Redriven,
     TimerFired,
 )
-from resile.core.fans import Fan
+from resile.core.fanout.progress import Fan
 from resile.model.failure import Outcome
 from resile.model.fanout import ErrorPolicy, FanOut, Source
-from resile.model.letters import DeadLetter, Item, KeptScope, LetterGroup
+from resile.model.items import DeadLetter, Item, KeptScope, LetterGroup
 from resile.model.rules import Rule
 from resile.model.workflow import Need, Shell, Step, Workflow
 from tests.core.world import OK, World

@@ -10,7 +10,7 @@ import pytest
 from resile.model.failure import Outcome
 from resile.model.rules import Match, Repair, Rule
 from resile.model.workflow import Noop, Step
-from tests.core.test_flow import step
+from tests.core.scheduling.test_dependencies import step
 from tests.core.world import OK, World, failed, flow
 
 MAX_LOOPS = 3

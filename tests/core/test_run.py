@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.core.actions import FindAttempt, SetTimer, StopEngine
-from resile.core.converge import execution
+from resile.core.causal_history import story
 from resile.core.events import (
     AttemptAdopted,
     AttemptStarted,
@@ -13,12 +13,12 @@ from resile.core.events import (
     RunResumed,
     TimerFired,
 )
+from resile.core.scheduling.finish import execution
 from resile.core.state import decode, encode
-from resile.core.story import story
 from resile.model.failure import Outcome
 from resile.model.rules import Backoff, Match, Rule
 from resile.model.workflow import Noop, Shell, Step
-from tests.core.test_flow import step
+from tests.core.scheduling.test_dependencies import step
 from tests.core.world import OK, World, failed, flow
 
 TWICE = Rule(then="retry", text="retry 2", limit=2)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from resile.dialects.base import Diagnostics, compile_text
+from resile.cli.table import DIALECTS
 from resile.dialects.detect import FRONT_ENDS, NAMES, detect, tables
-from resile.dialects.tree import parse
-from resile.surfaces.cli.commands import DIALECTS
-from tests.surfaces.program import Program
+from resile.dialects.formats.yaml import parse
+from resile.dialects.reading.diagnostics import Diagnostics, compile_text
+from tests.cli.program import Program
 
 SHAPES = {
     "resile: 1\nsteps: [{shell: a}]": ("native", "it has the key `resile`"),

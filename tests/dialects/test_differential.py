@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.surfaces.program import Program
+from tests.cli.program import Program
 
 NOTE = """#!/bin/sh
 echo "$1" >> trace

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.dialects.base import Compiled, compile_text
-from resile.dialects.interpolate import MISSING
-from resile.dialects.native_fanout_keys import ERROR_POLICY, MAP
-from resile.dialects.native_keys import TABLES
-from resile.dialects.shell import plain_argv, render_shell
+from resile.dialects.native.keys.fanout import ERROR_POLICY, MAP
+from resile.dialects.native.keys.steps import TABLES
+from resile.dialects.reading.diagnostics import Compiled, compile_text
+from resile.languages.references import MISSING
+from resile.languages.shell.quoting import plain_argv, render_shell
 from resile.model.codec import decode, encode
 
 SAMPLE = b"""resile: 1

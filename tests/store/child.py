@@ -19,7 +19,7 @@ from typing import IO
 
 from resile.store.contract import AttemptRow
 from resile.store.errors import LeaseHeld
-from resile.store.sqlite import SqliteStore
+from resile.store.sqlite.store import SqliteStore
 from tests.store.samples import WAIT_SECONDS_MAX, batch, entry, job, wait_for
 
 ROOT = Path(__file__).parent.parent.parent

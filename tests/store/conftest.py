@@ -10,7 +10,7 @@ import pytest
 
 from resile.store.contract import Store
 from resile.store.memory import MemoryDatabase, MemoryStore
-from resile.store.sqlite import SqliteStore
+from resile.store.sqlite.store import SqliteStore
 
 
 class Place(Protocol):

@@ -29,7 +29,7 @@ from resile.core.events import (
 )
 from resile.model.codec import content_hash
 from resile.model.failure import Failure, LogRange, Outcome, Usage
-from resile.model.letters import DeadLetter, Item, ItemFailure, LetterGroup, LetterReason
+from resile.model.items import DeadLetter, Item, ItemFailure, LetterGroup, LetterReason
 from resile.store.contract import AttemptRow, Batch, Entry, JobRow, Lease, RunRow, Store, Writer
 
 DEFINITION = b'{"name":"nightly","steps":[]}'

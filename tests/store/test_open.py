@@ -9,7 +9,7 @@ import pytest
 from resile.store.errors import StoreError, StoreMissing
 from resile.store.memory import MemoryStore
 from resile.store.open import default_output, exists, open_store
-from resile.store.sqlite import SqliteStore
+from resile.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture(autouse=True)

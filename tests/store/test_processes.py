@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from resile.store.errors import LeaseHeld
-from resile.store.sqlite import SqliteStore
+from resile.store.sqlite.store import SqliteStore
 from tests.store.child import Child
 from tests.store.samples import DEFINITION, batch, entry, job, run_row
 

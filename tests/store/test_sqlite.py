@@ -12,11 +12,12 @@ import apsw
 import pytest
 
 from resile.core.actions import KeepLetter
-from resile.store import schema, sqlite
-from resile.store.connection import check_library
 from resile.store.contract import JobRow
 from resile.store.errors import StoreError, StoreFull, StoreMissing, StoreTooNew
-from resile.store.sqlite import SqliteStore
+from resile.store.sqlite import schema
+from resile.store.sqlite import store as sqlite
+from resile.store.sqlite.connection import check_library
+from resile.store.sqlite.store import SqliteStore
 from tests.store.samples import BROKEN, DEFINITION, batch, entry, letter, new_run, run_row, wait_for
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from resile.store import schema
-from tests.ladder.flows import Flows
+from resile.store.sqlite import schema
+from tests.runs.ladder.flows import Flows
 
 # The map `inner` stands in the run itself and in each item of `outer`, and all of its items fail.
 FLOW = """

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from resile.model.letters import DeadLetter, KeptScope
+from resile.model.items import DeadLetter, KeptScope
 
 
 class Note(Struct, frozen=True, array_like=True, gc=False):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from resile.model.failure import Outcome
-from resile.model.letters import Item, LetterGroup
+from resile.model.items import Item, LetterGroup
 
 
 class Capacity(Struct, frozen=True, omit_defaults=True):

@@ -21,10 +21,7 @@ from resile.core.actions import (
     SetTimer,
     StopEngine,
 )
-from resile.core.converge import converge, end_job
-from resile.core.dispatch import dispatch, enqueue
-from resile.core.early import set_back
-from resile.core.epoch import begin_epoch, open_root
+from resile.core.event_log import note_job, note_pair, note_run
 from resile.core.events import (
     ArcsAnswered,
     AttemptAdopted,
@@ -46,13 +43,16 @@ from resile.core.events import (
     TimerFired,
     ValueAnswered,
 )
-from resile.core.flow import fail, finish, keep_route, settle, stopping, take_arcs
-from resile.core.goto import drop_stale
-from resile.core.hold import release
-from resile.core.ladder import climb, repair_or_go, route_answered, rule_answered
-from resile.core.notes import note_job, note_pair, note_run
-from resile.core.repair import expired, succeeded, success_answered
-from resile.core.scopes import stop_scope
+from resile.core.recovery.ladder import climb, repair_or_go, route_answered, rule_answered
+from resile.core.recovery.repair import expired, succeeded, success_answered
+from resile.core.scheduling.dependencies import fail, finish, keep_route, settle, stopping, take_arcs
+from resile.core.scheduling.epochs import begin_epoch, open_root
+from resile.core.scheduling.finish import converge, end_job
+from resile.core.scheduling.goto import drop_stale
+from resile.core.scheduling.ready_queue import dispatch, enqueue
+from resile.core.scheduling.reservations import release
+from resile.core.scheduling.reserve_ahead import set_back
+from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import ROOT, SUCCESS, Error, Failed, Job, State
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
@@ -76,7 +76,7 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
     HANDLERS[type(event)](state, event, out)
     if state.agenda:
         # Here and below: what only repairs, fan-outs and child workflows need is loaded when the first of them comes.
-        from resile.core.agenda import follow_up
+        from resile.core.scheduling.wakeups import follow_up
 
         while state.agenda:
             follow_up(state, out, event.at, state.jobs[state.agenda.pop(0)])
@@ -119,7 +119,7 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
     if not fresh_epoch:
         because = note_run(state, out, event.at, "run_resumed", "running", state.seq, engine=event.engine)
     if state.redrive is not None and state.redrive.reading:
-        from resile.core.redrive import read_more
+        from resile.core.fanout.redrive import read_more
 
         out.append(read_more(state, state.redrive))
     owed: list[Job] = []
@@ -133,7 +133,7 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
         elif job.asking:
             out.append(AnswerRoute(job.id, job.rule, job.asking, because))
         elif job.hosting:
-            from resile.core.hosts import host_again
+            from resile.core.fanout.timers_and_items import host_again
 
             host_again(state, out, job, because)
         elif job.status is RECOVERING and job.due:
@@ -236,8 +236,8 @@ def _override(state: State, job: Job, verdict: Any) -> None:
 def _host(state: State, out: list[Action], event: AttemptEnded, job: Job) -> None:
     """Open what a fan-out or a child workflow runs, now that an attempt has prepared that."""
     at, values = event.at, event.outcome.values
-    from resile.core.child import begin_child
-    from resile.core.fanout import begin_items
+    from resile.core.fanout.child_workflow import begin_child
+    from resile.core.fanout.fanout import begin_items
 
     if drop_stale(state, out, at, job):
         return
@@ -334,7 +334,7 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
     """A wait is over: go on with the rule; or the time of a repair, an item, a child or an open circuit is."""
     host = state.jobs.get(event.job)
     if host is not None and host.hosting:
-        from resile.core.hosts import host_timer
+        from resile.core.fanout.timers_and_items import host_timer
 
         host_timer(state, event, out, host)
         return
@@ -350,21 +350,21 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
 
 def _items_read(state: State, event: ItemsRead, out: list[Action]) -> None:
     """Another chunk of a fan-out's items."""
-    from resile.core.hosts import items_read
+    from resile.core.fanout.timers_and_items import items_read
 
     items_read(state, event, out)
 
 
 def _redriven(state: State, event: Redriven, out: list[Action]) -> None:
     """Dead letters of a run that has ended are tried again."""
-    from resile.core.hosts import redriven
+    from resile.core.fanout.timers_and_items import redriven
 
     redriven(state, event, out)
 
 
 def _groups_read(state: State, event: GroupsRead, out: list[Action]) -> None:
     """The next fan-outs whose dead letters are tried again."""
-    from resile.core.hosts import groups_read
+    from resile.core.fanout.timers_and_items import groups_read
 
     groups_read(state, event, out)
 
@@ -387,7 +387,7 @@ def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> No
 
 def _value_answered(state: State, event: ValueAnswered, out: list[Action]) -> None:
     """What a child workflow gave is known to be as it must be, or not."""
-    from resile.core.child import child_judged
+    from resile.core.fanout.child_workflow import child_judged
 
     job = state.jobs.get(event.job)
     if job is not None and job.asking == "value" and job.attempt == event.attempt:
@@ -430,7 +430,7 @@ def _cancel_requested(state: State, event: CancelRequested, out: list[Action]) -
     if state.phase == "ended":
         return
     if state.phase == "redriving":
-        from resile.core.redrive import stop
+        from resile.core.fanout.redrive import stop
 
         stop(state, out, event.at)
         return

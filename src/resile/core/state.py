@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from resile.core.answers import ladder_of
 from resile.core.events import Capacity, Options
-from resile.core.fans import Fan, Redrive
-from resile.core.plan import Plan, plan_of
+from resile.core.fanout.progress import Fan, Redrive
+from resile.core.recovery.matching import ladder_of
+from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
-from resile.model.letters import Item, ItemFailure
+from resile.model.items import Item, ItemFailure
 from resile.model.rules import Trigger
 from resile.model.status import BLOCKED, COMPLETED, PENDING, Status
 from resile.model.workflow import Child, Step, Workflow
@@ -295,7 +295,7 @@ class State(Struct, dict=True):
             if isinstance(action, Child):
                 plan = plan_of(action.workflow)
             else:
-                from resile.core.isolation import isolated
+                from resile.core.fanout.worktrees import isolated
 
                 assert isinstance(action, FanOut)
                 plan = Plan(isolated(action), None)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from resile.dialects.tree import Mapping, Mark, Node, Scalar, Sequence, describe
+from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence, describe
 
 if TYPE_CHECKING:
-    from resile.dialects.base import Diagnostics, Source, Table
+    from resile.dialects.reading.diagnostics import Diagnostics, Source, Table
     from resile.model.workflow import Workflow
 
 ENDINGS = {".kdl": "torc", ".json5": "torc"}
@@ -158,7 +158,7 @@ def module_of(name: str) -> Any:
     import importlib
 
     try:
-        return importlib.import_module(f"resile.dialects.{name}")
+        return importlib.import_module(f"resile.dialects.{name}.compile")
     except ModuleNotFoundError as error:
         if error.name != f"resile.dialects.{name}":
             raise
@@ -181,7 +181,7 @@ def compile_with(name: str, source: Source, root: Node | None, report: Diagnosti
 def tables(name: str) -> tuple[Table, ...]:
     """The tables of keys of a front end."""
     if name == "native":
-        from resile.dialects.native_keys import TABLES
+        from resile.dialects.native.keys.steps import TABLES
 
         return TABLES
     module = module_of(name)

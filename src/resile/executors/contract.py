@@ -16,7 +16,7 @@ from msgspec import Struct
 from resile.model.failure import LogRange
 
 if TYPE_CHECKING:
-    from resile.executors.function_calls import Call
+    from resile.executors.functions.calls import Call
 
 
 class Launch(Struct, frozen=True, gc=False):

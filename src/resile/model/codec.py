@@ -8,7 +8,7 @@ import msgspec
 
 import resile.model.fanout as _fanout
 import resile.model.rules as _rules
-from resile.model.digest import sha256_hex
+from resile.model.hashing import sha256_hex
 from resile.model.workflow import Condition, Step, Workflow
 
 # Step, Rule and FanOut name each other; the modules import one way, so the names are put in place here.

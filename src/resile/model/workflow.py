@@ -14,9 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from resile.model.cluster import Cluster
-from resile.model.fanout import FanOut
-from resile.model.inside import (
+from resile.model.builtin_actions import (
     Ask,
     Case,
     Check,
@@ -28,6 +26,8 @@ from resile.model.inside import (
     Script,
     Transform,
 )
+from resile.model.cluster import Cluster
+from resile.model.fanout import FanOut
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
 from resile.model.rules import Origin, Rule, SuccessActions
 

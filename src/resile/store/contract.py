@@ -17,7 +17,7 @@ from msgspec import Struct
 from resile.core.actions import DropLetter, KeepLetter, Note
 from resile.core.events import Event
 from resile.model.failure import Failure, LogRange, Usage
-from resile.model.letters import ItemFailure, KeptScope, LetterReason
+from resile.model.items import ItemFailure, KeptScope, LetterReason
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

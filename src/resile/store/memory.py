@@ -17,7 +17,7 @@ from msgspec import structs
 
 from resile.core.actions import DropLetter, KeepLetter, Note
 from resile.model.codec import content_hash
-from resile.model.letters import KeptScope
+from resile.model.items import KeptScope
 from resile.store import lease as leases
 from resile.store.contract import (
     AttemptRow,
@@ -32,8 +32,8 @@ from resile.store.contract import (
     Snapshot,
 )
 from resile.store.errors import StoreError
-from resile.store.letters import as_row
 from resile.store.progress import Progress
+from resile.store.sqlite.dead_letters import as_row
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -26,7 +26,7 @@ def open_store(url_or_path: str | None = None, *, readonly: bool = False) -> Sto
         from resile.store.memory import MemoryStore
 
         return MemoryStore()
-    from resile.store.sqlite import SqliteStore
+    from resile.store.sqlite.store import SqliteStore
 
     return SqliteStore(path, readonly=readonly)
 

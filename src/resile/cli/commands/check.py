@@ -1,0 +1,44 @@
+"""`check`: compile files and say what is wrong with them; nothing runs."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from resile.cli.display.output import Paint, plural, print_document, visible, write_text
+from resile.cli.display.problems import EXIT_USAGE, findings
+from resile.cli.parse import Call
+from resile.commands.load import Taken
+from resile.commands.load import check as check_files
+from resile.errors import Diagnostic
+
+
+def check(call: Call) -> int:
+    """Check every file given."""
+    taken = Taken(call.text("dialect") or "", call.text("profile") or "")
+    document = check_files(call.texts("FILE"), taken)
+    files = document["files"]
+    if call.json:
+        print_document(document)
+    else:
+        paint = Paint(call.color, sys.stdout)
+        lines: list[str] = []
+        for file in files:
+            found = tuple(msgspec.convert(item, Diagnostic) for item in file["diagnostics"])
+            lines += findings(found, paint)
+            lines.append(_verdict(file, found, paint))
+        write_text("\n".join(lines) + "\n")
+    return 0 if all(file["ok"] for file in files) else EXIT_USAGE
+
+
+def _verdict(file: dict[str, object], found: tuple[Diagnostic, ...], paint: Paint) -> str:
+    """One file in one line."""
+    name = paint("bold", visible(str(file["file"])))
+    errors = sum(finding.severity == "error" for finding in found)
+    dialect = f"{file['dialect']} ({file['why']})" if file["dialect"] else "no dialect that is known"
+    if not file["ok"]:
+        return f"{name}: {paint('red', plural(errors, 'error'))}, {dialect}"
+    steps = file["steps"]
+    assert isinstance(steps, int)
+    return f"{name}: {paint('green', 'ok')}, {plural(steps, 'step')}, {dialect}"

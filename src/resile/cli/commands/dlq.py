@@ -1,0 +1,321 @@
+"""`dlq`: look at the dead letters of a run, run them again, write them elsewhere, remove them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile.cli.display.output import (
+    Paint,
+    again,
+    apart,
+    columns,
+    duration,
+    encode,
+    fit,
+    moment,
+    plural,
+    print_document,
+    quoted,
+    say,
+    table,
+    visible,
+    write_bytes,
+    write_text,
+)
+from resile.cli.parse import Call, refusal
+from resile.commands import dead_letters as verbs
+from resile.errors import ResileError
+from resile.model.status import EXIT_CODES
+
+if TYPE_CHECKING:
+    from resile.commands.redrive import RedriveCall
+
+LIST_DEFAULT = 50
+DATA_LINES_MAX = 40
+HISTORY_MAX = 10
+PREVIEW_MAX = 20
+
+
+def list_letters(call: Call) -> int:
+    """List the dead letters of a run."""
+    step, limit = call.text("step"), call.whole("limit")
+    found = verbs.letters(call.run, db=call.db, step=step)
+    if call.json:
+        _print_array(islice(found, limit))
+        return 0
+    shown = [_row(letter) for letter in islice(found, limit or LIST_DEFAULT)]
+    if not shown:
+        write_text(f"run {call.run} has no dead letters\n")
+        return 0
+    total = verbs.count(call.run, db=call.db, step=step)
+    paint = Paint(call.color, sys.stdout)
+    heads = ["ITEM", "REASON", "FAILED", "LAST", "WHAT HAPPENED"]
+    lines = [f"run {call.run}: {plural(total, 'dead letter')}", ""]
+    lines += table(heads, shown, paint, columns(sys.stdout))
+    if total > len(shown):
+        lines.append(f"… and {total - len(shown)} more; `--limit N` shows more of them")
+    shown_by = again(f"dlq show {call.run} ITEM", call.db)
+    retries = _retries(call, step)
+    if len(retries) == 1:
+        told = [f"`{shown_by}` shows one, `{retries[0]}` runs them again"]
+    else:
+        told = [f"`{shown_by}` shows one; run again they are map by map:", *(f"  {one}" for one in retries)]
+    write_text("\n".join([*lines, "", *told]) + "\n")
+    return 0
+
+
+def _retries(call: Call, step: str | None) -> list[str]:
+    """The commands that run the listed letters again, as they are accepted."""
+    from resile.cli.display.summary import retry_commands
+
+    maps = verbs.map_names(call.run, db=call.db)
+    if step is None or len(maps) < 2:
+        return retry_commands(call.run, maps, call.db)
+    asked = verbs.map_names(call.run, db=call.db, step=step)
+    if len(asked) > 1:
+        return retry_commands(call.run, asked, call.db)
+    return [again(f"dlq retry {call.run} --step {quoted(step)}", call.db)]
+
+
+def _print_array(letters: Iterator[dict[str, Any]]) -> None:
+    """One document, written as its letters are read; an error comes before its first byte."""
+    before = b'{"dead_letters":['
+    for letter in letters:
+        write_bytes(before + encode(letter))
+        before = b","
+    write_bytes(b"]}\n" if before == b"," else before + b"]}\n")
+
+
+def _row(letter: dict[str, Any]) -> list[str]:
+    """One line of the list."""
+    history = letter["failure_history"]
+    what = _failure(history[-1]) if history else "it never started"
+    return [
+        visible(letter["item_id"]),
+        letter["reason"] if letter["reprocess_eligible"] else f"{letter['reason']}, for review",
+        str(letter["failure_count"]),
+        _day(letter["last_attempt"]),
+        visible(what),
+    ]
+
+
+def _failure(failure: dict[str, Any]) -> str:
+    """At which step, if at one, and what happened."""
+    return ": ".join(filter(None, (failure["step_failed"], failure["error_message"])))
+
+
+def _day(stamp: str) -> str:
+    """A moment where the user is."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp)))
+
+
+def show(call: Call) -> int:
+    """Show one dead letter."""
+    letter = verbs.letter(call.run, call.texts("ITEM")[0], db=call.db, step=call.text("step"))
+    if call.json:
+        print_document(letter)
+        return 0
+    from resile.cli.commands.judge import tail_lines
+
+    paint, size = Paint(call.color, sys.stdout), columns(sys.stdout)
+    head = f"{paint('bold', visible(letter['item_id']))} of run {call.run}"
+    review = "" if letter["reprocess_eligible"] else ", waits for a person's review (--force retries it)"
+    lines = [
+        f"{head}: {paint('red', letter['reason'])}, {plural(letter['failure_count'], 'failure')}{review}",
+        f"  signature {letter['error_signature']}, correlation id {visible(letter['correlation_id'])}",
+        *_data(letter["item_data"], paint, size),
+    ]
+    history = letter["failure_history"]
+    for failure in history[-HISTORY_MAX:]:
+        told = f"{failure['attempt_number']}. {_day(failure['timestamp'])}, {duration(failure['duration_ms'] / 1000)}"
+        lines.append(fit(f"  {told}, {visible(_failure(failure))}", size))
+        if failure["json_log_location"]:
+            lines.append(f"     {visible(failure['json_log_location'])}")
+    if history:
+        lines += tail_lines(history[-1]["stack_trace"], "stderr", paint, size)
+    write_text("\n".join(lines) + "\n")
+    return 0
+
+
+def _data(value: Any, paint: Paint, size: int) -> list[str]:
+    """What an item is, as indented JSON."""
+    text = msgspec.json.format(encode(value), indent=2).decode().split("\n")
+    bar = paint("dim", "|")
+    lines = [f"  {bar} {fit(_indented(line), size - 4)}" for line in text[:DATA_LINES_MAX]]
+    more = len(text) - DATA_LINES_MAX
+    return [*lines, f"  {bar} … {more} more lines; --json shows all"] if more > 0 else lines
+
+
+def _indented(line: str) -> str:
+    """A line of JSON with its indentation."""
+    text = line.lstrip(" ")
+    return " " * (len(line) - len(text)) + visible(text)
+
+
+def stats(call: Call) -> int:
+    """Show what the dead letters of a run have in common."""
+    document = verbs.stats(call.run, db=call.db, step=call.text("step"))
+    if call.json:
+        print_document(document)
+        return 0
+    total, review = document["total"], document["manual_review_required"]
+    if not total:
+        write_text(f"run {call.run} has no dead letters\n")
+        return 0
+    reasons = ", ".join(f"{count} {reason}" for reason, count in document["reasons"].items())
+    waiting = f"; {review} wait for a person's review" if review else ""
+    paint, size = Paint(call.color, sys.stdout), columns(sys.stdout)
+    lines = [f"run {call.run} {visible(document['workflow'])}: {plural(total, 'dead letter')} ({reasons}){waiting}", ""]
+    wide = max(len(str(group["count"])) for group in document["pattern_groups"])
+    for group in document["pattern_groups"]:
+        lines += [fit(line, size) for line in _group(group, wide)]
+    if document["other_patterns"]:
+        lines.append(f"… and {plural(document['other_patterns'], 'dead letter')} with other signatures")
+    errors = [[_error(entry["error_type"]), str(entry["count"])] for entry in document["error_distribution"]]
+    if errors:
+        lines += ["", *table(["ERROR", "COUNT"], errors, paint, size)]
+    hours = [[_day(entry["hour"])[:16], str(entry["count"])] for entry in document["temporal_distribution"]]
+    lines += ["", *table(["HOUR", "COUNT"], hours, paint, size)]
+    write_text("\n".join(lines) + "\n")
+    return 0
+
+
+def _group(group: dict[str, Any], wide: int) -> list[str]:
+    """Failures that look alike: how many, what they say, from when to when, and some of the items."""
+    times = list(dict.fromkeys(_day(group[key]) for key in ("first_occurrence", "last_occurrence")))
+    items = ", ".join(map(visible, group["sample_items"]))
+    return [
+        f"{group['count']:>{wide}} x {visible(group['signature'])}  {visible(group['message'])}",
+        f"{' ' * wide}   {' to '.join(times)}, such as {items}",
+    ]
+
+
+def _error(kind: str | dict[str, Any]) -> str:
+    """A type of error for people."""
+    return kind if isinstance(kind, str) else f"exit code {kind['CommandFailed']['exit_code']}"
+
+
+def export(call: Call) -> int:
+    """Write the dead letters of a run as JSON Lines: to a file, which appears whole or not at all, or to stdout."""
+    found = verbs.letters(call.run, db=call.db, step=call.text("step"))
+    path = call.text("FILE")
+    if path is None:
+        for letter in found:
+            write_bytes(encode(letter) + b"\n")
+        return 0
+    count = 0
+    beside = f"{path}.part"
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        for letter in found:
+            file.write(encode(letter) + b"\n")
+            count += 1
+    os.replace(beside, path)
+    if call.json:
+        print_document({"run": call.run, "file": path, "dead_letters": count})
+    else:
+        write_text(f"{plural(count, 'dead letter')} in {path}\n")
+    return 0
+
+
+def purge(call: Call) -> int:
+    """Remove dead letters, once somebody has confirmed it."""
+    step, signature = call.text("step"), call.text("signature")
+    if not call.flag("yes") and not sys.stdin.isatty():
+        hint = again(f"dlq purge {call.run} --yes", call.db)
+        raise refusal("there is no terminal to ask on, and dead letters that are removed do not come back", hint)
+    count = verbs.count(call.run, db=call.db, step=step, signature=signature)
+    if count and not call.flag("yes") and not _confirmed(call.run, count):
+        say("nothing was removed")
+        return 1
+    answer = verbs.purge(call.run, db=call.db, step=step, signature=signature)
+    if call.json:
+        print_document(answer)
+    else:
+        write_text(
+            f"run {call.run}: {plural(answer['purged'], 'dead letter')} removed, {answer['dead_letters']} left\n"
+        )
+    return 0
+
+
+def _confirmed(run: int, count: int) -> bool:
+    """Ask on the terminal."""
+    sys.stderr.write(f"remove {plural(count, 'dead letter')} of run {run} for good? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def retry(call: Call) -> int:
+    """Run dead letters again, or say which would run."""
+    from resile.commands.redrive import RedriveCall, preview
+
+    asked = RedriveCall(
+        run=call.run,
+        db=call.db,
+        step=call.text("step"),
+        parallel=call.whole("max-parallel"),
+        filter=call.text("filter"),
+        signature=call.text("signature"),
+        force=call.flag("force"),
+    )
+    if not call.flag("dry-run"):
+        return _redrive(call, asked)
+    document = preview(asked)
+    if call.json:
+        print_document(document)
+        return 0
+    names = [f"  {visible(name)}" for name in document["items"][:PREVIEW_MAX]]
+    more = document["selected"] - len(names)
+    lines = [f"run {call.run}: {plural(document['selected'], 'item')} would run", *names]
+    write_text("\n".join([*lines, f"  … and {more} more"] if more else lines) + "\n")
+    return 0
+
+
+def _redrive(call: Call, asked: RedriveCall) -> int:
+    """Look on while the items run, then say what came of them."""
+    from resile.cli.commands.run import display_for
+    from resile.cli.display.watch import Watch
+    from resile.commands.redrive import redrive
+
+    go_on = again(f"dlq retry {call.run}", call.db)
+    with Watch(display_for(call)) as watch:
+        try:
+            with apart(call.json):
+                done = redrive(asked, watch)
+        except (ResileError, OSError) as error:
+            if not watch.run:
+                raise
+            from resile.cli.display.problems import report
+
+            report(error, json=call.json, debug=call.flag("debug"))
+            say(f"  the redrive is interrupted; `{go_on}` goes on")
+            return EXIT_CODES["interrupted"]
+    if call.json:
+        print_document(done.document)
+    else:
+        write_text(_told(done.document, go_on, call))
+    return done.exit_code
+
+
+def _told(document: dict[str, Any], go_on: str, call: Call) -> str:
+    """What came of a redrive, in a line or two."""
+    selected, left = document["selected"], document["left"]
+    if not selected:
+        return f"run {call.run}: no dead letter is selected\n"
+    text = f"run {call.run}: {document['succeeded']} of {plural(selected, 'item')} succeeded"
+    match document["status"]:
+        case "interrupted":
+            return f"{text}, {left} left; `{go_on}` goes on\n"
+        case "parked":
+            failures = again(f"failures {call.run}", call.db)
+            return f"{text}, {left} left; failures wait for judgement: `{failures}`\n"
+    shown = again(f"dlq list {call.run} --step {quoted(document['map'])}", call.db)
+    words = [f"{document['failed']} failed again"] if document["failed"] else []
+    words += [f"{left - document['failed']} not tried"] if left > document["failed"] else []
+    return f"{text}, {', '.join(words)}; `{shown}` shows them\n" if left else f"{text}\n"

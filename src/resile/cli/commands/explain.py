@@ -1,0 +1,269 @@
+"""`explain`: for each failure the rules it came to, the one that answered, what came of that and what it took along.
+
+    STEP (file:line:column) how it stands
+      attempt 1: what broke
+        WORD      a rule that was looked at, or what followed
+        then      what the failure led to
+      attempt 2: passed
+
+What is inside a repair, a child workflow or an item stands below it, indented. Long lists are cut, with a hint.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from resile.cli.commands.judge import tail_lines
+from resile.cli.display.output import (
+    Paint,
+    again,
+    columns,
+    plural,
+    print_document,
+    quoted,
+    visible,
+    within,
+    write_text,
+)
+from resile.cli.parse import Call
+from resile.commands.explain import explain as verb
+
+TALES_SHOWN_MAX = 50
+TOLD_SHOWN_MAX = 10
+GROUPS_SHOWN_MAX = 10
+NAMES_SHOWN_MAX = 8
+
+_WORDS = {"declined": "said no", "no budget": "no budget"}
+_OUTCOMES = {"dead letter": ("a dead letter", "dead letters"), "skipped": ("left out", "left out")}
+_STANDS = {
+    "canceled": "was canceled before it ran",
+    "terminated": "was ended while it ran",
+    "skipped": "was skipped",
+    "pending_failed": "is parked",
+    "disabled": "did not run",
+}
+
+Data = dict[str, Any]
+
+
+def explain(call: Call) -> int:
+    """Explain a run, or one step or item of it."""
+    step = call.text("STEP")
+    document = verb(call.run, db=call.db, step=step)
+    if call.json:
+        print_document(document)
+        return 0
+    write_text("\n".join(_Page(document, call, step).lines()) + "\n")
+    return 0
+
+
+class _Page:
+    """One explanation for people."""
+
+    def __init__(self, document: Data, call: Call, step: str | None) -> None:
+        self._document = document
+        self._paint = Paint(call.color, sys.stdout)
+        self._size = columns(sys.stdout)
+        self._call = call
+        self._all = step is not None
+
+    def lines(self) -> Iterator[str]:
+        """The verdict, then the tales, then where to read on."""
+        yield self._headline()
+        tales = self._document["tales"]
+        for tale in tales[:TALES_SHOWN_MAX]:
+            yield ""
+            yield from self._tale(tale, "")
+        yield from self._cancel()
+        run, db = self._call.run, self._call.db
+        match self._document["status"]:
+            case "parked":
+                yield from ("", f"`{again(f'failures {run}', db)}` shows what waits, and how to judge it")
+            case "interrupted":
+                yield from ("", f"`{again(f'resume {run}', db)}` goes on")
+        hidden = len(tales[TALES_SHOWN_MAX:]) + self._document["more"]
+        if hidden and not self._all:
+            yield ""
+            yield f"and {plural(hidden, 'more step')}; `{again(f'explain {run} STEP', db)}` tells of one"
+
+    def _headline(self) -> str:
+        """How the run stands and why."""
+        found = self._document
+        status, because, failures = found["status"], visible(found["because"]), found["failures"]
+        verb = {"canceled": "was canceled", "completed": "completed", "failed": "failed"}.get(status, f"is {status}")
+        head = f"run {found['run']} {visible(found['workflow'])} {self._paint.status(status, verb)}"
+        if because:
+            return f"{head}: {because}"
+        if not failures:
+            return f"{head}: nothing {'failed' if found['exit_code'] == 0 else 'has failed'}"
+        times = "1 attempt failed" if failures == 1 else f"{failures} attempts failed"
+        return f"{head}, although {times}" if status == "completed" else f"{head}: {times}"
+
+    def _cancel(self) -> Iterator[str]:
+        """What a request to stop kept from starting."""
+        names = (self._document["canceled"] or {}).get("names")
+        if names and not self._all:
+            yield ""
+            yield f"never started, because the run was canceled: {_some(names)}"
+
+    def _tale(self, tale: Data, indent: str) -> Iterator[str]:
+        """One job, with all that befell it."""
+        name = self._paint("bold", visible(within(tale["scope"], tale["step"])))
+        yield f"{indent}{name} ({visible(tale['where'])}) {self._standing(tale)}"
+        inner = f"{indent}  "
+        for link in tale.get("chain", ()):
+            yield f"{inner}because {visible(link['step'])} {_stands(link['status'])}"
+        told = tale.get("told", [])
+        half = TOLD_SHOWN_MAX // 2
+        hidden = tale.get("omitted", 0) + (len(told) - TOLD_SHOWN_MAX if len(told) > TOLD_SHOWN_MAX else 0)
+        for number, moment in enumerate(told):
+            if hidden and number == half:
+                yield f"{inner}… {hidden} more like these"
+            if number < half or number >= len(told) - half:
+                yield from self._told(moment, inner)
+        yield from self._inside(tale, inner)
+        for key, words in (("canceled", "canceled"), ("skipped", "skipped"), ("waiting", "waiting")):
+            if tale.get(key):
+                yield f"{inner}{words} because of it: {_some(tale[key])}"
+
+    def _standing(self, tale: Data) -> str:
+        """How a job stands, in words."""
+        told = tale.get("told", [])
+        tried = max((moment.get("attempt", 0) for moment in told), default=0)
+        failed = any(moment["what"] in ("failed", "lost") for moment in told)
+        match tale["status"]:
+            case "completed" if failed:
+                word = "recovered" if tale.get("recovered") else "passed"
+                words = f"{word} at attempt {tried}" if told[-1]["what"] == "passed" else word
+            case "failed":
+                words = "failed" + (f" after {tried} attempts" if tried > 1 else "")
+                words += ", tolerated" if tale.get("tolerated") else ""
+            case status if told and status == "canceled":
+                words = "was canceled"
+            case status:
+                words = _stands(status)
+        return self._paint.status(tale["status"], words) + (f": {visible(tale['why'])}" if tale.get("why") else "")
+
+    def _told(self, told: Data, indent: str) -> Iterator[str]:
+        """One attempt, or what else befell a job."""
+        yield indent + _moment(told)
+        inner = f"{indent}  "
+        if self._all:
+            for stream in ("stdout", "stderr"):
+                yield from (indent + line for line in tail_lines(told.get(stream, ""), stream, self._paint, self._size))
+        yield from self._inside(told, inner)
+        for problem in told.get("problems", ()):
+            yield _line(inner, "rejected", visible(problem))
+        for rule in told.get("rules", ()):
+            yield from self._rule(rule, inner)
+        if told.get("then"):
+            yield _line(inner, "then", visible(told["then"]))
+
+    def _rule(self, rule: Data, indent: str) -> Iterator[str]:
+        """One rule that a failure came to, and its repair."""
+        answer = rule["answer"]
+        word = f"{_WORDS.get(answer, answer):<9}"
+        shown = self._paint({"answers": "green", "no budget": "red"}.get(answer, "dim"), word)
+        limit, why = rule.get("limit", 0), visible(rule.get("why", ""))
+        counted = answer == "spent" or (answer == "answers" and limit > 1)
+        count = f" ({rule.get('used', 0)} of {limit})" if counted and rule["then"] != "goto" else ""
+        yield f"{indent}{shown} {visible(rule['rule'])}{count}" + (f": {why}" if why else "")
+        if rule.get("repair"):
+            problem = f": {visible(rule['problem'])}" if rule.get("problem") else ""
+            calls = f" ({', '.join(map(visible, rule['calls']))})" if rule.get("calls") else ""
+            yield _line(indent, "repair", f"{rule['repair']}{calls}{problem}")
+        for tale in rule.get("inside", ()):
+            yield from self._tale(tale, f"{indent}  ")
+
+    def _inside(self, found: Data, indent: str) -> Iterator[str]:
+        """The steps of a child workflow and the items of a fan-out."""
+        tales = found.get("inside", [])
+        for tale in tales[:TALES_SHOWN_MAX]:
+            yield from self._tale(tale, indent)
+        if len(tales) > TALES_SHOWN_MAX:
+            yield f"{indent}and {plural(len(tales) - TALES_SHOWN_MAX, 'more step')}"
+        # What most items came to comes first.
+        groups = sorted(found.get("items", []), key=lambda group: -group["names"]["count"])
+        for group in groups[:GROUPS_SHOWN_MAX]:
+            yield from self._group(group, indent)
+        hidden = sum(group["names"]["count"] for group in groups[GROUPS_SHOWN_MAX:])
+        if hidden:
+            counts = again(f"dlq stats {self._call.run}", self._call.db)
+            yield f"{indent}and {plural(hidden, 'more item')} in other ways; `{counts}` counts the dead letters"
+
+    def _group(self, group: Data, indent: str) -> Iterator[str]:
+        """Items that came to the same end, the first of them in full."""
+        names = group["names"]
+        where = f"{visible(group['step'])}: " if group.get("step") else ""
+        said = visible(group.get("message", ""))
+        yield f"{indent}{_came_to(group)}" + (f": {where}{said}" if said else "")
+        inner = f"{indent}  "
+        shown = group.get("items", [])
+        for item in shown if self._all else shown[:1]:
+            executions = item.get("executions", ())
+            for execution in executions:
+                deeper = inner
+                if len(executions) > 1:
+                    passed = "" if execution.get("then") else ": passed"
+                    yield f"{inner}{visible(item['item'])}, execution {execution['number']}{passed}"
+                    deeper = f"{inner}  "
+                for tale in execution.get("inside", ()):
+                    yield from self._tale(tale, deeper)
+                if len(executions) > 1 and execution.get("then"):
+                    yield _line(deeper, "then", visible(execution["then"]))
+        if names["count"] > 1 and not self._all:
+            item = quoted(names["first"][1])
+            yield f"{inner}`{again(f'explain {self._call.run} {item}', self._call.db)}` tells of another"
+
+
+def _moment(told: Data) -> str:
+    """The first line of what befell a job."""
+    attempt, message = f"attempt {told.get('attempt', 0)}", visible(told.get("message", ""))
+    match told["what"]:
+        case "passed":
+            return f"{attempt}: passed" + (f", {message}" if message else "")
+        case "interrupted":
+            return f"{attempt}: interrupted"
+        case "lost":
+            return f"{attempt}: lost: {message}"
+        case "after":
+            return "after its success" + (f": {message}" if message else "")
+        case "judged":
+            return f"judged: {message}"
+        case "rejected":
+            return f"expression rejected: {message}"
+        case "circuit" | "redriven":
+            return message
+        case _ if told.get("verdict") == "failed":
+            return f"{attempt}: its workflow {visible(told['child'])} failed" + (f": {message}" if message else "")
+        case _:
+            return f"{attempt}: {message or told.get('kind', '')}"
+
+
+def _line(indent: str, word: str, text: str) -> str:
+    """A line with its word in front."""
+    return f"{indent}{word:<9} {text}"
+
+
+def _stands(status: str) -> str:
+    """How something stands, as the end of a sentence about it."""
+    return _STANDS.get(status, status if status in ("completed", "failed") else f"is {status}")
+
+
+def _came_to(group: Data) -> str:
+    """How many items came to what."""
+    count = group["names"]["count"]
+    what = plural(count, "item") if count > 1 else visible(group["names"]["first"][0])
+    if group["outcome"] == "passed":
+        return f"{what} passed" + (" in the end" if group.get("message") else "")
+    one, many = _OUTCOMES[group["outcome"]]
+    return f"{what} {f'is {one}' if count == 1 else f'are {many}'}"
+
+
+def _some(names: Data) -> str:
+    """The first of some names, and how many more there are."""
+    first = names["first"][:NAMES_SHOWN_MAX]
+    hidden = names["count"] - len(first)
+    return ", ".join(visible(name) for name in first) + (f" and {hidden} more" if hidden else "")

@@ -1,0 +1,171 @@
+"""`failures` and `judge`: what is parked, and what is to become of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from resile.cli.display.output import (
+    Paint,
+    again,
+    clock,
+    columns,
+    duration,
+    fit,
+    moment,
+    plural,
+    print_document,
+    quoted,
+    short_rule,
+    size_bytes,
+    table,
+    visible,
+    write_text,
+)
+from resile.cli.parse import Call, refusal
+from resile.commands import judge as verbs
+
+TAIL_LINES_MAX = 10
+HISTORY_MAX = 10
+# Which options belong to which verdict.
+_ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
+
+
+def failures(call: Call) -> int:
+    """Show what is parked."""
+    document = verbs.failures(call.run, db=call.db)
+    if call.json:
+        print_document(document)
+        return 0
+    paint = Paint(call.color, sys.stdout)
+    found = document["failures"]
+    if not found:
+        write_text(f"run {call.run} {visible(document['workflow'])} is {document['status']}; nothing is parked\n")
+        return 0
+    lines = [f"run {call.run} {visible(document['workflow'])}: {plural(len(found), 'parked failure')}"]
+    names = [failure["step"] for failure in found]
+    for failure in found:
+        known = failure["step"] if names.count(failure["step"]) == 1 and not failure["step"].isdigit() else None
+        lines += ["", *_failure(failure, paint), "", *_ways(call, known or str(failure["job"]))]
+    write_text("\n".join(lines) + "\n")
+    return 0
+
+
+def _failure(failure: dict[str, Any], paint: Paint) -> list[str]:
+    """One parked failure: what happened, what it printed, every attempt."""
+    size = columns(sys.stdout)
+    where = "" if failure["scope"] == "root" else f" in {visible(failure['scope'])}"
+    head = f"{paint('bold', visible(failure['step']))}{where}, job {failure['job']}"
+    lines = [
+        f"{head}: {paint('red', failure['kind'])} after {plural(failure['attempts'], 'attempt')}",
+        fit(f"  {visible(failure['message'])}", size),
+        fit(f"  parked by {visible(short_rule(failure['rule']))}", size),
+    ]
+    for name in ("stdout", "stderr"):
+        lines += tail_lines(failure[name], name, paint, size)
+    rows = [
+        [
+            f"attempt {tried['attempt']}",
+            visible(tried["message"]),
+            clock(moment(tried["started_at"])),
+            duration(tried["wall_seconds"]),
+            size_bytes(tried["rss_bytes_max"]),
+        ]
+        for tried in failure["history"][-HISTORY_MAX:]
+    ]
+    if rows:
+        lines += [f"  {line}" for line in table([""] * 5, rows, paint, size - 2)[1:]]
+    return lines
+
+
+def tail_lines(text: str, name: str, paint: Paint, size: int) -> list[str]:
+    """The last lines of a stream, under its name; nothing where it is empty."""
+    shown = text.rstrip("\n").split("\n")
+    if not text.strip():
+        return []
+    cut = f", last {TAIL_LINES_MAX} lines" if len(shown) > TAIL_LINES_MAX else ""
+    bar = paint("dim", "|")
+    return [
+        f"  {paint('dim', name + cut)}",
+        *(f"  {bar} {fit(visible(line), size - 4)}".rstrip() for line in shown[-TAIL_LINES_MAX:]),
+    ]
+
+
+def _ways(call: Call, job: str) -> list[str]:
+    """The commands that judge one failure."""
+    judge = f"judge {call.run} {quoted(job)}"
+    ways = (
+        (f"{judge} retry", "run it again"),
+        (f"{judge} retry-with --memory 8g", "with more memory, or --runtime"),
+        (f"{judge} skip", "go on without it"),
+        (f"{judge} fail", "let it fail"),
+    )
+    commands = [(again(command, call.db), what) for command, what in ways]
+    size = max(len(command) for command, _ in commands)
+    return [f"  {command:<{size}}  # {what}" for command, what in commands]
+
+
+def judge(call: Call) -> int:
+    """Decide about one parked failure, and drive the run on where that was asked."""
+    judgement = _judgement(call)
+    answer = verbs.judge(call.run, call.texts("JOB")[0], judgement, db=call.db)
+    if call.flag("resume") and not answer["driven"]:
+        return _resume(call, answer)
+    if call.json:
+        print_document(answer)
+    else:
+        go_on = again(f"resume {call.run}", call.db)
+        then = "its engine goes on" if answer["driven"] else f"`{go_on}` goes on"
+        write_text(f"run {call.run}: {_told(answer)}; {then}\n")
+    return 0
+
+
+def _told(answer: dict[str, Any]) -> str:
+    """A judgement in a few words."""
+    return f"{visible(answer['step'])} (job {answer['job']}) is judged {answer['verdict']}"
+
+
+def _resume(call: Call, answer: dict[str, Any]) -> int:
+    """Go on as `resile resume` does."""
+    from resile.cli.commands.run import drive
+    from resile.cli.display.output import say
+    from resile.commands.run import Machine, resume
+
+    if not call.json:
+        say(f"run {call.run}: {_told(answer)}")
+    machine = Machine(max_parallel=call.whole("max-parallel"))
+    return drive(call, lambda watch: resume(call.run, db=call.db, machine=machine, watcher=watch))
+
+
+def _judgement(call: Call) -> verbs.Judgement:
+    """What the words of the call say."""
+    verdict = call.texts("VERDICT")[0]
+    for key, only in _ONLY_WITH.items():
+        if call.text(key) is not None and verdict != only:
+            raise refusal(f"--{key} goes with {only}, not with {verdict}", f"resile judge RUN JOB {only} --{key} …")
+    memory, runtime, reason = call.size("memory"), call.duration("runtime"), call.text("reason") or ""
+    match verdict:
+        case "retry-with":
+            if memory is None and runtime is None:
+                raise refusal("retry-with needs --memory or --runtime", "resile judge RUN JOB retry-with --memory 8g")
+            return verbs.Judgement(
+                verdict="retry", reason=reason, memory_bytes=memory or 0, runtime_seconds=runtime or 0.0
+            )
+        case "retry":
+            return verbs.Judgement(verdict="retry", reason=reason)
+        case "skip":
+            return verbs.Judgement(verdict="skip", reason=reason, output=_output(call.text("output")))
+        case _:
+            return verbs.Judgement(verdict="fail", reason=reason)
+
+
+def _output(text: str | None) -> Any:
+    """The value that a text is JSON of, else the text."""
+    if text is None:
+        return None
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+    except msgspec.DecodeError:
+        return text

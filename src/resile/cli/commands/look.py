@@ -1,0 +1,186 @@
+"""`status`, `logs`, `events`: the commands that only look."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from resile.cli.display.output import (
+    Paint,
+    columns,
+    duration,
+    encode,
+    moment,
+    print_document,
+    table,
+    visible,
+    within,
+    write_bytes,
+    write_text,
+)
+from resile.cli.parse import Call, nearest, refusal
+from resile.commands import inspect as verbs
+from resile.commands.events.names import ALIASES, EVENT_TYPES
+from resile.commands.logs import LogPart, export_logs, follow_logs
+from resile.commands.logs import logs as read_logs
+
+Stream = Literal["both", "out", "err"]
+_STREAMS = {"out": "stdout", "err": "stderr"}
+
+
+def status(call: Call) -> int:
+    """List the runs, or show one."""
+    paint = Paint(call.color, sys.stdout)
+    if call.text("RUN") is None:
+        document = verbs.status(None, db=call.db)
+        if call.json:
+            print_document(document)
+        else:
+            write_text("\n".join(_runs(document["runs"], paint)) + "\n")
+        return 0
+    document = verbs.status(call.run, db=call.db)
+    if call.json:
+        print_document(document)
+        return 0
+    from resile.cli.display.summary import jobs, summary
+
+    size = columns(sys.stdout)
+    write_text(summary(document, last_words(document, call.db), paint, size, call.db))
+    write_text("\n".join(["", *jobs(document, paint, size)]) + "\n")
+    return 0
+
+
+def _runs(runs: list[dict[str, Any]], paint: Paint) -> list[str]:
+    """The list of runs as a table."""
+    if not runs:
+        return ["no runs; `resile run FILE` makes one"]
+    rows = [
+        [
+            str(run["run"]),
+            run["status"],
+            visible(run["workflow"]),
+            _day(run["started_at"]),
+            duration(moment(run["ended_at"]) - moment(run["started_at"])) if run["ended_at"] else "",
+            f"{run['steps']['completed']}/{run['steps']['total']}",
+            f"{run['steps']['failed']} failed" if run["steps"]["failed"] else "",
+        ]
+        for run in runs
+    ]
+    return table(["RUN", "STATUS", "WORKFLOW", "STARTED", "TOOK", "DONE", ""], rows, paint, columns(sys.stdout))
+
+
+def _day(stamp: str | None) -> str:
+    """A moment where the user is."""
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp))) if stamp else ""
+
+
+def last_words(document: dict[str, Any], db: str | None) -> dict[int, str]:
+    """What the failed steps of a run said last, as its events have it."""
+    if not any(job["status"] in ("failed", "pending_failed") for job in document["jobs"]):
+        return {}
+    kinds = ["attempt_failed", "attempt_lost", "step_failed", "step_parked"]
+    events = verbs.events(document["run"], db=db, types=kinds)
+    return {event["job"]: event["data"]["message"] for event in events if event["data"].get("message")}
+
+
+def logs(call: Call) -> int:
+    """Show what the steps of a run printed."""
+    folder = call.text("export")
+    if folder is not None:
+        count = export_logs(call.run, folder, db=call.db)
+        if call.json:
+            print_document({"run": call.run, "folder": folder, "files": count})
+        else:
+            write_text(f"{count} files in {folder}\n")
+        return 0
+    if call.json and call.flag("follow"):
+        raise refusal("--json prints one document, so it can't be combined with --follow")
+    stream = _stream(call)
+    step, attempt = call.text("STEP"), call.whole("attempt")
+    read = follow_logs if call.flag("follow") else read_logs
+    parts = read(call.run, db=call.db, step=step, attempt=attempt, stream=stream)
+    if call.json:
+        print_document({"run": call.run, "logs": _joined(parts)})
+    else:
+        alone = step is not None and attempt is not None and stream != "both"
+        _print_parts(parts, Paint(call.color, sys.stdout), alone)
+    return 0
+
+
+def _stream(call: Call) -> Stream:
+    """Which of the two streams; both together are no choice at all."""
+    if call.flag("stdout") == call.flag("stderr"):
+        return "both"
+    return "out" if call.flag("stdout") else "err"
+
+
+def _joined(parts: Iterator[LogPart]) -> list[dict[str, Any]]:
+    """The pieces of each stream of each attempt put together."""
+    found: dict[tuple[int, int, str], tuple[str, list[bytes]]] = {}
+    for part in parts:
+        found.setdefault((part.job, part.attempt, part.stream), (part.step, []))[1].append(part.data)
+    return [
+        {
+            "job": job,
+            "step": step,
+            "attempt": attempt,
+            "stream": _STREAMS[stream],
+            "text": b"".join(pieces).decode("utf-8", "replace"),
+        }
+        for (job, attempt, stream), (step, pieces) in found.items()
+    ]
+
+
+def _print_parts(parts: Iterator[LogPart], paint: Paint, alone: bool) -> None:
+    """Bytes as they were printed, under a heading wherever step, attempt or stream changes."""
+    last = None
+    ended = True
+    for part in parts:
+        source = (part.job, part.attempt, part.stream)
+        if source != last and not alone:
+            heading = f"==> {visible(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
+            write_text(("" if ended else "\n") + paint("dim", heading) + "\n")
+        last = source
+        ended = part.data.endswith(b"\n")
+        write_bytes(part.data)
+
+
+def events_ls(call: Call) -> int:
+    """List the events of a run so far."""
+    after, names = call.whole("after") or 0, call.text("names") or ""
+    types = call.texts("type") if names else _types(call)
+    job = call.whole("story") or 0
+    if job and names:
+        raise refusal("a story is told in our own names", "leave out --names or --story")
+    return _print_events(call, verbs.events(call.run, db=call.db, types=types, after=after, names=names, job=job))
+
+
+def events_follow(call: Call) -> int:
+    """Print the events of a run as they happen."""
+    return _print_events(call, verbs.follow(call.run, db=call.db, types=_types(call), after=call.whole("after") or 0))
+
+
+def _types(call: Call) -> list[str]:
+    """The types asked for; a name that nobody uses is an error, not an empty list."""
+    names = call.texts("type")
+    for name in names:
+        if name not in EVENT_TYPES and name not in ALIASES:
+            hint = nearest(name, [*EVENT_TYPES, *ALIASES]) or "`resile events ls RUN` shows those of a run"
+            raise refusal(f"no event has the type {name!r}", hint)
+    return names
+
+
+def _print_events(call: Call, events: Iterator[dict[str, Any]]) -> int:
+    """One event on each line: JSON for programs, words for people."""
+    from resile.cli.display.lines import event_line
+
+    for event in events:
+        if call.json:
+            write_bytes(encode(event) + b"\n")
+            continue
+        who = (within(event["scope"] or "", event["step"] or ""), event["attempt"] or 0)
+        write_text(event_line(event["seq"], moment(event["at"]), event["type"], *who, event["data"]) + "\n")
+    return 0

@@ -1,0 +1,116 @@
+"""`try`: one step's answers to a supposed failure; its course in lines on stderr, what came of it on stdout."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from resile.cli.commands.judge import tail_lines
+from resile.cli.display.lines import Lines
+from resile.cli.display.output import (
+    Paint,
+    apart,
+    columns,
+    delay,
+    duration,
+    fit,
+    print_document,
+    say,
+    visible,
+    within,
+    write_text,
+)
+from resile.cli.display.summary import route_lines
+from resile.cli.display.watch import Display, Quiet, Tally, Watch
+from resile.cli.parse import Call, refusal
+from resile.commands import rehearse as verbs
+
+if TYPE_CHECKING:
+    from resile.core.state import State
+
+_SAID = {
+    "recovered": "its repair stands for success, and what needs the step runs",
+    "fallback": "the output of its repair is the step's, and what needs the step runs",
+    "tolerate": "the step stays failed, but what needs it runs and the run does not fail for it",
+    "park": "the failure would wait for judgement (exit code 4)",
+    "fail": "the failure stands, and what needs the step is canceled",
+    "interrupted": "nothing was decided",
+}
+
+
+class _Course(Lines):
+    """Plain lines without a word about the run, which is none."""
+
+    def __init__(self, headline: str, *, every_event: bool) -> None:
+        super().__init__(every_event=every_event)
+        self._headline = headline
+
+    def begin(self, _run: int, state: State, tally: Tally) -> None:
+        """Say what is supposed."""
+        say(self._headline)
+        self.look_at(state, tally)
+
+
+class _Silence(Quiet):
+    """For programs: the document says it all."""
+
+    def begin(self, _run: int, _state: State, _tally: Tally) -> None:
+        """There is no run to speak of."""
+
+
+def rehearse(call: Call) -> int:
+    """Try a step's rules."""
+    path, step = call.texts("FILE")[0], call.texts("STEP")[0]
+    given = call.text("fail")
+    if given is None:
+        raise refusal("`resile try` needs --fail", f"resile try {path} {step} --fail exit:1")
+    failure = verbs.supposed(given, call.text("message") or "")
+    headline = f"{visible(step)} of {visible(path)}, supposed to fail: {visible(failure.message)}"
+    display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
+    with apart(call.json), Watch(display) as watch:
+        document = verbs.rehearse(path, step, failure, call.texts("input"), watch)
+    if call.json:
+        print_document(document)
+    else:
+        write_text("\n".join(_report(document, Paint(call.color, sys.stdout))) + "\n")
+    code: int = document["exit_code"]
+    return code
+
+
+def _report(document: dict[str, Any], paint: Paint) -> list[str]:
+    """The routes, what repairs printed, and the verdict."""
+    size = columns(sys.stdout)
+    lines: list[str] = []
+    if document["routes"]:
+        lines += [paint("bold", "Routes"), *route_lines(document["routes"], paint, size), ""]
+    if document["repairs"]:
+        lines.append(paint("bold", "Repairs"))
+        for repair in document["repairs"]:
+            lines += _repair(repair, paint, size)
+        lines.append("")
+    verdict = document["verdict"]
+    return [*lines, paint("bold", verdict) + fit(f": {_meaning(document)}", size - len(verdict))]
+
+
+def _repair(repair: dict[str, Any], paint: Paint, size: int) -> list[str]:
+    """One attempt that was really run."""
+    name = visible(within(repair["scope"], repair["step"]))
+    number = f", attempt {repair['attempt']}" if repair["attempt"] > 1 else ""
+    how = visible(repair["message"]) or "completed"
+    lines = [fit(f"  {name}{number}: {how} in {duration(repair['seconds'])}", size)]
+    for stream in ("stdout", "stderr"):
+        lines += [f"  {line}" for line in tail_lines(repair[stream], stream, paint, size - 2)]
+    return lines
+
+
+def _meaning(document: dict[str, Any]) -> str:
+    """What a verdict means for the step."""
+    match document["verdict"]:
+        case "retry":
+            wait = document["delay_seconds"]
+            return f"the step would be run again {f'in {delay(wait)}' if wait else 'at once'}"
+        case "goto":
+            targets = [route["target"] for route in document["routes"] if route["action"] == "goto"]
+            return f"the run would go on from {visible(targets[-1])}"
+        case known:
+            return _SAID[known]

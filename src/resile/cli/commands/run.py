@@ -1,0 +1,147 @@
+"""`run`, `resume`, `rerun`: the commands that drive a run and look on until it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from resile.cli.display.output import (
+    Paint,
+    abandon_stdout,
+    again,
+    apart,
+    columns,
+    is_terminal,
+    print_document,
+    say,
+    write_text,
+)
+from resile.cli.display.watch import Display, Quiet, Watch
+from resile.cli.parse import Call
+from resile.commands import run as verbs
+from resile.commands.load import Taken
+from resile.errors import ResileError
+from resile.model.status import EXIT_CODES
+
+if TYPE_CHECKING:
+    from resile.commands.run import Finished, Machine
+
+
+def run(call: Call) -> int:
+    """Run a workflow to its end."""
+    asked = verbs.RunCall(
+        path=call.texts("FILE")[0],
+        db=call.db,
+        inputs=call.texts("input"),
+        input_files=call.texts("input-file"),
+        machine=_machine(call),
+        output=call.text("output"),
+        retry_max=call.whole("retry-max"),
+        loops_max=call.whole("on-fail-max-loops"),
+        failure_routing=not call.flag("no-failure-routing"),
+        taken=Taken(call.text("dialect") or "", call.text("profile") or ""),
+    )
+    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher))
+
+
+def say_debug(text: str) -> None:
+    """What --debug shows of an expression."""
+    say(f"debug: {text}")
+
+
+def resume(call: Call) -> int:
+    """Go on with a run."""
+    machine = _machine(call)
+    return drive(
+        call,
+        lambda watch: verbs.resume(call.run, db=call.db, machine=machine, watcher=watch, launcher=call.launcher),
+    )
+
+
+def rerun(call: Call) -> int:
+    """Run it again."""
+    return drive(
+        call,
+        lambda watch: verbs.rerun(
+            call.run,
+            failed_only=call.flag("failed-only"),
+            as_new=call.flag("as-new"),
+            db=call.db,
+            machine=_machine(call),
+            watcher=watch,
+            launcher=call.launcher,
+        ),
+    )
+
+
+def display_for(call: Call) -> Display:
+    """How this call shows a run: a word for programs, lines for files, a live view for people."""
+    if call.json:
+        return Quiet()
+    if call.flag("debug") or not is_terminal(sys.stderr):
+        from resile.cli.display.lines import Lines
+
+        return Lines(every_event=call.flag("debug"))
+    from resile.cli.display.live import Live
+
+    return Live(color=Paint(call.color, sys.stderr).on)
+
+
+def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
+    """Look on while the verb drives, then say how it ended."""
+    with Watch(display_for(call), say_debug if call.flag("debug") else None) as watch:
+        try:
+            with apart(call.json):
+                finished = act(watch)
+        except (ResileError, OSError) as error:
+            if not watch.run:
+                raise
+            return _broke_off(call, watch.run, error)
+        finally:
+            if call.launcher is not None:
+                # One that no run took ends now; one that served is closed already.
+                call.launcher.socket.close()
+    try:
+        if call.json:
+            print_document(finished.document)
+        else:
+            from resile.cli.display.summary import summary
+
+            paint = Paint(call.color, sys.stdout)
+            messages = _messages(call, watch, finished)
+            write_text(summary(finished.document, messages, paint, columns(sys.stdout), call.db))
+    except OSError as error:
+        # Nobody gets the summary, but the exit code still says how the run ended.
+        abandon_stdout()
+        if not isinstance(error, BrokenPipeError):
+            say(f"resile: the summary could not be written: {error.strerror}")
+    return finished.exit_code
+
+
+def _messages(call: Call, watch: Watch, finished: Finished) -> dict[int, str]:
+    """The last words of failed steps: of this process, and of earlier ones where the run did not begin here."""
+    if call.command.name == "run":
+        return watch.messages
+    from resile.cli.commands.look import last_words
+
+    return last_words(finished.document, call.db) | watch.messages
+
+
+def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
+    """The engine had to leave a run that had begun (a full disk, a lost lease): say so, and how to go on."""
+    from resile.cli.display.problems import report
+
+    report(error, json=call.json, debug=call.flag("debug"))
+    say(f"  run {run} is interrupted; `{again(f'resume {run}', call.db)}` goes on")
+    return EXIT_CODES["interrupted"]
+
+
+def _machine(call: Call) -> Machine:
+    """What the caller lets the run use."""
+    return verbs.Machine(
+        max_parallel=call.whole("max-parallel"),
+        cpus=call.number("cpus"),
+        memory_bytes=call.size("memory"),
+        gpus=call.whole("gpus"),
+    )

@@ -1,0 +1,22 @@
+"""`version`: which Resile, Python and SQLite this is."""
+
+from __future__ import annotations
+
+import sys
+
+from resile import __version__
+from resile.cli.display.output import print_document, write_text
+from resile.cli.parse import Call
+
+
+def version(call: Call) -> int:
+    """Show the versions of what matters when something goes wrong."""
+    from apsw import sqlite_lib_version
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    versions = {"resile": __version__, "python": python, "sqlite": sqlite_lib_version()}
+    if call.json:
+        print_document(versions)
+    else:
+        write_text("Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**versions))
+    return 0

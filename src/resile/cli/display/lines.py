@@ -1,0 +1,287 @@
+"""Progress as plain lines on stderr, for pipes and log files: one line for each event that matters.
+
+Runs of many steps say only what went wrong, and how far they are every few seconds. So do maps of many items: nothing
+of what runs inside an item, but how many are done, the first dead letters, the circuit, and the reports that the
+map's policy asks for. With `--debug` every event is a line, whatever the size of the run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resile.cli.display.maps import Progress, event_words, in_item, report
+from resile.cli.display.output import clock, delay, duration, encode, plural, say, short_rule, visible, within
+from resile.cli.display.watch import Tally
+from resile.core.actions import Note
+from resile.model.workflow import Noop
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+
+EVERY_STEP_MAX = 200
+EVERY_ITEM_MAX = 50
+LETTERS_TOLD_MAX = 10
+PROGRESS_SECONDS = 5.0
+
+# What is said of a step in runs of any size; starts and completions only in small ones.
+_TROUBLE = frozenset(
+    {
+        "attempt_failed",
+        "attempt_lost",
+        "retry_scheduled",
+        "repair_started",
+        "repair_finished",
+        "route_taken",
+        "expression_rejected",
+        "loop_budget_exceeded",
+        "step_recovered",
+        "step_failed",
+        "step_parked",
+        "step_judged",
+        "cancel_requested",
+        "run_resumed",
+    }
+)
+
+_FAN_OUT = frozenset(
+    {
+        "items_listed",
+        "redrive_started",
+        "item_dead_lettered",
+        "circuit_opened",
+        "circuit_half_opened",
+        "circuit_closed",
+        "threshold_reached",
+        "errors_reported",
+        "map_progress",
+    }
+)
+
+
+class Lines:
+    """Plain lines."""
+
+    def __init__(self, *, every_event: bool) -> None:
+        self._every_event = every_event
+        self._tally: Tally | None = None
+        self._small = False
+        self._silent = ""
+        self._next_progress = 0.0
+        self._state: State | None = None
+        self._crowds: tuple[str, ...] = ()
+        self._letters: dict[int, int] = {}
+        self._maps = Progress()
+        self._next_maps = 0.0
+
+    def begin(self, run: int, state: State, tally: Tally) -> None:
+        """Say which run it is."""
+        self.look_at(state, tally)
+        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}")
+
+    def look_at(self, state: State, tally: Tally) -> None:
+        """Small runs are told in full, but an implicit `end` is not worth a word."""
+        self._tally, self._state = tally, state
+        self._small = tally.total <= EVERY_STEP_MAX
+        if isinstance(state.workflow.end.action, Noop):
+            self._silent = state.workflow.end.name
+        self._note_crowds(state)
+
+    def _note_crowds(self, state: State) -> None:
+        """Which maps at work have so many items that they are not told one by one."""
+        redrive = state.redrive if state.redrive is not None and state.redrive.total > EVERY_ITEM_MAX else None
+        of_many = redrive.open if redrive is not None else []
+        hosts = [
+            state.jobs[number] for number, fan in state.fans.items() if fan.goal > EVERY_ITEM_MAX or number in of_many
+        ]
+        self._crowds = tuple(f"{_place(state, job)}[" for job in hosts if job.hosting)
+
+    def show(self, notes: list[Note]) -> None:
+        """Write the lines of one batch at once."""
+        if self._every_event:
+            lines = [
+                event_line(note.seq, note.at, note.type, within(note.scope, note.step), note.attempt, note.data)
+                for note in notes
+            ]
+        else:
+            lines = [line for note in notes if (line := self._line(note))]
+            lines += self._map_progress(notes[-1].at) if self._crowds and notes else []
+        if not self._small and notes:
+            lines += self._progress(notes[-1].at)
+        if lines:
+            say("\n".join(lines))
+
+    def announce(self, text: str) -> None:
+        """One line."""
+        say(f"resile: {text}")
+
+    def finish(self) -> None:
+        """The summary follows on stdout."""
+
+    def _line(self, note: Note) -> str:
+        """What is said of one event; nothing of most."""
+        kind = note.type
+        if self._crowds and note.scope.startswith(self._crowds):
+            return ""
+        if kind in _FAN_OUT or (kind == "retry_scheduled" and "item" in note.data):
+            text = self._fan_out(note, kind)
+            return f"{clock(note.at)} {text}" if text else ""
+        if kind not in _TROUBLE and (not self._small or note.step == self._silent):
+            return ""
+        text = self._text(note, kind)
+        return f"{clock(note.at)} {text}" if text else ""
+
+    def _text(self, note: Note, kind: str) -> str:
+        """One event in words."""
+        step, data = visible(within(note.scope, note.step)), note.data
+        match kind:
+            case "step_started":
+                return f"{step} started"
+            case "step_completed":
+                return f"{step} completed{self._time(note)}"
+            case "step_recovered":
+                return f"{step} recovered"
+            case "step_failed" if data.get("tolerated"):
+                return f"{step} failed, tolerated"
+            case "step_failed":
+                return f"{step} failed after {plural(note.attempt, 'attempt')}"
+            case "step_skipped":
+                return f"{step} skipped{_because(note)}"
+            case "step_canceled":
+                return f"{step} canceled{_because(note)}"
+            case "step_parked":
+                return f"{step} parked: {visible(data.get('message', ''))}"
+            case "attempt_failed" | "attempt_lost":
+                message = visible(data.get("message", "interrupted"))
+                return f"{step} attempt {note.attempt} {kind.removeprefix('attempt_')}: {message}"
+            case "step_judged":
+                reason = visible(data["reason"])
+                return f"{step} judged {data['verdict']} by {data['by']}" + (f": {reason}" if reason else "")
+            case _:
+                return self._answer(note, kind, step)
+
+    def _fan_out(self, note: Note, kind: str) -> str:
+        """One event of a map in words; in a large one only what its items come to in all."""
+        state, step, data = self._state, visible(within(note.scope, note.step)), note.data
+        assert state is not None
+        fan = state.fans.get(note.job)
+        is_large = fan is not None and fan.goal > EVERY_ITEM_MAX
+        match kind:
+            case "items_listed":
+                self._note_crowds(state)
+                self._maps.begin(note.job, note.at)
+            case "redrive_started":
+                self._note_crowds(state)
+            case "map_progress":
+                if fan is None or not is_large or data["done"] != data["of"]:
+                    return ""
+                return self._maps.line(note.job, step, fan, note.at)
+            case "errors_reported":
+                return report(step, data)
+            case "retry_scheduled" if is_large:
+                return ""
+            case "item_dead_lettered":
+                count = self._letters[note.job] = self._letters.get(note.job, 0) + 1
+                if count > LETTERS_TOLD_MAX:
+                    return f"{step}: more dead letters are only counted" if count == LETTERS_TOLD_MAX + 1 else ""
+        return event_words(kind, step, data)
+
+    def _answer(self, note: Note, kind: str, step: str) -> str:
+        """One event of the ladder, or of the run as a whole, in words."""
+        data = note.data
+        match kind:
+            case "retry_scheduled":
+                when = f" in {delay(data['delay_seconds'])}" if data["delay_seconds"] else ""
+                return f"{step} attempt {data['next_attempt']} follows{when}: {visible(short_rule(data['rule']))}"
+            case "repair_started" if data.get("rule"):
+                return f"{step} repair started: {visible(short_rule(data['rule']))}"
+            case "repair_started":
+                return f"{step} {data['for']} started"
+            case "repair_finished" if data["ok"]:
+                return f"{step} repair done"
+            case "repair_finished":
+                return f"{step} repair failed: {visible(data['problem'])}"
+            case "route_taken":
+                return f"{step} {data['trigger']} {data['action']} {visible(data['target'] or '')}".rstrip()
+            case "expression_rejected":
+                return f"{step} expression rejected: {visible(data['problem'])}"
+            case "loop_budget_exceeded":
+                return visible(data["message"])
+            case "cancel_requested":
+                reason = visible(data.get("reason", ""))
+                return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
+            case "run_resumed":
+                assert self._state is not None
+                self._note_crowds(self._state)
+                return self._resumed(data)
+            case "attempt_adopted":
+                return f"{step} attempt adopted"
+            case _:
+                return ""
+
+    def _time(self, note: Note) -> str:
+        """How long a step took, also where another engine started it; items are forgotten too soon to say."""
+        job = self._state.jobs.get(note.job) if self._state is not None else None
+        if self._state is None or job is None or in_item(note.scope):
+            return ""
+        began, _ = self._state.times(job)
+        return "" if began is None else f" in {duration(max(0.0, note.at - began))}"
+
+    def _resumed(self, data: dict[str, Any]) -> str:
+        """A run goes on, or again: how much of it is there already."""
+        assert self._tally is not None
+        before, total = self._tally.before, plural(self._tally.total, "step")
+        if "redrive" in data:
+            return f"{plural(data['redrive'], 'dead letter')} tried again"
+        return (
+            f"epoch {data['epoch']}: {before} of {total} kept"
+            if "epoch" in data
+            else f"run resumed: {before} of {total} done"
+        )
+
+    def _map_progress(self, now: float) -> list[str]:
+        """How far the large maps are, every few seconds."""
+        assert self._state is not None
+        if now < self._next_maps:
+            return []
+        first = self._next_maps == 0.0
+        self._next_maps = now + PROGRESS_SECONDS
+        told = self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
+        return [] if first else [f"{clock(now)} {line}" for line in told]
+
+    def _progress(self, now: float) -> list[str]:
+        """How far a large run is, every few seconds."""
+        if now < self._next_progress or self._tally is None:
+            return []
+        first = self._next_progress == 0.0
+        self._next_progress = now + PROGRESS_SECONDS
+        if first:
+            return []
+        tally = self._tally
+        failed = f", {tally.counts['failed']} failed" if tally.counts["failed"] else ""
+        return [f"{clock(now)} {tally.done} of {tally.total} done, {tally.busy} running{failed}"]
+
+
+def _place(state: State, job: Job) -> str:
+    """What the scopes of a map's items are called, up to their number."""
+    from resile.core.fanout.naming import fan_action
+
+    scope = state.scopes[job.scope]
+    around = f"{scope.name}/" if scope.owner else ""
+    return f"{around}{fan_action(state, job).scope or state.step_of(job).name}"
+
+
+def _because(note: Note) -> str:
+    """The step whose end decided this one's, where there is one."""
+    cause = note.data.get("cause")
+    if cause:
+        return f" because {visible(cause['step'])} is {cause['status']}"
+    reason = note.data.get("reason")
+    return f": {reason}" if reason else ""
+
+
+def event_line(seq: int, at: float, kind: str, step: str, attempt: int, data: object) -> str:
+    """One canonical event as a line, for `events` and `--debug`."""
+    who = f" {visible(step)}" if step else ""
+    number = f" attempt {attempt}" if attempt else ""
+    evidence = f" {encode(data).decode()}" if data else ""
+    return f"{seq:>6} {clock(at)} {kind}{who}{number}{evidence}"

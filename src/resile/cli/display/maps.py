@@ -1,0 +1,179 @@
+"""Fan-outs in words: how far one is while it runs, what it reported, and what came of it in the end.
+
+    process: 120 of 300 items done, 2 failed, 45/s, 4 s left
+    process: 294 of 300 items succeeded, 6 failed, 0 skipped, 0 held; 6 dead letters
+
+The first is for the live view and for plain lines, made from the engine's own state; the second is made from the
+document of a run, so `run`, `status` and `metrics` say the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from resile.cli.display.output import delay, duration, fit, plural, visible
+
+if TYPE_CHECKING:
+    from resile.core.fanout.progress import Fan, Redrive
+    from resile.core.state import State
+
+PACE_SECONDS = 30.0
+PACE_SAMPLES_MAX = 60
+REPORTED_LINES_MAX = 50
+# The number of a redrive where fan-outs are told apart by their jobs.
+REDRIVE = 0
+
+
+def in_item(scope: str) -> bool:
+    """Does a scope of this name belong to an item?"""
+    return any(part.partition("]")[0].isdigit() for part in scope.split("[")[1:])
+
+
+class Pace:
+    """How fast the items of one fan-out go, by what was done in the last half minute."""
+
+    def __init__(self, now: float, done: int) -> None:
+        self._samples: deque[tuple[float, int]] = deque([(now, done)], maxlen=PACE_SAMPLES_MAX)
+
+    def rate(self, now: float, done: int) -> float:
+        """Items each second; 0 where nobody can say yet."""
+        samples = self._samples
+        if now - samples[-1][0] >= PACE_SECONDS / PACE_SAMPLES_MAX:
+            samples.append((now, done))
+        while len(samples) > 2 and now - samples[1][0] >= PACE_SECONDS:
+            samples.popleft()
+        before, count = samples[0]
+        return (done - count) / (now - before) if now > before and done > count else 0.0
+
+
+class Progress:
+    """Says how far the fan-outs of a run are."""
+
+    def __init__(self) -> None:
+        self._paces: dict[int, Pace] = {}
+
+    def begin(self, job: int, now: float) -> None:
+        """The items of a fan-out begin now."""
+        self._paces[job] = Pace(now, 0)
+
+    def running(self, state: State, now: float, items_min: int = 0) -> list[str]:
+        """A line for each fan-out at work with so many items; the letters of a redrive count as one."""
+        found: dict[int, tuple[str, Fan]] = {}
+        redrive = state.redrive
+        if redrive is not None:
+            fans = [fan for number in list(redrive.open) if (fan := state.fans.get(number)) is not None]
+            found[REDRIVE] = redrive.map, _summed(redrive, fans)
+        for number, fan in list(state.fans.items()):
+            job = state.jobs.get(number)
+            if job is None or not job.hosting or (redrive is not None and number in redrive.open):
+                continue
+            scope = state.scopes.get(job.scope)
+            around = f"{scope.name}/" if scope is not None and scope.owner else ""
+            found[number] = f"{around}{state.step_of(job).name}", fan
+        for gone in self._paces.keys() - found.keys():
+            del self._paces[gone]
+        return [self.line(number, name, fan, now) for number, (name, fan) in found.items() if fan.goal >= items_min]
+
+    def line(self, job: int, name: str, fan: Fan, now: float) -> str:
+        """Items done, failed and held of all, how fast, how long still, and a circuit that is not closed."""
+        pace = self._paces.get(job)
+        if pace is None:
+            pace = self._paces[job] = Pace(now, fan.done)
+        rate = pace.rate(now, fan.done)
+        left = max(0, fan.goal - fan.done - fan.held)
+        held = fan.held_now
+        parts = [f"{fan.done} of {plural(fan.goal, 'item')} done"]
+        parts += [f"{fan.bad} failed"] if fan.bad else []
+        parts += [f"{held} held"] if held else []
+        parts += [f"{len(fan.waiting)} to be tried again"] if fan.waiting else []
+        parts += [_speed(rate)] if rate else []
+        parts += [f"{duration(left / rate)} left"] if rate and left and fan.circuit == "closed" else []
+        parts += [_circuit(fan, now)] if fan.circuit != "closed" else []
+        return f"{visible(name)}: {', '.join(parts)}"
+
+
+def _summed(redrive: Redrive, fans: list[Fan]) -> Fan:
+    """All letters of a redrive as if they were one fan-out's."""
+    from resile.core.fanout.progress import Fan
+
+    total = Fan(redrive.total, redrive.label, goal=redrive.total, done=redrive.done, bad=redrive.bad)
+    for fan in fans:
+        total.done += fan.done
+        total.bad += fan.bad
+        total.active |= fan.active
+        total.gated += fan.gated
+        total.waiting |= fan.waiting
+        if fan.circuit != "closed":
+            total.circuit, total.due = fan.circuit, fan.due
+    return total
+
+
+def _speed(rate: float) -> str:
+    """Items each second, or each minute where that is less than one."""
+    return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+
+
+def _circuit(fan: Fan, now: float) -> str:
+    """The state of a circuit, and how long it stays open."""
+    wait = fan.due - now
+    return (
+        f"circuit open for {duration(wait)}" if fan.circuit == "open" and wait > 0 else f"circuit {words(fan.circuit)}"
+    )
+
+
+def words(circuit: str) -> str:
+    """`half-open`."""
+    return circuit.replace("_", "-")
+
+
+def event_words(kind: str, name: str, data: dict[str, Any]) -> str:
+    """One event of a fan-out in words; nothing for those that need none."""
+    match kind:
+        case "items_listed":
+            return f"{name}: {plural(data['total'], 'item')}"
+        case "item_dead_lettered":
+            what = f": {visible(data['message'])}" if data.get("message") else ""
+            return f"{visible(data['item'])} is kept as a dead letter, {data['reason'].replace('_', ' ')}{what}"
+        case "retry_scheduled":
+            when = f" in {delay(data['delay_seconds'])}" if data["delay_seconds"] else ""
+            return f"{visible(data['item'])} runs again{when}: {visible(data['message'])}"
+        case "circuit_opened":
+            return f"{name}: circuit opened after {plural(data['failures'], 'failure')} in a row, items are held"
+        case "circuit_half_opened":
+            return f"{name}: circuit half-open, some items test it"
+        case "circuit_closed":
+            return f"{name}: circuit closed, {plural(data['successes'], 'test')} passed"
+        case "threshold_reached":
+            return f"{name}: no more items start: {visible(data['message'])}"
+        case _:
+            return ""
+
+
+def report(name: str, data: dict[str, Any]) -> str:
+    """What a fan-out reported of its failed items; all of a long report is in the event and in the dead letters."""
+    items = data["items"]
+    count = len(items) + data.get("more", 0)
+    lines = [f"{visible(name)}: {plural(count, 'item')} failed"]
+    lines += [f"  {visible(item['item'])}: {visible(item['message'])}" for item in items[:REPORTED_LINES_MAX]]
+    hidden = count - min(len(items), REPORTED_LINES_MAX)
+    if hidden:
+        lines.append(f"  and {hidden} more")
+    return "\n".join(lines)
+
+
+def outcome(name: str, numbers: dict[str, Any]) -> str:
+    """What came of a fan-out."""
+    done = f"{numbers['successful']} of {plural(numbers['total_items'], 'item')} succeeded"
+    rest = ", ".join(f"{numbers[word]} {word}" for word in ("failed", "skipped", "held"))
+    circuit = "" if numbers["circuit"] == "closed" else f"; circuit {words(numbers['circuit'])}"
+    return f"{visible(name)}: {done}, {rest}; {plural(numbers['dead_letters'], 'dead letter')}{circuit}"
+
+
+def patterns(numbers: dict[str, Any], columns: int) -> list[str]:
+    """The failures that many items had in common, and what to do about each."""
+    lines: list[str] = []
+    for pattern in sorted(numbers["failure_patterns"], key=lambda found: -found["frequency"]):
+        lines.append(fit(f"  {pattern['frequency']} x {visible(pattern['message'])}", columns))
+        lines.append(fit(f"    {pattern['pattern_type']}: {visible(pattern['suggested_action'])}", columns))
+    return lines

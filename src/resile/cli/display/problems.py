@@ -1,0 +1,117 @@
+"""What a user sees when something is wrong: the message, where, what to do. Never a traceback unasked.
+
+ResileError     exit 2; with --json its document on stdout
+OSError         exit 2, what the system says and of which file
+anything else   exit 70, one line that says how to get the traceback
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from resile.cli.display.output import Paint, plural, print_document, say, visible
+from resile.errors import Diagnostic, ResileError
+from resile.model.limits import FILE_BYTES_MAX
+
+EXIT_USAGE = 2
+EXIT_UNEXPECTED = 70
+SOURCE_COLUMNS_MAX = 72
+
+
+def report(error: Exception, *, json: bool, debug: bool) -> int:
+    """Say what happened; the exit code."""
+    if isinstance(error, OSError) and error.strerror:
+        error = _refused_by_system(error)
+    expected = isinstance(error, ResileError)
+    if os.environ.get("RESILE_TRACEBACK") or (debug and not expected):
+        from traceback import format_exception
+
+        say("".join(format_exception(error)).rstrip())
+    if isinstance(error, ResileError):
+        if json:
+            print_document(error.document())
+        say(render(error, Paint("auto", sys.stderr)))
+        return EXIT_USAGE
+    kind = type(error).__name__
+    unexpected = ResileError("unexpected", f"{kind}: {error}", hint="RESILE_TRACEBACK=1 shows the traceback")
+    if json:
+        print_document(unexpected.document())
+    say(render(unexpected, Paint("auto", sys.stderr)))
+    return EXIT_UNEXPECTED
+
+
+def _refused_by_system(error: OSError) -> ResileError:
+    """What the system refused, in its own words; those for a folder that is gone would say nothing."""
+    name = "" if error.filename is None else os.fsdecode(error.filename)
+    message = f"{name}: {error.strerror}" if name else str(error.strerror)
+    if not name and not _has_folder():
+        message = "the current folder does not exist any more"
+    refused = ResileError("system", message, where=name)
+    refused.__cause__ = error
+    return refused
+
+
+def _has_folder() -> bool:
+    """Is the folder that we are in still there?"""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def render(error: ResileError, paint: Paint) -> str:
+    """An error as text: its findings one by one, then the message with where and hint."""
+    lines = findings(error.diagnostics, paint)
+    label = f"resile: {paint('red', 'error')}"
+    if error.diagnostics:
+        errors = sum(found.severity == "error" for found in error.diagnostics)
+        return "\n".join([*lines, f"{label}: {plural(errors, 'error')}; nothing was run"])
+    where = "" if error.where in error.message else f"{error.where}: "
+    lines.append(f"{label}: {where}{visible(error.message)}")
+    if error.hint:
+        lines.append(f"  hint: {visible(error.hint)}")
+    return "\n".join(lines)
+
+
+def findings(diagnostics: tuple[Diagnostic, ...], paint: Paint) -> list[str]:
+    """Each finding with the line of the file that it is about and a caret below the place."""
+    sources: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for found in diagnostics:
+        color = "red" if found.severity == "error" else "yellow"
+        severity = paint(color, found.severity)
+        lines.append(f"{paint('bold', found.where)}: {severity}: {visible(found.message)} [{found.code}]")
+        lines += _excerpt(found, sources, paint)
+        if found.hint:
+            lines.append(f"  hint: {visible(found.hint)}")
+    return lines
+
+
+def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> list[str]:
+    """The offending line and a caret, where the file can be read; long lines are shown around the place."""
+    if found.file not in sources:
+        sources[found.file] = _read_lines(found.file)
+    source = sources[found.file]
+    text = source[found.line - 1].replace("\t", " ").rstrip() if 0 < found.line <= len(source) else ""
+    if not text or not text.isprintable():
+        return []
+    column = max(found.column - 1, 0)
+    first = max(0, column - SOURCE_COLUMNS_MAX // 2) if len(text) > SOURCE_COLUMNS_MAX else 0
+    number = str(found.line)
+    lines = [f"  {paint('dim', number + ' |')} {text[first : first + SOURCE_COLUMNS_MAX]}"]
+    if found.column:
+        lines.append(
+            f"  {' ' * len(number)} {paint('dim', '|')} {' ' * (column - first)}{paint(color='red', text='^')}"
+        )
+    return lines
+
+
+def _read_lines(path: str) -> list[str]:
+    """A file's lines; none where it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(FILE_BYTES_MAX).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return []

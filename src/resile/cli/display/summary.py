@@ -1,0 +1,233 @@
+"""The end of a run for people: verdict, counts, every route, what failed and why, and what to do next.
+
+Made from the JSON document of a run, so `run` and `status` say the same. Of what happened inside the items of maps
+only so much is shown as a person reads; the maps' own lines have the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.cli.display.maps import in_item, outcome, patterns
+from resile.cli.display.output import (
+    Paint,
+    again,
+    clock,
+    duration,
+    fit,
+    moment,
+    plural,
+    quoted,
+    short_rule,
+    table,
+    visible,
+    within,
+)
+
+FAILED_SHOWN_MAX = 20
+ITEMS_SHOWN_MAX = 10
+JOBS_SHOWN_MAX = 50
+NAME_COLUMNS_MIN = 8
+
+Document = dict[str, Any]
+
+
+def summary(document: Document, messages: dict[int, str], paint: Paint, columns: int, db: str | None) -> str:
+    """Everything that `resile run` says when it is done."""
+    lines = [
+        *headline(document, paint, columns),
+        *_maps(document, columns),
+        *_routes(document, paint, columns),
+        *_failed("Failed", "failed", document, messages, paint, columns),
+        *_failed("Parked", "pending_failed", document, messages, paint, columns),
+    ]
+    steps = _next(document, db)
+    if steps:
+        lines += ["", paint("bold", "Next"), *steps]
+    return "\n".join(lines) + "\n"
+
+
+def headline(document: Document, paint: Paint, columns: int) -> list[str]:
+    """The verdict, how long it took, and the counts; a long name gives way."""
+    status = document["status"]
+    after = "for" if status == "running" else "after"
+    counts = document["steps"]
+    words = [
+        paint.status(word, f"{counts[word]} {word}")
+        for word in ("completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
+        if counts[word]
+    ]
+    verdict = paint("bold", paint.status(status))
+    rest = ": " + ", ".join(words) if words else ""
+    run, took = f"run {document['run']}", f"{after} {duration(document['duration_seconds'])}"
+    room = columns - len(f"{run}  {status} {took}")
+    return [
+        f"{run} {fit(visible(document['workflow']), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
+        f"{plural(counts['total'], 'step')}{rest}",
+    ]
+
+
+def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
+    """The jobs as a table: all of them in a small run, those that did not complete in a large one."""
+    listed = document["jobs"]
+    if len(listed) > JOBS_SHOWN_MAX:
+        listed = [job for job in listed if job["status"] != "completed"]
+        listed = _first_items(listed)[:JOBS_SHOWN_MAX]
+    hidden = len(document["jobs"]) - len(listed)
+    rows = [
+        [
+            visible(within(job["scope"], job["step"])),
+            job["status"],
+            str(job["attempts"]) if job["attempts"] else "",
+            "" if job["exit_code"] is None else str(job["exit_code"]),
+            duration(job["seconds"]) if job["attempts"] else "",
+            _remark(job),
+        ]
+        for job in listed
+    ]
+    lines = table(["STEP", "STATUS", "TRIES", "EXIT", "TIME", ""], rows, paint, columns) if rows else []
+    return [*lines, f"and {plural(hidden, 'more job')}; --json lists all"] if hidden else lines
+
+
+def _first_items(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is of the workflow itself, and so much of what is of items."""
+    kept: list[dict[str, Any]] = []
+    items = 0
+    for entry in found:
+        inside = in_item(entry["scope"])
+        items += inside
+        if not inside or items <= ITEMS_SHOWN_MAX:
+            kept.append(entry)
+    return kept
+
+
+def _maps(document: Document, columns: int) -> list[str]:
+    """What came of each map, and what its failures had in common."""
+    lines: list[str] = []
+    for name, numbers in document["maps"].items():
+        lines += [outcome(name, numbers), *patterns(numbers, columns)]
+    return lines
+
+
+def _remark(job: dict[str, Any]) -> str:
+    """What else is to be said of a job."""
+    if job["cause"]:
+        return f"{visible(job['cause']['step'])} is {job['cause']['status']}"
+    return "tolerated" if job["tolerated"] else "recovered" if job["recovered"] else ""
+
+
+def _routes(document: Document, paint: Paint, columns: int) -> list[str]:
+    """Every route that was taken, under a heading; of items only some."""
+    taken = document["routes"]
+    if not taken:
+        return []
+    shown = _first_items(taken)
+    hidden = len(taken) - len(shown)
+    more = [f"  and {hidden} more inside items; --json lists all"] if hidden else []
+    return ["", paint("bold", "Routes"), *route_lines(shown, paint, columns), *more]
+
+
+def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> list[str]:
+    """When, what came of it, which step and attempt, and the rule (or the judge's reason) that said so."""
+    rows = [
+        [
+            clock(moment(route["at"])),
+            _way(route),
+            visible(within(route["scope"], route["step"])),
+            f"attempt {route['attempt']}",
+            visible(route["rule"] if route["trigger"] == "judge" else short_rule(route["rule"])),
+        ]
+        for route in routes
+    ]
+    _, *lines = table([""] * 5, rows, paint, columns - 2)
+    return [f"  {line}" for line in lines]
+
+
+def _way(route: dict[str, Any]) -> str:
+    """What was done: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
+    who = "judge " if route["trigger"] == "judge" else ""
+    target = f" {visible(route['target'])}" if route["target"] else ""
+    return f"{who}{route['action']}{target}"
+
+
+def _failed(
+    heading: str, status: str, document: Document, messages: dict[int, str], paint: Paint, columns: int
+) -> list[str]:
+    """The steps that stand so, with what they said last."""
+    # A later visit of the same place, a retried item or child, says how it stands now.
+    last = {(job["scope"], job["step"]): job for job in document["jobs"]}
+    failed = [job for job in last.values() if job["status"] == status]
+    if not failed:
+        return []
+    lines = ["", paint("bold", heading)]
+    # What is of the workflow itself comes first: it decided on the run.
+    shown = sorted(_first_items(failed), key=lambda job: in_item(job["scope"]))[:FAILED_SHOWN_MAX]
+    for job in shown:
+        how = [plural(job["attempts"], "attempt")]
+        if job["exit_code"] is not None:
+            how.insert(0, f"exit code {job['exit_code']}")
+        if job["tolerated"]:
+            how.append("tolerated")
+        lines.append(f"  {paint('red', visible(within(job['scope'], job['step'])))}: {', '.join(how)}")
+        message = visible(messages.get(job["id"], ""))
+        if message:
+            lines.append(fit(f"    {message}", columns))
+    if len(failed) > len(shown):
+        lines.append(f"  and {len(failed) - len(shown)} more")
+    return lines
+
+
+def _next(document: Document, db: str | None) -> list[str]:
+    """Commands that help from here."""
+    run = document["run"]
+    steps: list[tuple[str, str]] = []
+    match document["status"]:
+        case "failed":
+            steps.append((again(f"explain {run}", db), "which rules answered, and why"))
+            failed = [job for job in document["jobs"] if job["status"] == "failed" and not job["tolerated"]]
+            culprit = next((job for job in failed if job["scope"] == "root"), None)
+            # Without an exit code there was no process, so nothing was printed.
+            if culprit is not None and culprit["exit_code"] is not None:
+                steps.append((again(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
+            steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
+        case "parked":
+            steps += _judging(document, db)
+        case "canceled":
+            steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
+        case "interrupted":
+            if document["steps"]["parked"]:
+                steps += _judging(document, db)
+            steps.append((again(f"resume {run}", db), "go on"))
+            steps.append((again(f"cancel {run}", db), "end it for good"))
+        case "running":
+            if document["steps"]["parked"]:
+                steps += _judging(document, db)
+            steps.append((again(f"logs {run} -f", db), "follow what its steps print"))
+    letters = document["dead_letters"]
+    if letters:
+        steps.append((again(f"dlq list {run}", db), plural(letters, "dead letter")))
+    if letters and document["status"] in ("completed", "failed", "canceled"):
+        named = [name for name, numbers in document["maps"].items() if numbers["dead_letters"]]
+        steps += [(command, "run them again") for command in retry_commands(run, named, db)]
+    size = max((len(command) for command, _ in steps), default=0)
+    return [f"  {command:<{size}}  # {what}" for command, what in steps]
+
+
+def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
+    """How dead letters are run again: one call for each of several maps."""
+    if len(maps) < 2:
+        return [again(f"dlq retry {run}", db)]
+    return [again(f"dlq retry {run} --step {quoted(name)}", db) for name in maps]
+
+
+def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:
+    """The commands for parked failures; of several jobs of one name only the id says which is meant."""
+    run = document["run"]
+    parked = [job for job in document["jobs"] if job["status"] == "pending_failed"]
+    first = parked[0]
+    alike = sum(job["step"] == first["step"] for job in parked) > 1 or first["step"].isdigit()
+    job = str(first["id"]) if alike else quoted(first["step"])
+    return [
+        (again(f"failures {run}", db), "what waits for judgement (exit code 4)"),
+        (again(f"judge {run} {job} retry --resume", db), "or skip, or fail"),
+    ]

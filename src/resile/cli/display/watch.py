@@ -1,0 +1,258 @@
+"""Looking on while a run goes: what the engine tells, what Ctrl-C does, and who shows it.
+
+    engine --started, notes--> Watch --> Tally (counts)
+                                 |-----> Display: Quiet (--json), Lines (no terminal), Live (terminal)
+    SIGINT, SIGTERM -----------> interrupt(), and a word to the user
+
+Everything here runs on the engine's thread, so it only counts and hands on. SIGHUP keeps its usual meaning: a closed
+terminal ends the engine, the steps go on, and `resile resume` adopts them.
+"""
+
+from __future__ import annotations
+
+import gc
+
+# The bare module: the other one makes enumerations of all signals, which costs a hundredth of a short run.
+from _signal import SIGINT, SIGTERM
+from _signal import signal as set_handler
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from resile.cli.display.output import plural, say
+from resile.core.actions import Note
+from resile.core.event_log import STATUS_NAMES
+from resile.core.state import ROOT
+from resile.model.status import TERMINAL, Status
+
+if TYPE_CHECKING:
+    from resile.core.state import State
+    from resile.engine.loop import Interrupt
+
+MESSAGES_MAX = 200
+ITEM_MESSAGES_MAX = 100
+RECENT_MAX = 5
+
+SETTLED = {
+    "step_completed": "completed",
+    "step_recovered": "recovered",
+    "step_failed": "failed",
+    "step_canceled": "canceled",
+    "step_skipped": "skipped",
+    "step_parked": "parked",
+}
+_ATTEMPT_OVER = frozenset({"attempt_failed", "attempt_lost"})
+
+
+class Tally:
+    """Counts of a run: how many steps came to what, what runs, and the last word of what failed.
+
+    `before` is how many steps had ended when the engine took the run, or are kept in a new epoch. Steps inside items
+    and child workflows run, but only those of the workflow itself are counted.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.total = 0
+        self._state = state
+        self._items_heard = 0
+        self.counts = dict.fromkeys(
+            ("completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked"), 0
+        )
+        self.running: dict[int, Note] = {}
+        self.messages: dict[int, str] = {}
+        self.recent: deque[Note] = deque(maxlen=RECENT_MAX)
+        self._settled: dict[int, str] = {}
+        self._end = state.workflow.end.name
+        for job in state.jobs.values():
+            if job.scope != ROOT or job.step == state.plan.end or job.status is Status.disabled:
+                continue
+            self.total += 1
+            if job.status is Status.running:
+                step = state.step_of(job).name
+                self.running[job.id] = Note(
+                    0, state.times(job)[0] or 0.0, "attempt_started", "root", step, job.id, job.attempt
+                )
+            elif job.status in TERMINAL or job.status is Status.pending_failed:
+                self._settle(job.id, _word(STATUS_NAMES[job.status], job.recovered, job.tolerated))
+        self.before = self.done
+
+    @property
+    def done(self) -> int:
+        """How many steps have come to an end."""
+        return len(self._settled)
+
+    @property
+    def waiting(self) -> int:
+        """How many steps neither run nor have ended."""
+        running = sum(note.scope == "root" and note.step != self._end for note in list(self.running.values()))
+        return max(0, self.total - self.done - running)
+
+    @property
+    def busy(self) -> int:
+        """How many steps really run: a fan-out or a child workflow only waits for its own."""
+        jobs = self._state.jobs
+        return sum(number not in jobs or not jobs[number].hosting for number in list(self.running))
+
+    def take(self, notes: list[Note]) -> None:
+        """Count what happened."""
+        for note in notes:
+            kind = note.type
+            if kind == "attempt_started":
+                self.running[note.job] = note
+                if note.job in self._settled:
+                    self.counts[self._settled.pop(note.job)] -= 1
+            elif kind == "attempt_succeeded":
+                self.running.pop(note.job, None)
+            elif kind in SETTLED:
+                self.running.pop(note.job, None)
+                if note.scope == "root" and note.step != self._end:
+                    tolerated = bool(note.data.get("tolerated"))
+                    self._settle(note.job, "tolerated" if tolerated else SETTLED[kind])
+                if kind in ("step_completed", "step_recovered", "step_skipped"):
+                    self.messages.pop(note.job, None)
+                elif message := note.data.get("message"):
+                    self._remember(note, message)
+            elif kind in _ATTEMPT_OVER:
+                self.running.pop(note.job, None)
+                self._remember(note, note.data.get("message", ""))
+                self.recent.append(note)
+            elif kind == "run_resumed" and "epoch" in note.data:
+                self._start_over(note.data["failed_only"])
+
+    def _start_over(self, failed_only: bool) -> None:
+        """Another epoch begins: what completed is kept, or nothing is."""
+        self.running.clear()
+        self.messages.clear()
+        for job, word in list(self._settled.items()):
+            if not failed_only or word not in ("completed", "recovered"):
+                del self._settled[job]
+                self.counts[word] -= 1
+        self.before = self.done
+
+    def _settle(self, job: int, word: str) -> None:
+        """A step has come to its end."""
+        before = self._settled.get(job)
+        if before is not None:
+            self.counts[before] -= 1
+        self._settled[job] = word
+        self.counts[word] += 1
+
+    def _remember(self, note: Note, message: str) -> None:
+        """Keep what a failed step said last, of so many steps as a summary can show; items leave room for others."""
+        if note.job not in self.messages:
+            within_item = "[" in note.scope
+            if len(self.messages) >= MESSAGES_MAX or (within_item and self._items_heard >= ITEM_MESSAGES_MAX):
+                return
+            self._items_heard += within_item
+        self.messages[note.job] = message
+
+
+def _word(status: str, recovered: bool, tolerated: bool) -> str:
+    """What a job that had ended before we looked on counts as."""
+    if status == "completed":
+        return "recovered" if recovered else "completed"
+    if status == "failed":
+        return "tolerated" if tolerated else "failed"
+    return {"terminated": "canceled", "pending_failed": "parked"}.get(status, status)
+
+
+class Display(Protocol):
+    """Shows a run to somebody."""
+
+    def begin(self, run: int, state: State, tally: Tally) -> None:
+        """The run has an id."""
+
+    def show(self, notes: list[Note]) -> None:
+        """These events are on disk and counted."""
+
+    def announce(self, text: str) -> None:
+        """Something the user must know now; called from a signal handler."""
+
+    def finish(self) -> None:
+        """The engine has left the run."""
+
+
+class Quiet:
+    """For programs: the run's id on stderr at once, and what a fan-out reports of its failed items."""
+
+    def begin(self, run: int, _state: State, _tally: Tally) -> None:
+        """Say which run it is."""
+        say(f"run {run}")
+
+    def show(self, notes: list[Note]) -> None:
+        """The document at the end has the rest."""
+        for note in notes:
+            if note.type == "errors_reported":
+                from resile.cli.display.maps import report
+
+                say(report(note.step, note.data))
+
+    def announce(self, text: str) -> None:
+        """One line."""
+        say(f"resile: {text}")
+
+    def finish(self) -> None:
+        """Nothing was begun."""
+
+
+class Watch:
+    """The watcher of one driven run; as a context it gives the signals back when it is left."""
+
+    def __init__(self, display: Display, debug: Callable[[str], None] | None = None) -> None:
+        self._display = display
+        self.debug = debug
+        self._interrupt: Interrupt | None = None
+        self._interrupts = 0
+        self._before: dict[int, Any] = {}
+        self.tally: Tally | None = None
+        self.run = 0
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
+            set_handler(number, handler)
+        if self.tally is not None:
+            self._display.finish()
+
+    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
+        """The run has an id: from here on Ctrl-C stops it gently.
+
+        Everything is loaded now, so the garbage collector, off until here, need never look at it again.
+        """
+        gc.freeze()
+        gc.enable()
+        self.run = run
+        self._interrupt = interrupt
+        self.tally = Tally(state)
+        for number in (SIGINT, SIGTERM):
+            self._before[number] = set_handler(number, self._stop)
+        self._display.begin(run, state, self.tally)
+
+    def notes(self, _state: State, notes: list[Note]) -> None:
+        """Count, and hand on."""
+        assert self.tally is not None
+        self.tally.take(notes)
+        self._display.show(notes)
+
+    @property
+    def messages(self) -> dict[int, str]:
+        """The last word of every failed job, by its id."""
+        return {} if self.tally is None else self.tally.messages
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        """The first signal stops gently, the second kills what runs."""
+        assert self._interrupt is not None
+        self._interrupt(self._stopping)
+
+    def _stopping(self) -> None:
+        """A signal has taken effect: nothing starts any more, or what ran is being killed."""
+        self._interrupts += 1
+        running = 0 if self.tally is None else self.tally.busy
+        if self._interrupts == 1:
+            waiting = f"waiting for {plural(running, 'running step')}; press Ctrl-C again to kill "
+            text = waiting + ("it" if running == 1 else "them") if running else "nothing is running"
+            self._display.announce(f"stopping: {text}")
+        elif self._interrupts == 2:
+            self._display.announce(f"killing {plural(running, 'running step')}")

@@ -1,0 +1,255 @@
+"""From words to a `Call`: the parser behind the table of commands.
+
+    words --split--> Command + words --parse--> Call (options by name, arguments by name)
+
+Written out here because the library's own parser costs more to load than a whole one-step run may take beside the
+engine. It knows `--name value`, `--name=value`, `-x`, and `--` before words that only look like options.
+"""
+
+from __future__ import annotations
+
+from resile.cli.grammar import COMMON, WHOLE_MAX, Argument, Command, Option
+from resile.cli.table import COMMANDS_BY_NAME, FAMILIES
+
+WHOLE_SHOWN_MAX = 40
+# There are many options, so some word of a few letters is always a little like one of them.
+OPTION_CUTOFF = 0.75
+
+# Spelled out, because loading `typing` for its constant would cost more than everything else here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from resile.errors import ResileError
+    from resile.executors.local.prestart import Prestarted
+
+
+class Call:
+    """One command with what was given to it; options that were not given are None, or empty.
+
+    `launcher` was started ahead for a command that drives a run.
+    """
+
+    __slots__ = ("_values", "command", "launcher")
+
+    def __init__(self, command: Command, values: dict[str, list[str]]) -> None:
+        self.command = command
+        self.launcher: Prestarted | None = None
+        self._values = values
+
+    def flag(self, key: str) -> bool:
+        """Was a switch given?"""
+        return key in self._values
+
+    def text(self, key: str) -> str | None:
+        """The value of an option or an argument; the last one where it was given more than once."""
+        given = self._values.get(key)
+        return given[-1] if given else None
+
+    def texts(self, key: str) -> list[str]:
+        """Every value of an option or an argument, in order."""
+        return self._values.get(key, [])
+
+    def whole(self, key: str) -> int | None:
+        """The value of an option of kind count or whole."""
+        given = self.text(key)
+        return None if given is None else int(given)
+
+    def number(self, key: str) -> float | None:
+        """The value of an option of kind number."""
+        given = self.text(key)
+        return None if given is None else float(given)
+
+    def size(self, key: str) -> int | None:
+        """The bytes of an option that is a size, such as 8g."""
+        given = self.text(key)
+        if given is None:
+            return None
+        from resile.dialects.reading.durations import memory_bytes
+
+        try:
+            return memory_bytes(given)
+        except ValueError as error:
+            raise refusal(f"--{key} {given!r} {error}", "such as 512m or 8g") from error
+
+    def duration(self, key: str) -> float | None:
+        """The seconds of an option that is a duration, such as 90m."""
+        given = self.text(key)
+        if given is None:
+            return None
+        from resile.dialects.reading.durations import duration_seconds
+
+        try:
+            return duration_seconds(given)
+        except ValueError as error:
+            raise refusal(f"--{key} {given!r} {error}", "such as 90s, 15m or 1h30m") from error
+
+    @property
+    def run(self) -> int:
+        """The run that a command is about."""
+        return int(self._values["RUN"][-1])
+
+    @property
+    def db(self) -> str | None:
+        """The database that was named, if one was."""
+        return self.text("db")
+
+    @property
+    def json(self) -> bool:
+        """Is a JSON document wanted?"""
+        return "json" in self._values
+
+    @property
+    def color(self) -> str:
+        """When to color the output."""
+        return self.text("color") or "auto"
+
+
+def split(words: list[str]) -> tuple[str, list[str]]:
+    """The name of the command and the words for it; common options may stand before the name."""
+    before: list[str] = []
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        option, value = _find(COMMON, words[index], "resile")
+        before.append(words[index])
+        if option.value and value is None:
+            index += 1
+            before += words[index : index + 1]
+        index += 1
+    if index == len(words):
+        return "", before
+    name, rest = words[index], words[index + 1 :]
+    if name in FAMILIES and rest and not rest[0].startswith("-"):
+        return f"{name} {rest[0]}", before + rest[1:]
+    return name, before + rest
+
+
+def find_command(name: str) -> Command:
+    """The command of this name; else an error that says which one may have been meant."""
+    command = COMMANDS_BY_NAME.get(name)
+    if command is not None:
+        return command
+    if name in FAMILIES:
+        members = FAMILIES[name]
+        raise refusal(f"`resile {name}` needs one of: {', '.join(members)}", f"resile {name} {members[0]} RUN")
+    raise refusal(
+        f"there is no command {name!r}", nearest(name, COMMANDS_BY_NAME) or "`resile --help` lists the commands"
+    )
+
+
+def parse(command: Command, words: list[str]) -> Call:
+    """What was given to a command, checked against its table."""
+    values: dict[str, list[str]] = {}
+    loose: list[str] = []
+    known = command.options + COMMON
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word == "--":
+            loose += words[index:]
+            break
+        if not word.startswith("-") or word == "-":
+            loose.append(word)
+            continue
+        option, value = _find(known, word, f"resile {command.name}")
+        if option.value and value is None:
+            if index == len(words) or any(words[index] in other.names for other in known):
+                raise refusal(f"{word} needs a value: {word} {option.value}", _help_of(command))
+            value = words[index]
+            index += 1
+        _keep(values, option, word, value)
+    if "help" not in values:
+        _place(command, loose, values)
+    return Call(command, values)
+
+
+def refusal(message: str, hint: str = "") -> ResileError:
+    """The error of a call that is wrong."""
+    from resile.errors import ResileError
+
+    return ResileError("usage", message, hint=hint)
+
+
+def _find(known: Iterable[Option], word: str, caller: str) -> tuple[Option, str | None]:
+    """The option that a word spells, and the value behind its `=`."""
+    name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+    for option in known:
+        if name in option.names:
+            if equals and not option.value:
+                raise refusal(f"{name} takes no value", f"`{caller} --help` shows the options")
+            return option, value if equals else None
+    # Without their dashes, which would make all of them look alike.
+    spellings = {spelling.lstrip("-"): spelling for option in known for spelling in option.names}
+    near = closest(name.lstrip("-"), spellings, OPTION_CUTOFF)
+    hint = f"did you mean {spellings[near]!r}?" if near else ""
+    raise refusal(f"{caller} has no option {name}", hint or f"`{caller} --help` shows the options")
+
+
+def _keep(values: dict[str, list[str]], option: Option, word: str, value: str | None) -> None:
+    """Check a value and add it to what was given."""
+    if value is None:
+        values[option.key] = []
+        return
+    name = word.partition("=")[0]
+    if option.choices and value not in option.choices:
+        raise refusal(f"{name} is one of {', '.join(option.choices)}, not {value!r}", nearest(value, option.choices))
+    if option.kind in ("count", "whole"):
+        least = 1 if option.kind == "count" else 0
+        most = f" to {option.most}" if option.most < WHOLE_MAX else ""
+        if not (value.isascii() and value.isdigit() and len(value) <= 18 and least <= int(value) <= option.most):
+            raise refusal(f"{name} is a whole number from {least}{most}, not {value[:WHOLE_SHOWN_MAX]!r}")
+    elif option.kind == "number":
+        try:
+            fine = 0 < float(value) < float("inf")
+        except ValueError:
+            fine = False
+        if not fine:
+            raise refusal(f"{name} is a number above 0, not {value!r}")
+    if option.many:
+        values.setdefault(option.key, []).append(value)
+    else:
+        values[option.key] = [value]
+
+
+def _place(command: Command, loose: list[str], values: dict[str, list[str]]) -> None:
+    """Give the words that are no options to the command's arguments, in order."""
+    left = list(loose)
+    for argument in command.arguments:
+        if not left and argument.count != "?":
+            raise refusal(f"`resile {command.name}` needs {argument.name}", _help_of(command))
+        taken = left if argument.count == "+" else left[:1]
+        left = left[len(taken) :]
+        for word in taken:
+            _check(argument, word)
+        if taken:
+            values[argument.name] = taken
+    if left:
+        raise refusal(f"`resile {command.name}` does not take {left[0]!r}", _help_of(command))
+
+
+def _check(argument: Argument, word: str) -> None:
+    """An id is a number, a choice is one of those that there are."""
+    if argument.kind == "run" and not (word.isascii() and word.isdigit() and len(word) <= 18):
+        raise refusal(f"RUN is the number of a run, not {word!r}", "`resile status` lists the runs")
+    if argument.choices and word not in argument.choices:
+        hint = nearest(word, argument.choices)
+        raise refusal(f"{argument.name} is one of {', '.join(argument.choices)}, not {word!r}", hint)
+
+
+def _help_of(command: Command) -> str:
+    """Where to read on."""
+    return f"`resile {command.name} --help` shows how it is called"
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """`did you mean …?`, or nothing."""
+    found = closest(word, names)
+    return f"did you mean {found!r}?" if found else ""
+
+
+def closest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """The name that was probably meant, or an empty text; `cutoff` is how alike the two are at least, up to 1."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, names, 1, cutoff)), "")

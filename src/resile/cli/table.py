@@ -1,0 +1,446 @@
+"""The table of commands: what `resile` understands, what its help says and what a shell completes.
+
+    COMMANDS --> help.py (texts)   arguments.py (parsing)   completion.py (shell scripts)   main.py (dispatch)
+
+Plain data and no imports but the model's limits, because every start of the program loads it. A command names the
+module and the function that carry it out; those are loaded only when it is called. Commands of two words (`events
+ls`) make a family under their first word.
+"""
+
+from __future__ import annotations
+
+from resile.cli.grammar import Argument, Command, Option
+from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
+
+_RUN = Argument("RUN", "run")
+_PARALLEL = Option("--max-parallel", "run at most N steps at a time", value="N", kind="count", most=PARALLEL_MAX)
+_CAPACITY = (
+    _PARALLEL,
+    Option("--cpus", "CPUs to share out among steps that ask for some", value="N", kind="number"),
+    Option("--memory", "memory to share out, such as 8g", value="SIZE"),
+    Option("--gpus", "GPUs to share out", value="N", kind="whole"),
+)
+_DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
+_TYPE = Option("--type", "only events of this type; other systems' names work too", value="TYPE", many=True)
+_AFTER = Option("--after", "only events with a higher seq", value="SEQ", kind="whole")
+_NAMES = Option("--names", "tell them in the words of another system", value="SYSTEM", choices=("noetl",))
+
+_STEP = Option("--step", "only those of this map, where the run has several", value="NAME")
+_SIGNATURE = Option("--signature", "only those whose last failure has this signature", value="SIGNATURE")
+
+DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
+_TAKEN = (
+    Option("--dialect", "the system a file is written for; else its shape decides", value="NAME", choices=DIALECTS),
+    Option("--profile", "the profile of a Prodigy file whose environment to add", value="NAME"),
+)
+
+# What can be decided about a parked failure.
+VERDICTS = ("retry", "retry-with", "skip", "fail")
+
+_USAGE = "2  the file or the call is wrong; nothing ran and nothing was written"
+_RUN_EXITS = (
+    "0  the run completed; tolerated failures included",
+    "1  the run failed",
+    _USAGE,
+    "3  the run was canceled",
+    "4  parked: failures wait for judgement; see `resile failures RUN`",
+    "130  interrupted; `resile resume RUN` goes on",
+)
+_LOOK_EXITS = ("0  shown", "2  there is no such run or step, or the call is wrong")
+
+_LETTER_EXITS = ("0  shown", "2  there is no such run, map or item, or the call is wrong")
+
+GROUPS = ("Run", "Look", "Dead letters", "More")
+
+COMMANDS = (
+    Command(
+        "run",
+        "Run",
+        "commands.run:run",
+        "run a workflow to its end, with live progress",
+        about=(
+            "Every transition is on disk before anything follows from it. Ctrl-C once lets running steps finish, "
+            "twice ends them; in both cases, and after kill -9, `resile resume` goes on."
+        ),
+        arguments=(Argument("FILE", "file"),),
+        options=(
+            Option("--input", "a value for an input of the workflow", value="NAME=VALUE", many=True),
+            Option("--input-file", "an input whose value is the content of a file", value="NAME=PATH", many=True),
+            *_CAPACITY,
+            Option("--output", "folder for the output of steps", value="DIR", kind="folder"),
+            Option(
+                "--on-fail-max-loops",
+                "at most N jumps and remedies in each scope (the file's max_loops)",
+                value="N",
+                kind="whole",
+                most=LOOPS_MAX,
+            ),
+            Option(
+                "--retry-max",
+                "at most N retries of each step that has `retry`",
+                value="N",
+                kind="whole",
+                most=RETRIES_MAX,
+            ),
+            Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
+            *_TAKEN,
+            _DEBUG,
+        ),
+        examples=(
+            "resile run release.yaml",
+            "resile run release.yaml --input target=staging --max-parallel 4",
+            "resile run release.yaml --json > result.json",
+        ),
+        exits=_RUN_EXITS,
+    ),
+    Command(
+        "resume",
+        "Run",
+        "commands.run:resume",
+        "go on with a run that was interrupted or killed",
+        about=(
+            "What had finished does not run again; steps that still run are adopted. A run that has ended is left "
+            "as it is and gives its own exit code."
+        ),
+        arguments=(_RUN,),
+        options=(*_CAPACITY, _DEBUG),
+        examples=("resile resume 7", "resile resume 7 --max-parallel 8"),
+        exits=_RUN_EXITS,
+    ),
+    Command(
+        "rerun",
+        "Run",
+        "commands.run:rerun",
+        "run it again: all of it, or what did not complete",
+        about="The same run goes again with the next epoch: attempts and budgets count from the start.",
+        arguments=(_RUN,),
+        options=(
+            Option("--failed-only", "keep what completed, run the rest"),
+            Option("--as-new", "make a new run of the same definition and inputs"),
+            *_CAPACITY,
+            _DEBUG,
+        ),
+        examples=("resile rerun 7 --failed-only", "resile rerun 7 --as-new"),
+        exits=_RUN_EXITS,
+    ),
+    Command(
+        "cancel",
+        "Run",
+        "commands.act:cancel",
+        "end a run properly: stop its steps, then run `end`",
+        about="Asks the engine that drives the run; where none does, drives it to its end here.",
+        arguments=(_RUN,),
+        options=(Option("--reason", "why, for the record", value="TEXT"),),
+        examples=("resile cancel 7 --reason 'wrong branch'",),
+        exits=("0  canceled, or it had ended", "2  there is no such run, or the call is wrong"),
+    ),
+    Command(
+        "judge",
+        "Run",
+        "commands.judge:judge",
+        "decide about a parked failure",
+        about=(
+            "JOB is an id or a name, as `resile failures RUN` shows them. `retry` runs the step again, "
+            "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
+            "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
+        ),
+        arguments=(_RUN, Argument("JOB", "step"), Argument("VERDICT", "text", "1", VERDICTS)),
+        options=(
+            Option("--output", "skip: the step's output, as JSON or as text", value="OUTPUT"),
+            Option("--memory", "retry-with: memory for the step, such as 8g", value="SIZE"),
+            Option("--runtime", "retry-with: time for the step, such as 90m", value="DURATION"),
+            Option("--reason", "why, for the record", value="TEXT"),
+            Option("--resume", "drive the run on afterwards"),
+            _PARALLEL,
+            _DEBUG,
+        ),
+        examples=(
+            "resile judge 7 test retry --reason 'the network is back'",
+            "resile judge 7 solve retry-with --memory 16g --resume",
+            "resile judge 7 review skip --output approved",
+            "resile judge 7 deploy fail",
+        ),
+        exits=(
+            "0  judged; with --resume as for `resile resume`",
+            "2  no such job, it is not parked (any more), or the call is wrong",
+        ),
+    ),
+    Command(
+        "reset-status",
+        "Run",
+        "commands.act:reset_status",
+        "set steps back to the start without running them",
+        about="`resile resume RUN` then runs them.",
+        arguments=(_RUN,),
+        options=(Option("--failed-only", "keep what completed"),),
+        examples=("resile reset-status 7 --failed-only",),
+        exits=("0  reset", "2  there is no such run, it is being driven, or the call is wrong"),
+    ),
+    Command(
+        "status",
+        "Look",
+        "commands.look:status",
+        "list the runs, or show one: steps, routes, failures",
+        arguments=(Argument("RUN", "run", "?"),),
+        examples=("resile status", "resile status 7", "resile status 7 --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "logs",
+        "Look",
+        "commands.look:logs",
+        "show what the steps of a run printed",
+        about="Both streams of every attempt, under a heading each; an attempt's one stream comes without.",
+        arguments=(_RUN, Argument("STEP", "step", "?")),
+        options=(
+            Option("--attempt", "only this attempt", value="N", kind="count"),
+            Option("--stdout", "only standard output"),
+            Option("--stderr", "only standard error"),
+            Option("-f --follow", "go on as more is printed, until the run has ended"),
+            Option("--export", "write every attempt to files in a folder instead", value="DIR", kind="folder"),
+        ),
+        examples=(
+            "resile logs 7",
+            "resile logs 7 test --attempt 2 --stderr",
+            "resile logs 7 -f",
+            "resile logs 7 --export build/logs",
+        ),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "events ls",
+        "Look",
+        "commands.look:events_ls",
+        "list the events of a run",
+        about="With --json one object on each line (JSON Lines).",
+        arguments=(_RUN,),
+        options=(
+            _TYPE,
+            _AFTER,
+            Option("--story", "only those of one job and what led to them, causes first", value="JOB", kind="whole"),
+            _NAMES,
+        ),
+        examples=("resile events ls 7", "resile events ls 7 --type step_failed --json", "resile events ls 7 --story 3"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "events follow",
+        "Look",
+        "commands.look:events_follow",
+        "print the events of a run as they happen",
+        about="Ends when the run has ended or nothing drives it. With --json one object on each line.",
+        arguments=(_RUN,),
+        options=(_TYPE, _AFTER),
+        examples=("resile events follow 7", "resile events follow 7 --type retry_scheduled"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "failures",
+        "Look",
+        "commands.judge:failures",
+        "show the parked failures of a run",
+        about="Each with its message, the end of its output, its attempts, and how to judge it.",
+        arguments=(_RUN,),
+        examples=("resile failures 7", "resile failures 7 --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "explain",
+        "Look",
+        "commands.explain:explain",
+        "tell why: failures, the rules that answered, causes",
+        about=(
+            "Without STEP: whatever went other than well, in order, down to the cause, through repairs, items and "
+            "child workflows. With STEP, a step's name, a job's id or an item such as map[3]: all about that, also "
+            "why it did not run."
+        ),
+        arguments=(_RUN, Argument("STEP", "step", "?")),
+        examples=("resile explain 7", "resile explain 7 publish", "resile explain 7 'map[3]' --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "metrics",
+        "Look",
+        "commands.metrics:metrics",
+        "show how the rules of a run did",
+        about="How often each rule fired, what its repairs took, how many steps got back up; attempts and failures.",
+        arguments=(_RUN,),
+        examples=("resile metrics 7", "resile metrics 7 --json"),
+        exits=_LOOK_EXITS,
+    ),
+    Command(
+        "dlq list",
+        "Dead letters",
+        "commands.dlq:list_letters",
+        "list the items of a run that failed for good",
+        arguments=(_RUN,),
+        options=(_STEP, Option("--limit", "at most N of them (50, with --json all)", value="N", kind="count")),
+        examples=("resile dlq list 7", "resile dlq list 7 --step resize --json"),
+        exits=_LETTER_EXITS,
+    ),
+    Command(
+        "dlq show",
+        "Dead letters",
+        "commands.dlq:show",
+        "show one item: its data and every failure",
+        about="ITEM is an item's id, such as map[3], or its index.",
+        arguments=(_RUN, Argument("ITEM", "text")),
+        options=(_STEP,),
+        examples=("resile dlq show 7 'map[3]'", "resile dlq show 7 3 --json"),
+        exits=_LETTER_EXITS,
+    ),
+    Command(
+        "dlq stats",
+        "Dead letters",
+        "commands.dlq:stats",
+        "count them by failure, by kind of error and by hour",
+        arguments=(_RUN,),
+        options=(_STEP,),
+        examples=("resile dlq stats 7",),
+        exits=_LETTER_EXITS,
+    ),
+    Command(
+        "dlq retry",
+        "Dead letters",
+        "commands.dlq:retry",
+        "run the items again, with live progress",
+        about=(
+            "Items that succeed leave the dead letters, those that fail again stay with a longer history. The run's "
+            "verdict and what came after its map stay as they are. Interrupted, it goes on when it is called again."
+        ),
+        arguments=(_RUN,),
+        options=(
+            _STEP,
+            Option(
+                "--parallel --max-parallel",
+                "run at most N items at a time (else as many as the map may, else 5)",
+                value="N",
+                kind="count",
+                most=PARALLEL_MAX,
+            ),
+            Option("--dry-run", "only say which items would run"),
+            Option("--filter", "only items for which this JavaScript over `item` and `letter` holds", value="JS"),
+            _SIGNATURE,
+            Option("--force", "also items that wait for a person's review"),
+            _DEBUG,
+        ),
+        examples=(
+            "resile dlq retry 7 --dry-run",
+            "resile dlq retry 7 --max-parallel 10",
+            "resile dlq retry 7 --filter 'item.size < 1000 && letter.failure_count < 3'",
+        ),
+        exits=(
+            "0  every selected item has succeeded",
+            "1  some failed again",
+            "2  the call is wrong, or another engine drives the run; nothing ran",
+            "130  interrupted; the same command goes on",
+        ),
+    ),
+    Command(
+        "dlq export",
+        "Dead letters",
+        "commands.dlq:export",
+        "write them as JSON Lines, to a file or stdout",
+        arguments=(_RUN, Argument("FILE", "file", "?")),
+        options=(_STEP,),
+        examples=("resile dlq export 7 letters.jsonl", "resile dlq export 7 | jq .error_signature"),
+        exits=("0  written", "2  there is no such run or map, or the call is wrong"),
+    ),
+    Command(
+        "dlq purge",
+        "Dead letters",
+        "commands.dlq:purge",
+        "remove them for good",
+        arguments=(_RUN,),
+        options=(_STEP, _SIGNATURE, Option("--yes", "do not ask")),
+        examples=("resile dlq purge 7", "resile dlq purge 7 --signature 5ca1ab1e0ddba115 --yes"),
+        exits=("0  removed", "1  not confirmed; nothing was removed", "2  no such run or map, or it is being driven"),
+    ),
+    Command(
+        "try",
+        "More",
+        "commands.rehearse:rehearse",
+        "try a step's answers against a supposed failure",
+        about=(
+            "Walks the rules of one step as if it had failed so. Handlers, scripts and called steps are run for real; "
+            "the step itself and what comes before it are not. Nothing is kept."
+        ),
+        arguments=(Argument("FILE", "file"), Argument("STEP", "text")),
+        options=(
+            Option("--fail", "exit:CODE, signal:NAME, timeout, oom, lost, spawn, check or contract", value="FAILURE"),
+            Option("--message", "what the step is supposed to have printed last", value="TEXT"),
+            Option("--input", "a value for an input of the workflow", value="NAME=VALUE", many=True),
+            _DEBUG,
+        ),
+        examples=(
+            "resile try flow.yaml solve --fail exit:10",
+            "resile try flow.yaml solve --fail signal:KILL",
+            "resile try flow.yaml fetch --fail timeout --message 'no route to host'",
+        ),
+        exits=(
+            "0  the step would get on: retry, recovered, fallback, tolerate or goto",
+            "1  the step would fail",
+            _USAGE,
+            "4  the failure would be parked",
+            "130  interrupted",
+        ),
+    ),
+    Command(
+        "check",
+        "More",
+        "commands.check:check",
+        "compile and lint files; nothing runs",
+        about="Prints the dialect of each file and every finding with its line and a hint.",
+        arguments=(Argument("FILE", "file", "+"),),
+        options=_TAKEN,
+        examples=("resile check release.yaml", "resile check flows/*.yaml --json"),
+        exits=("0  every file can be run", "2  some file can't, or the call is wrong"),
+    ),
+    Command(
+        "migrate",
+        "More",
+        "commands.migrate:migrate",
+        "translate a file of any dialect into a native one",
+        about=(
+            "The native file comes to the same workflow, which is checked before it is written. Where a meaning had to "
+            "be decided there is a comment in it, and a line on stderr."
+        ),
+        arguments=(Argument("FILE", "file"),),
+        options=(
+            Option("-o --out", "write it there instead of on stdout", value="OUT", kind="file"),
+            Option("--force", "write over a file that is there"),
+            *_TAKEN,
+        ),
+        examples=("resile migrate workflow.yml", "resile migrate .visor.yaml -o flow.yaml"),
+        exits=("0  translated", "2  the file can't be run or translated, OUT is there, or the call is wrong"),
+    ),
+    Command(
+        "completion",
+        "More",
+        "complete:completion",
+        "print the completion script of a shell",
+        arguments=(Argument("SHELL", "text", "1", ("bash", "zsh", "fish")),),
+        examples=(
+            'eval "$(resile completion bash)"    # in ~/.bashrc',
+            'eval "$(resile completion zsh)"     # in ~/.zshrc, after compinit',
+            "resile completion fish | source     # in config.fish",
+        ),
+        exits=("0  printed", "2  no such shell"),
+    ),
+    Command(
+        "version",
+        "More",
+        "commands.version:version",
+        "show the versions of Resile, Python and SQLite",
+        examples=("resile version", "resile version --json"),
+        exits=("0  shown",),
+    ),
+)
+
+COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
+
+# The second words of commands that have two, by their first.
+FAMILIES: dict[str, tuple[str, ...]] = {}
+for _words in (command.name.split() for command in COMMANDS):
+    if len(_words) == 2:
+        FAMILIES[_words[0]] = (*FAMILIES.get(_words[0], ()), _words[1])

@@ -1,0 +1,132 @@
+"""Expressions of a workflow, checked when its file is loaded: what does not parse is an error before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from resile.errors import Diagnostic
+from resile.languages.references import names
+from resile.model.builtin_actions import Collect, Memory, Script
+from resile.model.fanout import FanOut
+from resile.model.limits import SCRIPT_BYTES_MAX
+from resile.model.nested import family
+from resile.model.rules import Origin, Transition
+from resile.model.workflow import Condition, Shell, Step, Workflow
+
+if TYPE_CHECKING:
+    from resile.languages.javascript.evaluate import Sandbox
+
+
+class Piece(NamedTuple):
+    """One expression: what it is called, its code, and where it stands."""
+
+    key: str
+    code: str
+    origin: Origin
+
+
+def check_code(workflow: Workflow) -> list[Diagnostic]:
+    """What is wrong with the expressions of a workflow and of those it calls; the sandbox is only started for some."""
+    steps = [(flow, step) for flow in family(workflow) for step in _steps(flow) if _may_have_code(step)]
+    pieces = [(flow, piece) for flow, step in steps for piece in pieces_of(step)]
+    if not pieces:
+        return []
+    from resile.languages.javascript.evaluate import Sandbox
+
+    sandbox = Sandbox()
+    try:
+        return [finding for flow, piece in pieces if (finding := _finding(flow, piece, sandbox)) is not None]
+    finally:
+        sandbox.close()
+
+
+def _steps(workflow: Workflow) -> tuple[Step, ...]:
+    """The steps of a workflow, `end` included."""
+    return (*workflow.steps, workflow.end)
+
+
+def _may_have_code(step: Step) -> bool:
+    """Is a step more than a command? Most are not, and there may be very many."""
+    if type(step.action) is not Shell or step.rules or step.arcs or step.checks:
+        return True
+    return not (step.when is None and step.on_success is None and step.transform is None)
+
+
+def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic | None:
+    """What is wrong with one expression."""
+    if piece.key == "when":
+        problem = sandbox.check_condition(piece.code, names(piece.code))
+    elif piece.key in ("transitions", "filter"):
+        problem = sandbox.check_syntax(piece.code, "expression")
+    else:
+        problem = sandbox.check_syntax(piece.code, "body", SCRIPT_BYTES_MAX)
+    if problem is None:
+        return None
+    return Diagnostic(
+        severity="error",
+        code="expression",
+        message=f"`{piece.key}` is not an expression that can run: {problem}",
+        file=piece.origin.file or workflow.file,
+        line=piece.origin.line,
+        column=piece.origin.column,
+        hint="it is JavaScript: " + piece.code.strip().partition("\n")[0][:80],
+    )
+
+
+def pieces_of(step: Step) -> Iterator[Piece]:
+    """Every expression of a step and of its repairs."""
+    if step.when is not None:
+        yield from _conditions(step.when)
+    yield from _inside(step)
+    for arc in step.arcs:
+        if arc.when is not None and arc.when.language == "js":
+            yield Piece("when", arc.when.source, arc.when.origin)
+    for rule in step.rules:
+        yield from _routing("", rule.target_js, rule.transitions, rule.origin)
+        if rule.repair is not None:
+            yield from _routing(rule.repair.calls_js, "", (), rule.origin)
+            for inner in rule.repair.steps:
+                yield from pieces_of(inner)
+    if isinstance(step.action, FanOut):
+        if step.action.source.filter:
+            yield Piece("filter", step.action.source.filter, step.origin)
+        for inner in step.action.steps:
+            yield from pieces_of(inner)
+    if step.on_success is not None:
+        actions = step.on_success
+        yield from _routing(actions.calls_js, actions.target_js, actions.transitions, actions.origin)
+        for inner in actions.steps:
+            yield from pieces_of(inner)
+
+
+def _conditions(first: Condition) -> Iterator[Piece]:
+    """The code of a condition and of those besides it."""
+    for condition in (first, *first.besides):
+        if condition.language in ("js", "code"):
+            key = "when" if condition.language == "js" else "condition"
+            yield Piece(key, condition.source, condition.origin)
+
+
+def _inside(step: Step) -> Iterator[Piece]:
+    """The code that a step is, that makes its value, and that its value must meet."""
+    match step.action:
+        case Script(code=code):
+            yield Piece("content", code, step.origin)
+        case Memory(code=code) if code:
+            yield Piece("value_js", code, step.origin)
+        case Collect(values=values):
+            yield from (Piece(one.name, one.code, step.origin) for one in values if one.code)
+    if step.transform is not None and step.transform.code:
+        yield Piece("transform_js", step.transform.code, step.origin)
+    yield from (Piece(check.name, check.code, step.origin) for check in step.checks)
+
+
+def _routing(run: str, goto: str, transitions: tuple[Transition, ...], origin: Origin) -> Iterator[Piece]:
+    """The expressions of one set of routing keys."""
+    if run:
+        yield Piece("run_js", run, origin)
+    if goto:
+        yield Piece("goto_js", goto, origin)
+    for transition in transitions:
+        yield Piece("transitions", transition.when, origin)

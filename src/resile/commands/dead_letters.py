@@ -1,0 +1,369 @@
+"""Dead letters: the items of a run that failed for good, one by one, counted, and removed.
+
+    letters, letter    the record of each: what it is, every failure, where its logs are
+    stats              by signature, by type of error, by hour
+    purge              removes them, under the run's lease
+
+The record has the fields that users of Prodigy know, filled from what the engine recorded. Letters are read as a
+stream: a million of them take no memory. Running them again is in redrive.py.
+
+A map may be named by its step, by its path (`outer/inner`), or for one item around it (`outer[3]/inner`).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from resile.commands.documents import timestamp
+from resile.commands.run import open_again
+from resile.core.fanout.worktrees import isolated
+from resile.core.state import ROOT
+from resile.engine.paths import named_logs, worktree, worktree_branch
+from resile.engine.replay import row_of
+from resile.engine.session import take
+from resile.errors import ResileError
+from resile.model import codec
+from resile.model.fanout import FanOut
+from resile.model.items import ItemFailure
+from resile.model.workflow import Child, Step
+from resile.store.contract import LetterCount, LetterRow, RunRow, Store
+from resile.store.open import open_store
+
+SIGNATURES_MAX = 1_000
+SAMPLES_MAX = 3
+PURGE_KEYS = 1_000
+HOUR_SECONDS = 3_600
+NAMES_MAX = 5
+INDEX_DIGITS_MAX = 18
+
+# Kinds of failure that are no matter of an exit code.
+_ERROR_TYPES = {
+    "timeout": "Timeout",
+    "oom": "ResourceExhausted",
+    "check": "ValidationFailed",
+    "contract": "ValidationFailed",
+}
+_NO_COMMIT = "contract: no commit"
+
+Apart = dict[str, dict[str, str]]
+
+
+def letters(number: int, *, db: str | None, step: str | None = None) -> Iterator[dict[str, Any]]:
+    """The records of a run's dead letters, by map and index, as a stream."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        apart = apart_steps(store, row)
+        for found in _rows(store, row, step, None):
+            yield record(row, found, apart)
+    finally:
+        store.close()
+
+
+def letter(number: int, which: str, *, db: str | None, step: str | None = None) -> dict[str, Any]:
+    """The record of one item, which is named by its id or its index."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        found = _named(store, row, step, which)
+        if len(found) > 1:
+            names = ", ".join(one.item_id for one in found[:NAMES_MAX])
+            more = f" and {len(found) - NAMES_MAX} more" if len(found) > NAMES_MAX else ""
+            raise ResileError(
+                "ambiguous-item",
+                f"several dead letters of run {number} are called {which}: {names}{more}",
+                hint=f"name one in full, such as `resile dlq show {number} {shlex.quote(found[0].item_id)}`",
+            )
+        if not found:
+            hint = f"`resile dlq list {number}` lists them"
+            raise ResileError("no-such-letter", f"run {number} has no dead letter {which!r}", hint=hint)
+        return record(row, found[0], apart_steps(store, row))
+    finally:
+        store.close()
+
+
+def _named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
+    """The letters that are meant by an index, an item's name in its own scope, or its full name, which is the best."""
+    index = which if which.isdigit() else which.rpartition("[")[2].removesuffix("]")
+    if not (index.isascii() and index.isdigit() and len(index) <= INDEX_DIGITS_MAX):
+        return []
+    found: list[LetterRow] = []
+    for name in dict.fromkeys(fan.name for fan in fan_outs(store, row, step)):
+        if which in (index, f"{name}[{index}]") or f"{name}[{index}]".endswith(f"/{which}"):
+            letter = store.letter(row.id, name, int(index))
+            found += [letter] if letter is not None else []
+    return [one for one in found if one.item_id == which] or found
+
+
+def stats(number: int, *, db: str | None, step: str | None = None) -> dict[str, Any]:
+    """What the dead letters of a run have in common."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        tally = _Tally(apart_steps(store, row))
+        for found in _rows(store, row, step, None):
+            tally.add(found)
+        return {"run": number, "workflow": row.workflow, **tally.document()}
+    finally:
+        store.close()
+
+
+def count(number: int, *, db: str | None, step: str | None = None, signature: str | None = None) -> int:
+    """How many dead letters a purge would remove."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        if signature is None:
+            return sum(fan.count for fan in fan_outs(store, row, step))
+        return sum(1 for _ in _rows(store, row, step, signature))
+    finally:
+        store.close()
+
+
+def map_names(number: int, *, db: str | None, step: str | None = None) -> list[str]:
+    """The maps that have dead letters, by their paths, as `--step` takes them; all, or those that one name means."""
+    store = open_store(db, readonly=True)
+    try:
+        return list(dict.fromkeys(fan.map for fan in fan_outs(store, row_of(store, number), step)))
+    finally:
+        store.close()
+
+
+def purge(number: int, *, db: str | None, step: str | None = None, signature: str | None = None) -> dict[str, Any]:
+    """Remove dead letters for good; refused while another engine drives the run."""
+    store = open_again(db)
+    try:
+        row = row_of(store, number)
+        lease = take(store, number)
+        try:
+            if step is None and signature is None:
+                gone = store.purge_letters(lease)
+            else:
+                keys = ((found.name, found.index) for found in _rows(store, row, step, signature))
+                gone = 0
+                while some := list(islice(keys, PURGE_KEYS)):
+                    gone += store.purge_letters(lease, some)
+        finally:
+            store.release_lease(lease)
+        left = sum(fan.count for fan in store.letter_counts(number))
+        return {"run": number, "purged": gone, "dead_letters": left}
+    finally:
+        store.close()
+
+
+def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
+    """The fan-outs of a run that have dead letters: all, or those of one map; a name that no map has is refused.
+
+    First those of the run itself in the order of the file, then those inside of others, by their names.
+    """
+    found = sorted(store.letter_counts(row.id), key=_order)
+    if step is None:
+        return found
+    named = [fan for fan in found if step in (fan.name, fan.map, fan.step)]
+    if not named:
+        workflow = codec.decode(store.definition(row.definition))
+        maps = dict(maps_of(workflow.steps))
+        if step not in maps and all(one.name != step for one in maps.values()):
+            hint = f"its maps are: {', '.join(maps)}" if maps else "it has no maps"
+            raise ResileError("no-such-map", f"run {row.id} has no map {step!r}", hint=hint)
+    return named
+
+
+def _order(fan: LetterCount) -> tuple[bool, int, list[str | int], int]:
+    """Where a fan-out comes in a list; numbers count as such."""
+    import re
+
+    parts = re.split(r"\[(\d+)\]", fan.name)
+    name: list[str | int] = [int(part) if number % 2 else part for number, part in enumerate(parts)]
+    is_own = fan.scope == ROOT
+    return (not is_own, fan.job if is_own else 0, name, fan.job)
+
+
+def maps_of(steps: tuple[Step, ...], around: str = "") -> Iterator[tuple[str, Step]]:
+    """The steps that fan out, by their paths, also inside of other fan-outs, child workflows and handlers."""
+    for step in steps:
+        match step.action:
+            case FanOut():
+                path = f"{around}{step.action.scope or step.name}"
+                yield path, step
+                yield from maps_of(step.action.steps, f"{path}/")
+            case Child():
+                yield from maps_of(step.action.workflow.steps, f"{around}{step.name}/")
+        for rule in step.rules:
+            if rule.repair is not None:
+                yield from maps_of(rule.repair.steps, f"{around}{step.name}.on_failure/")
+        if step.on_success is not None:
+            yield from maps_of(step.on_success.steps, f"{around}{step.name}.on_success/")
+
+
+def letters_of(store: Store, run: int, fan: LetterCount) -> Iterator[LetterRow]:
+    """The letters of one fan-out, by index."""
+    return (found for found in store.letters(run, fan.name) if found.job == fan.job)
+
+
+def _rows(store: Store, row: RunRow, step: str | None, signature: str | None) -> Iterator[LetterRow]:
+    """The letters of these maps with this signature."""
+    for fan in fan_outs(store, row, step):
+        for found in letters_of(store, row.id, fan):
+            if signature in (None, found.signature):
+                yield found
+
+
+def apart_steps(store: Store, row: RunRow) -> Apart:
+    """By map, the steps that make the worktree of an item that works apart and merge it back."""
+    workflow = codec.decode(store.definition(row.definition))
+    found: Apart = {}
+    for name, step in maps_of(workflow.steps):
+        if isinstance(step.action, FanOut) and step.action.isolation == "worktree":
+            first, *_, last = isolated(step.action)
+            found[name] = {first.name: "WorktreeError", last.name: "MergeConflict"}
+    return found
+
+
+def record(row: RunRow, letter: LetterRow, apart: Apart) -> dict[str, Any]:
+    """A dead letter as JSON has it."""
+    return {
+        "item_id": letter.item_id,
+        "step": letter.step,
+        "map": letter.map,
+        "index": letter.index,
+        "correlation_id": letter.correlation_id,
+        "reason": letter.reason,
+        "item_data": letter.value,
+        "first_attempt": timestamp(letter.first_at),
+        "last_attempt": timestamp(letter.last_at),
+        "failure_count": letter.failure_count,
+        "error_signature": letter.signature,
+        "reprocess_eligible": letter.eligible,
+        "manual_review_required": not letter.eligible,
+        "worktree_artifacts": _artifacts(row, letter),
+        "failure_history": [
+            {
+                "attempt_number": number,
+                "timestamp": timestamp(failure.at),
+                "error_type": _error_type(letter, failure, apart),
+                "error_message": failure.message,
+                "error_context": [
+                    f"kind: {failure.kind}",
+                    f"job {failure.job}, attempt {failure.attempt}, epoch {failure.epoch}",
+                ],
+                "stack_trace": failure.stderr,
+                "agent_id": letter.item_id,
+                "step_failed": failure.step,
+                "duration_ms": round(failure.seconds * 1000),
+                "json_log_location": _log(row, failure),
+            }
+            for number, failure in enumerate(letter.history, 1)
+        ],
+    }
+
+
+def _artifacts(row: RunRow, letter: LetterRow) -> dict[str, Any] | None:
+    """What a failed item that worked apart has left behind, while it is there."""
+    import os
+    import subprocess
+
+    folder = worktree(row.output, row.id, letter.job, letter.index)
+    if not os.path.isdir(folder):
+        return None
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=False)
+    return {
+        "worktree_path": folder,
+        "branch_name": worktree_branch(row.id, letter.job, letter.index),
+        "uncommitted_changes": status.stdout.splitlines(),
+        "error_logs": _log(row, letter.history[-1]) if letter.history else None,
+    }
+
+
+def _error_type(letter: LetterRow, failure: ItemFailure, apart: Apart) -> str | dict[str, Any]:
+    """What went wrong, in the words of the record."""
+    if failure.step in apart.get(letter.map, {}):
+        return apart[letter.map][failure.step]
+    if failure.signature == _NO_COMMIT:
+        return "CommitValidationFailed"
+    if failure.kind in _ERROR_TYPES:
+        return _ERROR_TYPES[failure.kind]
+    return "Unknown" if failure.exit_code is None else {"CommandFailed": {"exit_code": failure.exit_code}}
+
+
+def _log(row: RunRow, failure: ItemFailure) -> str | None:
+    """Where the failing attempt's errors are, else its output; None where it printed nothing."""
+    name = f"job_wf{row.id}_j{failure.job}_r{failure.epoch}_a{failure.attempt}"
+    paths = (os.path.join(named_logs(row.output), f"{name}.{stream}") for stream in ("e", "o"))
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
+class _Tally:
+    """Counts while the letters go by."""
+
+    def __init__(self, apart: Apart) -> None:
+        self._apart = apart
+        self.total = 0
+        self.eligible = 0
+        self.others = 0
+        self.maps: dict[str, int] = {}
+        self.reasons: dict[str, int] = {}
+        self.groups: dict[str, dict[str, Any]] = {}
+        self.errors: dict[str, dict[str, Any]] = {}
+        self.hours: dict[int, int] = {}
+
+    def add(self, letter: LetterRow) -> None:
+        """One more."""
+        self.total += 1
+        self.eligible += letter.eligible
+        self.maps[letter.map] = self.maps.get(letter.map, 0) + 1
+        self.reasons[letter.reason] = self.reasons.get(letter.reason, 0) + 1
+        hour = int(letter.last_at // HOUR_SECONDS)
+        self.hours[hour] = self.hours.get(hour, 0) + 1
+        if letter.history:
+            kind = _error_type(letter, letter.history[-1], self._apart)
+            self.errors.setdefault(str(kind), {"error_type": kind, "count": 0})["count"] += 1
+        if letter.signature in self.groups or len(self.groups) < SIGNATURES_MAX:
+            self._group(letter)
+        else:
+            self.others += 1
+
+    def _group(self, letter: LetterRow) -> None:
+        """Put a letter with those that failed alike."""
+        message = letter.history[-1].message if letter.history else "it never started"
+        group = self.groups.setdefault(
+            letter.signature,
+            {"message": message, "count": 0, "first": letter.first_at, "last": letter.last_at, "items": []},
+        )
+        group["count"] += 1
+        group["first"] = min(group["first"], letter.first_at)
+        group["last"] = max(group["last"], letter.last_at)
+        if len(group["items"]) < SAMPLES_MAX:
+            group["items"].append(letter.item_id)
+
+    def document(self) -> dict[str, Any]:
+        """The counts, the most frequent first."""
+        groups = [
+            {
+                "signature": signature,
+                "count": group["count"],
+                "message": group["message"],
+                "first_occurrence": timestamp(group["first"]),
+                "last_occurrence": timestamp(group["last"]),
+                "sample_items": group["items"],
+            }
+            for signature, group in self.groups.items()
+        ]
+        return {
+            "total": self.total,
+            "reprocess_eligible": self.eligible,
+            "manual_review_required": self.total - self.eligible,
+            "maps": self.maps,
+            "reasons": self.reasons,
+            "pattern_groups": sorted(groups, key=lambda group: -group["count"]),
+            "other_patterns": self.others,
+            "error_distribution": sorted(self.errors.values(), key=lambda error: -error["count"]),
+            "temporal_distribution": [
+                {"hour": timestamp(float(hour * HOUR_SECONDS)), "count": found}
+                for hour, found in sorted(self.hours.items())
+            ],
+        }

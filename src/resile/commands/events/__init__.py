@@ -1,0 +1,1 @@
+"""The names of events: Resile's own, and those of other systems."""

@@ -1,0 +1,224 @@
+"""Parked failures: what waits for judgement, and the judgement itself.
+
+    judge --nobody drives the run--> record it here, under the lease; `resume` then goes on
+          --an engine drives it----> leave a request, and wait until it stands in the log
+
+Of two judgements of one failure the first in the log holds; whoever comes second is told so.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from resile.commands.documents import timestamp
+from resile.commands.inspect import standing
+from resile.commands.run import open_again
+from resile.core.events import Judged
+from resile.core.recovery.ladder import origin_text
+from resile.core.recovery.matching import ladder_of
+from resile.core.state import Job, State
+from resile.engine.replay import folded, row_of
+from resile.engine.session import Session, caller, take
+from resile.errors import ResileError
+from resile.model.status import RUN_ENDED, Status
+from resile.store.contract import AttemptRow, RunRow, Store
+from resile.store.errors import LeaseHeld
+from resile.store.open import open_store
+
+ANSWER_SECONDS_MAX = 10.0
+ASK_AGAIN_SECONDS = 0.05
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """What somebody decided about one parked failure, and why; zero asks for no more than before."""
+
+    verdict: Literal["retry", "skip", "fail"]
+    reason: str = ""
+    output: Any = None
+    memory_bytes: int = 0
+    runtime_seconds: float = 0.0
+
+
+def failures(number: int, *, db: str | None) -> dict[str, Any]:
+    """Every parked failure of a run, with the tails of its output and the history of its attempts."""
+    store = open_store(db, readonly=True)
+    try:
+        with store.reading():
+            row = row_of(store, number)
+            state = folded(store, row)
+            parked = [job for job in state.jobs.values() if job.status is Status.pending_failed]
+            found = [_failure(store, row, state, job) for job in parked]
+            return {
+                "run": number,
+                "workflow": row.workflow,
+                "status": standing(store, row, time.time()),
+                "failures": found,
+            }
+    finally:
+        store.close()
+
+
+def _failure(store: Store, row: RunRow, state: State, job: Job) -> dict[str, Any]:
+    """One parked failure."""
+    error = job.error
+    assert error is not None
+    failure = error.failure
+    step = state.step_of(job)
+    attempts = [tried for tried in store.attempts(row.id, job.id) if tried.epoch == state.epoch]
+    return {
+        "job": job.id,
+        "step": step.name,
+        "scope": state.scopes[job.scope].name,
+        "attempts": job.attempt,
+        "failed_at": timestamp(error.at),
+        "kind": failure.kind,
+        "exit_code": failure.exit_code,
+        "signal": failure.signal,
+        "message": failure.message,
+        "rule": origin_text(state, job, ladder_of(step)[job.rule]),
+        "stdout": failure.stdout,
+        "stderr": failure.stderr,
+        "history": [_tried(tried) for tried in attempts],
+    }
+
+
+def _tried(row: AttemptRow) -> dict[str, Any]:
+    """One attempt of a parked failure."""
+    return {
+        "attempt": row.attempt,
+        "started_at": timestamp(row.started_at),
+        "ended_at": timestamp(row.ended_at),
+        "kind": row.failure.kind if row.failure else None,
+        "exit_code": row.exit_code,
+        "message": row.failure.message if row.failure else "",
+        "wall_seconds": round(row.usage.wall_seconds, 3),
+        "rss_bytes_max": row.usage.rss_bytes_max,
+    }
+
+
+def judge(number: int, which: str, judgement: Judgement, *, db: str | None) -> dict[str, Any]:
+    """Decide about a parked failure. An engine that drives the run goes on at once, else `resume` does."""
+    store = open_again(db)
+    try:
+        state = _open_state(store, number)
+        job = _parked(state, which, number)
+        _refuse_misfit(state, job, judgement)
+        event = Judged(
+            time.time(),
+            job.id,
+            judgement.verdict,
+            caller(),
+            judgement.reason,
+            judgement.output,
+            judgement.memory_bytes,
+            judgement.runtime_seconds,
+        )
+        driven = _deliver(store, number, event, state.seq)
+        answer = {"run": number, "job": job.id, "step": state.step_of(job).name, "driven": driven}
+        return answer | {name: getattr(event, name) for name in event.__struct_fields__ if name not in ("at", "job")}
+    finally:
+        store.close()
+
+
+def _open_state(store: Store, number: int) -> State:
+    """The state of a run that has not ended."""
+    row = row_of(store, number)
+    if row.status in RUN_ENDED:
+        raise ResileError(
+            "run-ended",
+            f"run {number} has ended ({row.status}); nothing waits for judgement",
+            hint=f"`resile rerun {number} --failed-only` runs again what did not complete",
+        )
+    return folded(store, row)
+
+
+def _parked(state: State, which: str, number: int) -> Job:
+    """The parked job that is meant: by its id, else by a name that is not ambiguous."""
+    hint = f"`resile failures {number}` lists what is parked"
+    known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
+    named = [known] if known is not None else [job for job in state.jobs.values() if which in _names(state, job)]
+    parked = [job for job in named if job.status is Status.pending_failed]
+    if len(parked) == 1:
+        return parked[0]
+    if parked:
+        ids = ", ".join(str(job.id) for job in parked)
+        message = f"{which!r} is the name of several parked jobs: {ids}"
+        raise ResileError("ambiguous-job", message, hint="name one by its id")
+    if named:
+        name, status = state.step_of(named[0]).name, named[0].status.name
+        raise ResileError("not-parked", f"job {named[0].id} ({name}) is {status}, not parked", hint=hint)
+    raise ResileError("no-such-job", f"run {number} has no job {which!r}", hint=hint)
+
+
+def _names(state: State, job: Job) -> tuple[str, ...]:
+    """What a job may be called: its step, or as it is printed, behind its item, its child or what it repairs."""
+    step, scope = state.step_of(job).name, state.scopes[job.scope]
+    if not scope.owner:
+        return (step,)
+    return step, f"{scope.name}/{step}", f"{scope.name.rpartition('.')[0]}/{step}"
+
+
+def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
+    """A job that asks for more memory than its engine has would wait for ever."""
+    there = state.capacity.memory_bytes if state.capacity is not None else 0
+    if there and judgement.memory_bytes > there:
+        raise ResileError(
+            "does-not-fit",
+            f"{state.step_of(job).name!r} can't have {judgement.memory_bytes} bytes of memory: the run has {there}",
+            hint="ask for less",
+        )
+
+
+def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
+    """Get a judgement into the log; True where the engine that drives the run took it.
+
+    Neither side can know whether the other is about to leave, so a request is left for an engine and the lease is
+    tried again and again. A request that was overtaken does nothing: its failure is no longer parked.
+    """
+    asked = False
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while True:
+        try:
+            lease = take(store, number)
+        except LeaseHeld:
+            if not asked:
+                asked = True
+                store.request(number, event.at, "judge", msgspec.to_builtins(event))
+            if _stands(store, number, event, after):
+                return True
+            if time.monotonic() > deadline:
+                raise ResileError(
+                    "no-answer",
+                    f"the engine of run {number} has been left the judgement but has not taken it",
+                    hint=f"`resile events ls {number} --type step_judged` shows whether it has by now",
+                ) from None
+            time.sleep(ASK_AGAIN_SECONDS)
+            continue
+        try:
+            if _stands(store, number, event, after):
+                return True
+            row = row_of(store, number)
+            state = folded(store, row)
+            _parked(state, str(event.job), number)
+            Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None).record(lease, event)
+            return False
+        finally:
+            store.release_lease(lease)
+
+
+def _stands(store: Store, number: int, event: Judged, after: int) -> bool:
+    """Is this judgement in the log? Raises where something else happened to the failure first."""
+    for note in store.notes(number, after):
+        if note.job != event.job:
+            continue
+        if note.type != "step_judged":
+            raise ResileError("not-parked", f"job {event.job} is {note.status} by now, not parked")
+        if note.at == event.at and note.data["by"] == event.by:
+            return True
+        raise ResileError("judged-already", f"{note.data['by']} judged job {event.job} first: {note.data['verdict']}")
+    return False

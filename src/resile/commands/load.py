@@ -1,0 +1,260 @@
+"""From a file to a definition that can run, and the `check` of many files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile import __version__
+from resile.errors import Diagnostic, ResileError
+from resile.model import codec
+from resile.model.fanout import FanOut
+from resile.model.hashing import sha256_hex
+from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
+from resile.model.nested import holders
+from resile.model.workflow import Child, Input, Step, Workflow
+
+if TYPE_CHECKING:
+    from resile.dialects.reading.diagnostics import Compiled
+    from resile.store.contract import Store
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """How the caller wants a file to be taken: for which system it is written, and with which of its profiles."""
+
+    dialect: str = ""
+    profile: str = ""
+
+
+def load(path: str, store: Store | None, taken: Taken = Taken()) -> tuple[Workflow, bytes]:
+    """The workflow in a file and its canonical JSON; a store remembers what an unchanged file compiled to."""
+    key = _cache_key(path, taken) if store is not None else ""
+    if store is not None and key:
+        known = store.cached_definition(key)
+        if known is not None:
+            return codec.decode(known), known
+    workflow = compiled(path, taken)
+    definition = codec.encode(workflow)
+    if store is not None and key and _stands_alone(workflow):
+        store.cache_definition(key, definition)
+    return workflow, definition
+
+
+def remember(path: str, store: Store, workflow: Workflow, definition: bytes, taken: Taken = Taken()) -> None:
+    """Keep what a file compiled to, where it was compiled before there was a store."""
+    key = _cache_key(path, taken)
+    if key and _stands_alone(workflow):
+        store.cache_definition(key, definition)
+
+
+def _stands_alone(workflow: Workflow) -> bool:
+    """Did the file alone decide on the definition? Other dialects may take in other files."""
+    found = holders((*workflow.steps, workflow.end))
+    return workflow.dialect == "native" and not any(_looks_around(step) for step in found)
+
+
+def _looks_around(step: Step) -> bool:
+    """Was another file looked at for a step: a child workflow, or one that items may stand in?"""
+    inner = [handler for rule in step.rules if rule.repair is not None for handler in rule.repair.steps]
+    inner += step.on_success.steps if step.on_success is not None else ()
+    match step.action:
+        case Child():
+            return True
+        case FanOut() if step.action.source.path or step.action.source.command:
+            return True
+        case FanOut():
+            inner += step.action.steps
+    return any(_looks_around(other) for other in holders(inner))
+
+
+def compiled(path: str, taken: Taken = Taken()) -> Workflow:
+    """Compile a file; every finding at once where it is wrong."""
+    return accepted(compile_any(path, taken))
+
+
+def compile_any(path: str, taken: Taken) -> Compiled:
+    """What comes of a file: of a Python one by loading it, of any other by its front end."""
+    if path.endswith(".py") and taken.dialect in ("", "python"):
+        from resile.api.compile import compile_module
+
+        return compile_module(path)
+    from resile.dialects.reading.diagnostics import compile_file
+
+    return compile_file(path, dialect=taken.dialect, profile=taken.profile)
+
+
+def accepted(result: Compiled) -> Workflow:
+    """The workflow that something compiled to; raises ResileError with every finding where it can't run."""
+    from resile.commands.check_expressions import check_code
+
+    findings = list(result.diagnostics)
+    if result.workflow is not None:
+        findings += check_code(result.workflow)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if result.workflow is None or errors:
+        first = errors[0]
+        count = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise ResileError(first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=findings)
+    return result.workflow
+
+
+def _cache_key(path: str, taken: Taken) -> str:
+    """What a compiled definition depends on: this version, the file's name and folder, its bytes, how it is taken."""
+    try:
+        if os.path.getsize(path) > FILE_BYTES_MAX:
+            return ""
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError:
+        return ""
+    told = f"{__version__}\0{path}\0{os.path.abspath(path)}\0{taken.dialect}\0{taken.profile}\0"
+    name = told.encode("utf-8", "surrogateescape")
+    return sha256_hex(name + data)
+
+
+def check(paths: Sequence[str], taken: Taken = Taken()) -> dict[str, Any]:
+    """Compile and lint files; nothing runs, every file is looked at."""
+    from resile.commands.check_expressions import check_code
+
+    files: list[dict[str, Any]] = []
+    for path in paths:
+        result = compile_any(path, taken)
+        findings = list(result.diagnostics)
+        if result.workflow is not None:
+            findings += check_code(result.workflow)
+        ok = result.workflow is not None and all(finding.severity != "error" for finding in findings)
+        steps = len(result.workflow.steps) if result.workflow is not None else 0
+        files.append(
+            {
+                "file": path,
+                "dialect": result.dialect,
+                "why": result.why,
+                "ok": ok,
+                "steps": steps,
+                "jobs": steps + 1 if ok else 0,
+                "diagnostics": [msgspec.to_builtins(finding) for finding in findings],
+            }
+        )
+    return {"files": files}
+
+
+def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+    """The values of a run's inputs: given ones, then defaults; whatever is wrong with them is said at once."""
+    texts: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    problems: list[ResileError] = []
+    named = [(pair, "--input") for pair in given] + [(pair, "--input-file") for pair in files]
+    for pair, option in named:
+        try:
+            name, text = _pair(pair, option, workflow)
+            texts[name] = text if option == "--input" else _file_text(name, text)
+        except ResileError as problem:
+            problems.append(problem)
+    for name, declared in workflow.inputs.items():
+        try:
+            values[name] = _value(name, declared, texts.get(name))
+        except ResileError as problem:
+            problems.append(problem)
+    if problems:
+        raise _together(workflow, problems)
+    return values
+
+
+def _value(name: str, declared: Input, text: str | None) -> Any:
+    """The value of one input: as given, or its default."""
+    if text is not None:
+        value = _converted(name, declared, text)
+        if declared.schema is not None:
+            from resile.engine.actions.schemas import unmet
+
+            if problem := unmet(declared.schema, value, f"input {name!r}"):
+                raise ResileError("input-malformed", problem)
+        return value
+    if declared.required:
+        raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
+    return declared.default
+
+
+def _together(workflow: Workflow, problems: list[ResileError]) -> ResileError:
+    """One problem as it is, several as findings."""
+    first = problems[0]
+    if len(problems) == 1:
+        return first
+    findings = [
+        Diagnostic(severity="error", code=found.code, message=found.message, file=workflow.file, hint=found.hint)
+        for found in problems
+    ]
+    message = f"{first.message} (and {len(problems) - 1} more)"
+    return ResileError(first.code, message, where=first.where, hint=first.hint, diagnostics=findings)
+
+
+def _pair(pair: str, option: str, workflow: Workflow) -> tuple[str, str]:
+    """`name=value`, with a name that the workflow declares."""
+    name, equals, text = pair.partition("=")
+    if not equals:
+        raise ResileError("input-malformed", f"{option} {pair!r} is not name=value")
+    if name not in workflow.inputs:
+        known = ", ".join(workflow.inputs) or "none"
+        raise ResileError(
+            "input-unknown", f"{workflow.name} has no input {name!r}", where=workflow.file, hint=f"its inputs: {known}"
+        )
+    if len(text) > INPUT_BYTES_MAX:
+        raise ResileError("input-too-large", f"input {name!r} has more than {INPUT_BYTES_MAX} bytes")
+    return name, text
+
+
+def _file_text(name: str, path: str) -> str:
+    """An input that stands in a file, as it is."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(INPUT_BYTES_MAX + 1)
+    except OSError as error:
+        raise ResileError("input-unreadable", f"input {name!r}: {path}: {error.strerror}") from error
+    if len(data) > INPUT_BYTES_MAX:
+        raise ResileError("input-too-large", f"input {name!r}: {path} has more than {INPUT_BYTES_MAX} bytes")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _converted(name: str, declared: Input, text: str) -> Any:
+    """The text of an input as its declared type."""
+    try:
+        match declared.kind:
+            case "text":
+                return text
+            case "number":
+                return _number(text)
+            case "bool":
+                return {"true": True, "false": False}[text.strip().lower()]
+            case "json":
+                return _json(text)
+    except (ValueError, KeyError, RecursionError) as error:
+        raise ResileError("input-malformed", f"input {name!r}: {text[:60]!r} is not a {declared.kind}") from error
+
+
+def _json(text: str) -> Any:
+    """A JSON value; half a character that is escaped in it is beyond the fast decoder."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        import json
+
+        from resile.executors.functions.calls import plain
+
+        value = json.loads(text)
+        if not plain(value):
+            raise
+        return value
+
+
+def _number(text: str) -> int | float:
+    """A whole or a finite number: no JSON could carry the others."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if number - number != 0:
+        raise ValueError("not finite")
+    return number

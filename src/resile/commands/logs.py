@@ -1,0 +1,229 @@
+"""What steps wrote: read from the segments, followed while they run, exported under the names people look for.
+
+    logs          every attempt so far, by job: two streams of rows that are read side by side
+    follow_logs   the same, then the attempts that the run's events name, as they start, write and end
+
+Who follows looks at the attempts that run, and at the log's new events; what is over is never looked at again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from resile.commands.inspect import FOLLOW_SECONDS, standing
+from resile.core.state import State
+from resile.engine.log_files import export_attempt
+from resile.engine.paths import epoch_folder
+from resile.engine.replay import folded, row_of
+from resile.errors import ResileError
+from resile.executors.local.segments import Stream as Ending
+from resile.executors.local.segments import place, read_from, spooled_end
+from resile.model.failure import LogRange
+from resile.store.contract import AttemptRow, JobRow, RunRow, Store
+from resile.store.open import open_store
+
+CHUNK_BYTES = 256 * 1024
+
+Stream = Literal["both", "out", "err"]
+_ENDINGS: dict[Stream, tuple[Ending, ...]] = {"both": ("o", "e"), "out": ("o",), "err": ("e",)}
+_NAMES: dict[Ending, str] = {"o": "out", "e": "err"}
+# The events after which there is more to read of an attempt, or nothing more to come.
+_TOLD = ("attempt_started", "attempt_adopted", "attempt_succeeded", "attempt_failed", "attempt_lost")
+
+
+class LogPart(Struct, frozen=True):
+    """A piece of what one attempt wrote."""
+
+    job: int
+    step: str
+    attempt: int
+    stream: str
+    data: bytes
+
+
+class _Reader(Struct):
+    """What has been read of one attempt, by stream."""
+
+    name: str
+    tried: AttemptRow
+    seen: dict[Ending, int]
+
+    def parts(self, row: RunRow, stream: Stream) -> Iterator[LogPart]:
+        """What the attempt wrote beyond the bytes already read, in pieces."""
+        folder = epoch_folder(row.output, row.id, self.tried.epoch)
+        log = self.tried.log
+        for ending in _ENDINGS[stream] if log is not None else ():
+            assert log is not None
+            while data := _piece(folder, log, self.tried, ending, self.seen.get(ending, 0)):
+                self.seen[ending] = self.seen.get(ending, 0) + len(data)
+                yield LogPart(self.tried.job, self.name, self.tried.attempt, _NAMES[ending], data)
+
+
+def logs(
+    number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
+) -> Iterator[LogPart]:
+    """What the attempts of a run (or of one step) wrote, in the order of the jobs; of a rerun, the last epoch."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        state = folded(store, row)
+        _check(store, state, row, step, attempt)
+        for job, tried in _attempts(store, state, row, step):
+            if attempt in (None, tried.attempt):
+                yield from _Reader(name_of(job), tried, {}).parts(row, stream)
+    finally:
+        store.close()
+
+
+def follow_logs(
+    number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
+) -> Iterator[LogPart]:
+    """The same, and what is still being written, until nobody drives the run any more."""
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        running: dict[tuple[int, int], _Reader] = {}
+        with store.reading():
+            state = folded(store, row)
+            _check(store, state, row, step, None)
+            for job, tried in _attempts(store, state, row, step):
+                if attempt in (None, tried.attempt):
+                    reader = _Reader(name_of(job), tried, {})
+                    yield from reader.parts(row, stream)
+                    if tried.ended_at is None:
+                        running[tried.job, tried.attempt] = reader
+        after = state.seq
+        while True:
+            driven = standing(store, row_of(store, number), time.time()) == "running"
+            if store.changed() or not driven:
+                after = _look(store, row, after, step, attempt, running)
+            for key, reader in list(running.items()):
+                yield from reader.parts(row, stream)
+                if reader.tried.ended_at is not None:
+                    del running[key]
+            if not driven:
+                if attempt is not None:
+                    _check(store, folded(store, row), row, step, attempt)
+                return
+            time.sleep(FOLLOW_SECONDS)
+    finally:
+        store.close()
+
+
+def _look(
+    store: Store,
+    row: RunRow,
+    after: int,
+    step: str | None,
+    attempt: int | None,
+    running: dict[tuple[int, int], _Reader],
+) -> int:
+    """Note which attempts have started or ended since an event; the last event there is."""
+    told: dict[tuple[int, int], str] = {}
+    for note in store.notes(row.id, after):
+        after = note.seq
+        if note.type in _TOLD and attempt in (None, note.attempt):
+            job = JobRow(note.job, note.step, note.scope, 0)
+            if _is_meant(job, step):
+                told[note.job, note.attempt] = name_of(job)
+    for key, name in told.items():
+        for tried in [found for found in store.attempts(row.id, key[0]) if found.attempt == key[1]][-1:]:
+            reader = running.setdefault(key, _Reader(name, tried, {}))
+            reader.tried = tried
+    return after
+
+
+def export_logs(number: int, folder: str, *, db: str | None) -> int:
+    """Write every attempt's output as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e` into a folder; how many files."""
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
+    store = open_store(db, readonly=True)
+    try:
+        row = row_of(store, number)
+        written = 0
+        for tried in store.attempts(number):
+            export_attempt(row.output, number, tried, folder)
+            if tried.log is not None:
+                written += bool(tried.log.out_length) + bool(tried.log.err_length)
+        return written
+    finally:
+        store.close()
+
+
+def name_of(job: JobRow) -> str:
+    """What a job is called among all of a run: its step, with its scope in front where that is not the run itself."""
+    return job.step if job.scope == "root" else f"{job.scope}/{job.step}"
+
+
+def _is_meant(job: JobRow, step: str | None) -> bool:
+    """Is a job of this step, of this item, or this step of that item (by name or id)?"""
+    return step is None or step in (job.step, str(job.id), job.scope, name_of(job))
+
+
+def _jobs(store: Store, state: State, row: RunRow, step: str | None) -> Iterator[JobRow]:
+    """The jobs of a run that are meant; those inside of others only where they are of its present epoch."""
+    for job in store.jobs(row.id):
+        if (job.id in state.jobs or job.id > state.jobs_before) and _is_meant(job, step):
+            yield job
+
+
+def _attempts(store: Store, state: State, row: RunRow, step: str | None) -> Iterator[tuple[JobRow, AttemptRow]]:
+    """The attempts of the jobs that are meant, each job's of its last epoch."""
+    rows = store.attempts(row.id)
+    tried = next(rows, None)
+    for job in _jobs(store, state, row, step):
+        own: list[AttemptRow] = []
+        while tried is not None and tried.job <= job.id:
+            own = [*own, tried] if tried.job == job.id else own
+            tried = next(rows, None)
+        yield from ((job, found) for found in own if found.epoch == own[-1].epoch)
+
+
+def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: int | None) -> None:
+    """Refuse a step that the run has not and will not have, and a number that no attempt has."""
+    if step is not None and next(_jobs(store, state, row, step), None) is None and not _may_come(state, step):
+        hint = f"`resile status {row.id}` lists its steps"
+        raise ResileError("no-such-step", f"run {row.id} has no step {step!r}", hint=hint)
+    if attempt is None:
+        return
+    last = max((tried.attempt for _, tried in _attempts(store, state, row, step)), default=0)
+    if attempt > last:
+        who = f"step {step!r} of run {row.id}" if step is not None else f"run {row.id}"
+        hint = f"its attempts: 1 to {last}" if last > 1 else "its only attempt: 1" if last else "nothing has started"
+        raise ResileError("no-such-attempt", f"{who} has no attempt {attempt}", hint=hint)
+
+
+def _may_come(state: State, step: str) -> bool:
+    """Does a run that has not ended have such a step somewhere inside, whose jobs are made when they are due?"""
+    from resile.model.fanout import FanOut
+    from resile.model.workflow import Child
+
+    work = list(state.workflow.steps) if state.phase != "ended" else []
+    while work:
+        found = work.pop()
+        if found.name == step:
+            return True
+        if isinstance(found.action, FanOut):
+            work += found.action.steps
+        elif isinstance(found.action, Child):
+            work += found.action.workflow.steps
+        work += [inner for rule in found.rules if rule.repair is not None for inner in rule.repair.steps]
+    return False
+
+
+def _piece(folder: str, log: LogRange, tried: AttemptRow, ending: Ending, skip: int) -> bytes:
+    """The next bytes of one stream.
+
+    While an attempt runs everything behind its offset is its own; its end stands in the spool before another
+    attempt can add to the segment, so the end is asked for after the read and what lies behind it is cut off.
+    """
+    if tried.ended_at is not None:
+        return read_from(folder, log, ending, skip, min(CHUNK_BYTES, place(log, ending)[1] - skip))
+    data = read_from(folder, log, ending, skip, CHUNK_BYTES)
+    final = spooled_end(folder, log, tried.job, tried.attempt) if data else None
+    return data if final is None else data[: max(0, place(final, ending)[1] - skip)]

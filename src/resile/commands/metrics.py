@@ -1,0 +1,111 @@
+"""How well the rules of a run did: how often each fired, what its repairs took, what they brought back.
+
+Counted in the run's present epoch, as everything else that is said of a run. Which rule answered is in the routes
+of the folded state; how its repair went and how the step ended is in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import Note
+from resile.core.state import Route
+from resile.engine.map_statistics import all_metrics
+from resile.engine.replay import folded, row_of
+from resile.store.open import open_store
+
+# Routes that are no answer of a rule of their own: the steps that one calls for, and a spent budget.
+_NO_RULES = ("run", "budget")
+
+Key = tuple[str, str, str]
+
+
+def metrics(number: int, *, db: str | None) -> dict[str, Any]:
+    """Attempts and rules of a run."""
+    store = open_store(db, readonly=True)
+    try:
+        with store.reading():
+            row = row_of(store, number)
+            tally = _Tally()
+            state = folded(store, row)
+            for route in state.routes:
+                tally.fired(route)
+            for note in store.notes(number):
+                tally.add(note)
+            letters = store.letter_counts(number)
+        return {
+            "run": number,
+            "workflow": row.workflow,
+            "attempts": tally.attempts,
+            "failures": tally.kinds,
+            "rules": list(tally.rules.values()),
+            "maps": all_metrics(state, letters),
+        }
+    finally:
+        store.close()
+
+
+class _Tally:
+    """Counts while the routes and the log go by."""
+
+    def __init__(self) -> None:
+        self.rules: dict[Key, dict[str, Any]] = {}
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Forget what an earlier epoch did."""
+        self.attempts = {"started": 0, "succeeded": 0, "failed": 0, "lost": 0}
+        self.kinds: dict[str, int] = {}
+        self._last: dict[int, Key] = {}
+        self._repairing: dict[int, tuple[Key, float]] = {}
+        for entry in self.rules.values():
+            entry |= {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0}
+
+    def fired(self, route: Route) -> None:
+        """A rule answered a failure; a failure that no rule answered is no rule's."""
+        if route.trigger != "on_failure" or route.action in _NO_RULES or route.rule == "no rule left":
+            return
+        entry = self.rules.setdefault(
+            (route.scope, route.step, route.rule),
+            {"step": route.step, "scope": route.scope, "rule": route.rule, "then": route.action, "fired": 0}
+            | {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0},
+        )
+        entry["fired"] += 1
+
+    def add(self, note: Note) -> None:
+        """One event of the log."""
+        match note.type:
+            case "run_resumed" if "epoch" in note.data:
+                self._start_over()
+            case "attempt_started" | "attempt_succeeded" | "attempt_failed" | "attempt_lost":
+                self.attempts[note.type.removeprefix("attempt_")] += 1
+                if kind := note.data.get("kind"):
+                    self.kinds[kind] = self.kinds.get(kind, 0) + 1
+            case "retry_scheduled" | "route_taken":
+                self._answered(note)
+            case "repair_started":
+                key = self._answered(note)
+                if key is not None:
+                    self._repairing[note.job] = (key, note.at)
+            case "repair_finished":
+                key, begun = self._repairing.pop(note.job, (None, note.at))
+                if key is not None:
+                    entry = self.rules[key]
+                    entry["repairs"] += 1
+                    entry["repairs_failed"] += not note.data["ok"]
+                    entry["repair_seconds"] = round(entry["repair_seconds"] + note.at - begun, 3)
+            case "step_completed" | "step_recovered":
+                key = self._last.pop(note.job, None)
+                if key is not None:
+                    self.rules[key]["recovered"] += 1
+            case "step_failed":
+                self._last.pop(note.job, None)
+
+    def _answered(self, note: Note) -> Key | None:
+        """Remember which rule a job was answered by last; None for what is no answer to a failure."""
+        key = (note.scope, note.step, note.data.get("rule", ""))
+        if key not in self.rules:
+            return None
+        self._last[note.job] = key
+        self.rules[key]["then"] = note.data.get("then", self.rules[key]["then"])
+        return key

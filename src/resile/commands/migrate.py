@@ -1,0 +1,46 @@
+"""`migrate`: a file of any dialect as a native file that behaves the same, and what is worth knowing about it.
+
+The native text is compiled again and compared before it is given out (dialects/emit.py). A finding that the old file
+has stands as a comment in the new one, and in the report: it tells where a meaning had to be decided.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from resile.commands.load import Taken, accepted, compile_any
+from resile.errors import ResileError
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """The native text and the document about it: where it was written, and each difference."""
+
+    text: str
+    document: dict[str, Any]
+
+
+def migrate(path: str, out: str = "", taken: Taken = Taken(), force: bool = False) -> Migrated:
+    """Translate a file; with `out` the text is written there, where nothing stands unless `force` allows it."""
+    from resile.dialects.native.writer.document import emit
+
+    result = compile_any(path, taken)
+    workflow, found = accepted(result), result.diagnostics
+    folder = os.path.dirname(os.path.abspath(out)) if out else ""
+    if out and os.path.exists(out) and not force:
+        raise ResileError("exists", f"{out} is there already", where=out, hint="--force writes over it")
+    text = emit(workflow, found, folder)
+    if out:
+        _write(out, text)
+    differences = [msgspec.to_builtins(finding) for finding in found if finding.severity != "error"]
+    return Migrated(text, {"out": out or None, "differences": differences})
+
+
+def _write(path: str, text: str) -> None:
+    """The file, whole or not at all."""
+    beside = f"{path}.part"
+    with open(beside, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(beside, path)

@@ -1,0 +1,348 @@
+"""Dead letters run again: selected from the store, written to an items file, and driven like any other items.
+
+    dead letters --eligible, signature, filter--> items file --Redriven--> engine
+         ^                                                                   |
+         +------ failed again: stays, with a longer history <----------------+--> succeeded: gone
+
+The letters of a map inside of another belong to many fan-outs, one for each item around it; each is written down as a
+group, with the scopes that the store kept for it, so that its items see what they saw then.
+A letter leaves only when its item has succeeded, and whoever redrives holds the run's lease from the selection on: so
+no item runs twice at a time and none is lost. A redrive that was interrupted is finished as it was begun.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import chain, groupby
+from typing import Any
+
+from msgspec import Struct
+
+from resile.commands.dead_letters import Apart, apart_steps, fan_outs, letters_of, maps_of, record
+from resile.commands.run import Watcher, open_again
+from resile.core.events import Capacity, Event, Redriven, RunResumed
+from resile.core.state import State
+from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
+from resile.engine.paths import epoch_folder
+from resile.engine.replay import folded, row_of
+from resile.engine.resources import measure, refuse_misfits
+from resile.engine.session import Session, caller, take
+from resile.errors import ResileError
+from resile.model.fanout import FanOut
+from resile.model.items import Item, LetterGroup
+from resile.model.limits import ITEMS_PER_READ
+from resile.model.status import EXIT_CODES, RunStatus
+from resile.store.contract import Lease, LetterCount, LetterRow, RunRow, Store
+from resile.store.open import open_store
+
+PARALLEL_DEFAULT = 5
+PREVIEW_ITEMS_MAX = 1_000
+
+# How an engine leaves a redrive that is not over.
+_UNFINISHED = ("interrupted", "parked")
+_FILTER_HINT = "a JavaScript expression over `item` and `letter`, such as: item.size < 1000"
+
+
+class RedriveCall(Struct, frozen=True, kw_only=True):
+    """Which dead letters are to run again, and how many at a time."""
+
+    run: int
+    db: str | None = None
+    step: str | None = None
+    parallel: int | None = None
+    filter: str | None = None
+    signature: str | None = None
+    force: bool = False
+
+
+class Redone(Struct, frozen=True):
+    """What came of a redrive."""
+
+    exit_code: int
+    document: dict[str, Any]
+
+
+class _Outcome(Struct):
+    """How many items were selected; how many of them are dead letters still, and how many because they failed again."""
+
+    selected: int = 0
+    left: int = 0
+    failed: int = 0
+
+
+class _Task(Struct, frozen=True):
+    """One redrive: the items in a file, and the events that begin it or go on with it."""
+
+    map: str
+    path: str
+    events: list[Event]
+    capacity: Capacity
+
+
+def preview(call: RedriveCall) -> dict[str, Any]:
+    """Which items a redrive would run; nothing runs. It is refused where the redrive would be."""
+    store = open_store(call.db, readonly=True)
+    try:
+        row = row_of(store, call.run)
+        state = folded(store, row)
+        begun = _unfinished(row, state, call)
+        if begun is not None:
+            name: str | None = begun.map
+            kept = _still_kept(store, call.run, begun)
+            letters: Iterator[LetterRow] = (letter for letter, item in kept if letter.history == item.history)
+        else:
+            _refuse_unended(row, state)
+            fans = _one_map(store, row, call)
+            name = fans[0].map if fans else None
+            letters = _selected(store, row, fans, call)
+        items: list[str] = []
+        selected = 0
+        for letter in letters:
+            selected += 1
+            if selected <= PREVIEW_ITEMS_MAX:
+                items.append(letter.item_id)
+        return {"run": call.run, "map": name, "dry_run": True, "selected": selected, "items": items}
+    finally:
+        store.close()
+
+
+def redrive(call: RedriveCall, watcher: Watcher) -> Redone:
+    """Run dead letters of an ended run again, or finish a redrive that was interrupted."""
+    store = open_again(call.db)
+    try:
+        row_of(store, call.run)
+        lease = take(store, call.run)
+        try:
+            row = row_of(store, call.run)
+            state = folded(store, row)
+            task = _unfinished(row, state, call) or _begun(store, row, state, call)
+            if task is None:
+                return _told(store, call.run, None, _Outcome(), "completed")
+            status = _drive(store, row, state, lease, task, watcher)
+            outcome = _outcome(store, call.run, task)
+            if status not in _UNFINISHED:
+                remove_letters(task.path)
+                if not store.letter_counts(call.run):
+                    # Nothing will ask for the scopes any more that were kept for them.
+                    store.purge_letters(lease)
+            return _told(store, call.run, task.map, outcome, status)
+        finally:
+            store.release_lease(lease)
+    finally:
+        store.close()
+
+
+def _told(store: Store, run: int, name: str | None, outcome: _Outcome, status: RunStatus) -> Redone:
+    """The result of a redrive; a run's own verdict is none of its business."""
+    code = EXIT_CODES[status] if status in _UNFINISHED else int(outcome.left > 0)
+    document = {
+        "run": run,
+        "map": name,
+        "status": status if status in _UNFINISHED else "finished",
+        "selected": outcome.selected,
+        "succeeded": outcome.selected - outcome.left,
+        "failed": outcome.failed,
+        "left": outcome.left,
+        "dead_letters": sum(fan.count for fan in store.letter_counts(run)),
+        "exit_code": code,
+    }
+    return Redone(code, document)
+
+
+def _unfinished(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
+    """The redrive that was interrupted, if one was; it keeps its own selection."""
+    if state.phase != "redriving":
+        return None
+    if call != RedriveCall(run=call.run, db=call.db):
+        raise ResileError(
+            "redrive-unfinished",
+            f"run {row.id} has a redrive that was interrupted",
+            hint=f"`resile dlq retry {row.id}` without a selection finishes it",
+        )
+    begun = state.redrive
+    assert begun is not None
+    capacity = measure(begun.parallel, None, None, None)
+    path = items_path(epoch_folder(row.output, row.id, state.epoch), begun.label)
+    return _Task(begun.map, path, [RunResumed(time.time(), capacity, caller())], capacity)
+
+
+def _begun(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
+    """A new redrive, its items written down; None where nothing is selected."""
+    _refuse_unended(row, state)
+    fans = _one_map(store, row, call)
+    if not fans:
+        return None
+    name = fans[0].map
+    capacity = measure(_parallel(state, name, call), None, None, None)
+    refuse_misfits(state.workflow, capacity)
+    label = f"redrive_s{state.seq}"
+    path = items_path(epoch_folder(row.output, row.id, state.epoch), label)
+    total = write_letters(path, _groups(store, row, state, fans, call))
+    if not total:
+        return None
+    now = time.time()
+    begin = Redriven(now, name, total, label, capacity.parallel, caller())
+    return _Task(name, path, [begin, RunResumed(now, capacity, caller())], capacity)
+
+
+def _refuse_unended(row: RunRow, state: State) -> None:
+    """While a run goes on its items are its own."""
+    if state.phase != "ended":
+        raise ResileError(
+            "run-unfinished",
+            f"run {row.id} has not ended, so its dead letters can't be retried",
+            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
+        )
+
+
+def _parallel(state: State, name: str, call: RedriveCall) -> int:
+    """How many items at a time: the caller's word, else the map's own within the file's."""
+    if call.parallel is not None:
+        return call.parallel
+    action = dict(maps_of(state.workflow.steps))[name].action
+    assert isinstance(action, FanOut)
+    own = action.max_parallel or PARALLEL_DEFAULT
+    return min(own, state.workflow.max_parallel or own)
+
+
+def _groups(
+    store: Store, row: RunRow, state: State, fans: list[LetterCount], call: RedriveCall
+) -> Iterator[tuple[LetterGroup, Iterator[Item]]]:
+    """What is selected of each fan-out, with the scopes around it, outermost first."""
+    selected = _selected(store, row, fans, call)
+    for _, letters in groupby(selected, key=lambda letter: (letter.name, letter.job)):
+        first = next(letters)
+        around: list[dict[str, Any]] = []
+        scope = first.scope
+        # What a redrive before this one restored is over, though not forgotten yet.
+        while scope not in state.scopes or scope in state.finished:
+            kept = store.kept_scope(row.id, scope)
+            assert kept is not None
+            around.insert(0, kept.body)
+            scope = kept.outer
+        items = (Item(letter.index, letter.value, letter.history) for letter in chain([first], letters))
+        yield LetterGroup(first.name, first.job, 0, 0, tuple(around)), items
+
+
+def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
+    """The fan-outs of the map that is meant; refused where it could be several, or where nobody knows its place."""
+    found = fan_outs(store, row, call.step)
+    # An older version kept the letters of a map inside of another without what was around it.
+    fans = [fan for fan in found if fan.scope]
+    if len(fans) < len(found) and (call.force or not fans):
+        lost = next(fan for fan in found if not fan.scope)
+        raise ResileError(
+            "letters-unplaced",
+            f"an older Resile kept dead letters of {lost.map} without what was around it, so they can't be retried",
+            hint=f"`resile rerun {row.id}` runs the whole map again, `resile dlq purge {row.id}` removes them",
+        )
+    names = list(dict.fromkeys(fan.map for fan in fans))
+    if len(names) > 1:
+        message = f"run {row.id} has dead letters of several maps: {', '.join(names)}"
+        raise ResileError("several-maps", message, hint="name one with --step")
+    return fans
+
+
+def _selected(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
+    """The letters that a call means, as a stream, by fan-out and index."""
+    wanted = None if call.filter is None else _Filter(call.filter, row, apart_steps(store, row))
+    try:
+        for fan in fans:
+            for letter in letters_of(store, row.id, fan):
+                if not (letter.eligible or call.force) or call.signature not in (None, letter.signature):
+                    continue
+                if wanted is None or wanted.accepts(letter):
+                    yield letter
+    finally:
+        if wanted is not None:
+            wanted.close()
+
+
+class _Filter:
+    """An expression of the caller that is asked of each letter; one that can't answer ends the call before it runs."""
+
+    def __init__(self, code: str, row: RunRow, apart: Apart) -> None:
+        from resile.languages.javascript.evaluate import Sandbox
+
+        self._code = code
+        self._row = row
+        self._apart = apart
+        self._now = time.time()
+        self._sandbox: Sandbox = Sandbox()
+        problem = self._sandbox.check_syntax(code, "expression")
+        if problem is not None:
+            self.close()
+            raise ResileError("bad-filter", f"--filter can't run: {problem}", hint=_FILTER_HINT)
+
+    def accepts(self, letter: LetterRow) -> bool:
+        """Does the expression hold for this letter?"""
+        from resile.languages.javascript.evaluate import holds
+
+        known = record(self._row, letter, self._apart)
+        item = known.pop("item_data")
+        # Each may be long, and no expression should look for its answer there.
+        for failure in known["failure_history"]:
+            del failure["stack_trace"]
+        context = {"item": item, "letter": known}
+        seed = letter.correlation_id
+        answer = self._sandbox.evaluate(self._code, context, now=self._now, seed=seed, form="expression")
+        if answer.problem:
+            message = f"--filter failed for {letter.item_id}: {answer.problem}"
+            raise ResileError("bad-filter", message, hint=_FILTER_HINT)
+        return holds(answer.value)
+
+    def close(self) -> None:
+        """Let the sandbox go."""
+        self._sandbox.close()
+
+
+def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, watcher: Watcher) -> RunStatus:
+    """Hand the items to an engine."""
+    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=watcher.debug)
+    return session.drive(
+        lease,
+        task.events,
+        parallel=task.capacity.parallel,
+        launcher=None,
+        ready=lambda engine: watcher.started(row.id, state, engine.interrupt),
+    )
+
+
+def _outcome(store: Store, run: int, task: _Task) -> _Outcome:
+    """What became of the selected items."""
+    outcome = _Outcome(sum(group.total for group in _task_groups(task)))
+    for letter, item in _still_kept(store, run, task):
+        outcome.left += 1
+        outcome.failed += letter.history != item.history
+    return outcome
+
+
+def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow, Item]]:
+    """The selected items that are dead letters now; both stand in the same order."""
+    for group in _task_groups(task):
+        kept = store.letters(run, group.name)
+        current = next(kept, None)
+        for item in _items(task.path, group):
+            while current is not None and current.index < item.index:
+                current = next(kept, None)
+            if current is not None and current.index == item.index:
+                yield current, item
+
+
+def _task_groups(task: _Task) -> Iterator[LetterGroup]:
+    """The fan-outs whose items a redrive has, a few at a time."""
+    place, last = 0, False
+    while not last:
+        groups, place, last = read_groups(task.path, place, ITEMS_PER_READ)
+        yield from groups
+
+
+def _items(path: str, group: LetterGroup) -> Iterator[Item]:
+    """The items of a group, a few at a time."""
+    place, left = group.offset, group.total
+    while left:
+        items, place, _ = read_items(path, place, min(left, ITEMS_PER_READ))
+        left -= len(items)
+        yield from items

@@ -1,0 +1,249 @@
+"""`resile try`: one step's ladder against a failure that is only supposed, with its repairs run for real.
+
+    ancestors (supposed to pass) --> the step (supposed to fail, then to pass) --> end
+                                        |
+                                        its rules: handlers, scripts, called steps, nested rules: all real
+
+Nothing of it is kept: the store is in memory, the output folder goes when it is over. A wait before a retry is told,
+not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from resile.commands.documents import event_document, run_document
+from resile.commands.load import load, read_inputs
+from resile.commands.run import Watcher
+from resile.core.actions import Note, StartAttempt
+from resile.core.events import RunStarted
+from resile.core.recovery.backoff import delay_seconds
+from resile.core.recovery.matching import ladder_of
+from resile.core.state import ROOT, Job, State
+from resile.engine.paths import epoch_folder
+from resile.engine.resources import measure, refuse_misfits
+from resile.engine.session import Session, create, take
+from resile.errors import ResileError
+from resile.executors.local.segments import tail
+from resile.executors.outcome import readable, signal_name, signature
+from resile.model import codec
+from resile.model.failure import Failure, FailureKind, Outcome
+from resile.model.limits import TAIL_BYTES
+from resile.model.status import RunStatus, Status
+from resile.model.workflow import Need, Noop, Step, Workflow
+from resile.store.contract import RunRow, Store
+from resile.store.memory import MemoryStore
+
+KINDS: tuple[FailureKind, ...] = ("exit", "signal", "timeout", "oom", "lost", "spawn", "check", "contract")
+# The kinds that say nothing without a number.
+_NUMBERED = ("exit", "signal")
+_SIGTERM, _SIGKILL, _SIGNALS_MAX, _CODES_MAX = 15, 9, 64, 255
+# What a step's second go, which is not run, would write.
+_OF_A_GO = ("step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed", "step_recovered")
+_EXIT_CODES = {"fail": 1, "park": 4, "interrupted": 130}
+
+
+def supposed(text: str, message: str) -> Failure:
+    """A failure as people write it: `exit:10`, `signal:9`, `signal:TERM`, `timeout`, `oom` …"""
+    name, colon, detail = text.partition(":")
+    kind = next((known for known in KINDS if known == name), None)
+    number = _number(name, detail)
+    if kind is None or number is None or (colon and kind not in ("exit", "signal", "check")):
+        hint = f"exit:CODE, signal:NAME or one of {', '.join(known for known in KINDS if known not in _NUMBERED)}"
+        raise ResileError("bad-failure", f"--fail {text!r} is not a failure", hint=hint)
+    code: int | None = number
+    signal: int | None = None
+    match kind:
+        case "exit" | "check":
+            said = f"exit code {number}"
+        case "signal":
+            code, signal, said = 128 + number, number, f"killed by {signal_name(number)}"
+        case "timeout":
+            code, signal, said = 128 + _SIGTERM, _SIGTERM, "timed out"
+        case "oom":
+            code, signal, said = 128 + _SIGKILL, _SIGKILL, "out of memory (killed by the kernel)"
+        case "lost" | "spawn" | "contract" | "canceled":
+            code, said = None, kind
+    said = f"{said}: {message}" if message else said
+    return Failure(kind, said, code, signal, "", message, signature(kind, code, said))
+
+
+def _number(kind: str, detail: str) -> int | None:
+    """The number of a failure; 1 where none is needed, None where it is none."""
+    if not detail:
+        return None if kind in _NUMBERED else 1
+    most = _SIGNALS_MAX if kind == "signal" else _CODES_MAX
+    if detail.isascii() and detail.isdigit() and len(detail) <= 3:
+        return int(detail) if 0 < int(detail) <= most else None
+    if kind != "signal":
+        return None
+    import signal
+
+    name = "SIG" + detail.upper().removeprefix("SIG")
+    return int(signal.Signals[name]) if name in signal.Signals.__members__ else None
+
+
+def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], watcher: Watcher) -> dict[str, Any]:
+    """Walk one step's ladder: what fired, what the repairs did, what would happen then."""
+    workflow, _ = load(path, None)
+    staged = _staged(workflow, name)
+    given = read_inputs(workflow, inputs, [])
+    capacity = measure(workflow.max_parallel, None, None, None)
+    refuse_misfits(staged, capacity)
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="resile-try-") as folder:
+        store = MemoryStore()
+        first = RunStarted(time.time(), capacity, given)
+        row, state = create(store, staged, codec.encode(staged), first, output=folder, directory=os.getcwd())
+        stage = _Stage(state, workflow, name, failure, watcher)
+        session = Session(store, row, stage.state, env=os.environ, listener=stage.listen)
+        status = session.drive(
+            take(store, row.id),
+            [first],
+            parallel=capacity.parallel,
+            launcher=None,
+            ready=lambda engine: watcher.started(row.id, stage.state, engine.interrupt),
+            rehearsal=stage.rehearsal,
+        )
+        return stage.document(store, row, status)
+
+
+class _Stage:
+    """One rehearsal: who only pretends, and what the others did."""
+
+    def __init__(self, state: State, workflow: Workflow, name: str, failure: Failure, watcher: Watcher) -> None:
+        self.state = state
+        self._workflow = workflow
+        self._name = name
+        self._failure = failure
+        self._watcher = watcher
+        self._notes: list[Note] = []
+        self._pretended: set[int] = set()
+        self._called: set[str] = {name}
+
+    def rehearsal(self, order: StartAttempt, step: Step) -> Outcome | None:
+        """The step fails at first and passes later, its ancestors and `end` pass; repairs are run."""
+        job = self.state.jobs[order.job]
+        if job.scope != ROOT or job.callers:
+            return None
+        self._pretended.add(job.id)
+        if step.name == self._name and order.attempt == 1:
+            return Outcome(self._failure.exit_code, self._failure)
+        return Outcome(exit_code=0)
+
+    def listen(self, state: State, notes: list[Note]) -> None:
+        """Keep, and hand on, what is about the step and its repairs."""
+        heard = [note for note in notes if self._matters(note)]
+        self._notes += heard
+        if heard:
+            self._watcher.notes(state, heard)
+
+    def _matters(self, note: Note) -> bool:
+        """Not what only pretends: ancestors, `end`, the step's second go, the run as a whole."""
+        if note.type in _OF_A_GO and note.step == self._name and note.attempt > 1 and note.scope == "root":
+            return False
+        if note.type == "route_taken" and note.data["action"] == "run":
+            self._called.add(note.data["target"])
+        return bool(note.job) and (note.scope != "root" or note.step in self._called)
+
+    def document(self, store: Store, row: RunRow, status: RunStatus) -> dict[str, Any]:
+        """What happened."""
+        job = self.state.job_named(self._name)
+        assert job is not None
+        verdict = "interrupted" if status == "interrupted" else self._verdict(job)
+        routes = run_document(row, self.state, status, time.time())["routes"]
+        return {
+            "step": self._name,
+            "failure": msgspec.to_builtins(self._failure),
+            "verdict": verdict,
+            "delay_seconds": self._delay(job) if verdict == "retry" else 0.0,
+            "exit_code": _EXIT_CODES.get(verdict, 0),
+            "routes": routes,
+            "repairs": list(self._repairs(store, row)),
+            "events": [event_document(row.id, note) for note in self._notes],
+        }
+
+    def _verdict(self, job: Job) -> str:
+        """What the ladder came to: how the step stands, or the last rule that let it go on."""
+        if job.status is Status.pending_failed:
+            return "park"
+        if job.status is not Status.completed:
+            return "tolerate" if job.tolerated else "fail"
+        ways = ("retry", "recovered", "fallback", "goto")
+        taken = [route.action for route in self.state.routes if route.step == self._name and route.scope == "root"]
+        return next(action for action in reversed(taken) if action in ways)
+
+    def _delay(self, job: Job) -> float:
+        """How long the retry would have waited; on the stage it did not."""
+        step = next(step for step in self._workflow.steps if step.name == self._name)
+        rule = ladder_of(step)[list(job.fired or {})[-1]]
+        return delay_seconds(rule.wait, 1, f"{self._workflow.name}/{step.name}") if rule.wait is not None else 0.0
+
+    def _repairs(self, store: Store, row: RunRow) -> Iterator[dict[str, Any]]:
+        """The attempts that were really run, with the end of what they printed."""
+        folder = epoch_folder(row.output, row.id, row.epoch)
+        for tried in store.attempts(row.id):
+            if tried.job in self._pretended:
+                continue
+            job = self.state.jobs[tried.job]
+            yield {
+                "step": self.state.step_of(job).name,
+                "scope": self.state.scopes[job.scope].name,
+                "attempt": tried.attempt,
+                "exit_code": tried.exit_code,
+                "message": tried.failure.message if tried.failure is not None else "",
+                "seconds": round(tried.usage.wall_seconds, 3),
+                "stdout": readable(tail(folder, tried.log, "o", TAIL_BYTES)),
+                "stderr": readable(tail(folder, tried.log, "e", TAIL_BYTES)),
+            }
+
+
+def _staged(workflow: Workflow, name: str) -> Workflow:
+    """The step behind all its ancestors, at once; every other step only for those who call for it."""
+    known = {step.name: step for step in workflow.steps}
+    if name not in known:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"its steps: {', '.join(list(known)[:20])}"
+        raise ResileError("no-such-step", f"{workflow.name} has no step {name!r}", where=workflow.file, hint=hint)
+    before = _ancestors(workflow, name)
+    kept: list[Step] = []
+    for step in workflow.steps:
+        alone = msgspec.structs.replace(step, needs=(), arcs=())
+        if step.name == name or step.name in before:
+            alone = msgspec.structs.replace(alone, when=None, on_success=None, called_only=False)
+        else:
+            alone = msgspec.structs.replace(alone, called_only=True)
+        kept.append(alone)
+    place = list(known).index(name)
+    needs = tuple(Need((other,)) for other in known if other in before)
+    rules = tuple(msgspec.structs.replace(rule, wait=None) for rule in known[name].rules)
+    kept[place] = msgspec.structs.replace(kept[place], needs=needs, rules=rules)
+    end = Step(name=workflow.end.name, action=Noop())
+    return msgspec.structs.replace(workflow, steps=tuple(kept), end=end)
+
+
+def _ancestors(workflow: Workflow, name: str) -> set[str]:
+    """Every step through which a path leads to this one, by needs or by arcs."""
+    sources: dict[str, list[str]] = {
+        step.name: [other for need in step.needs for other in need.any_of] for step in workflow.steps
+    }
+    for step in workflow.steps:
+        for arc in step.arcs:
+            if arc.step in sources:
+                sources[arc.step].append(step.name)
+    found: set[str] = set()
+    work = [name]
+    while work:
+        for source in sources[work.pop()]:
+            if source != name and source not in found:
+                found.add(source)
+                work.append(source)
+    return found

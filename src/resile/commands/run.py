@@ -1,0 +1,352 @@
+"""The verbs that move a run: run, resume, rerun, reset-status, cancel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from resile.commands.documents import run_document
+from resile.commands.load import Taken, load, read_inputs, remember
+from resile.core.actions import Note
+from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
+from resile.core.state import ROOT, State
+from resile.engine.env_files import load_env_files
+from resile.engine.replay import folded, gone_jobs, row_of
+from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
+from resile.engine.secrets import load_secrets, refuse_secret_inputs
+from resile.engine.session import Session, caller, calls_functions, create, next_event, take
+from resile.errors import ResileError
+from resile.model import codec
+from resile.model.fanout import FanOut
+from resile.model.nested import hosts
+from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
+from resile.model.workflow import Child, Step, Workflow
+from resile.store.contract import Lease, RunRow, Store
+from resile.store.open import default_output, exists, open_store
+
+if TYPE_CHECKING:
+    from resile.engine.loop import Interrupt
+    from resile.executors.local.prestart import Prestarted
+
+
+class Machine(Struct, frozen=True):
+    """What the caller lets a run use; None is what the machine has."""
+
+    max_parallel: int | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+
+
+class RunCall(Struct):
+    """Everything that `resile run` can be told; where there is a compiled `workflow`, the file is not read."""
+
+    path: str
+    db: str | None = None
+    inputs: list[str] = []
+    input_files: list[str] = []
+    machine: Machine = Machine()
+    output: str | None = None
+    retry_max: int | None = None
+    loops_max: int | None = None
+    failure_routing: bool = True
+    taken: Taken = Taken()
+    workflow: Workflow | None = None
+
+
+class Finished:
+    """How a run stands when its engine leaves it; its document is made when it is first asked for."""
+
+    def __init__(self, run: int, status: RunStatus, make: Callable[[], dict[str, Any]]) -> None:
+        self.run = run
+        self.status: RunStatus = status
+        self.exit_code = EXIT_CODES[status]
+        self._make = make
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The run as `resile run --json` prints it."""
+        return self._make()
+
+
+class Watcher(Protocol):
+    """Somebody who looks on while a run goes; called on the engine's thread.
+
+    `debug`, where there is one, is told of every expression that is evaluated.
+    """
+
+    debug: Callable[[str], None] | None
+
+    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
+        """The run has an id and an engine; `interrupt` is what Ctrl-C does."""
+
+    def notes(self, state: State, notes: list[Note]) -> None:
+        """These canonical events are on disk now."""
+
+
+def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> Finished:
+    """Compile a file, start a run of it and drive it to its end.
+
+    `launcher` was started ahead to save time; the caller puts it down where no run took it.
+    """
+    before = open_store(call.db) if exists(call.db) else None
+    workflow, definition = _definition(call, before)
+    inputs = read_inputs(workflow, call.inputs, call.input_files)
+    capacity = _capacity(workflow, call.machine)
+    refuse_misfits(workflow, capacity)
+    _refuse_items(workflow)
+    env = {**os.environ, **load_env_files(workflow)}
+    refuse_secret_inputs(inputs, load_secrets(workflow, env))
+    options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
+    output = os.path.abspath(call.output or default_output(call.db))
+    _make_folder(output)
+    store = before or open_store(call.db)
+    try:
+        if before is None and call.workflow is None:
+            remember(call.path, store, workflow, definition, call.taken)
+        first = RunStarted(time.time(), capacity, inputs, options)
+        row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
+        lease = take(store, row.id)
+        return _drive(store, row, state, lease, [first], capacity, watcher, launcher)
+    finally:
+        store.close()
+
+
+def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
+    """What is to run, and its canonical JSON."""
+    if call.workflow is None:
+        return load(call.path, store, call.taken)
+    return call.workflow, codec.encode(call.workflow)
+
+
+def open_again(db: str | None) -> Store:
+    """A store that is there already: none is made for the sake of a run that can't be in it."""
+    return open_store(db, readonly=not exists(db))
+
+
+def _make_folder(output: str) -> None:
+    """The output folder; one that can't be made is an error before anything is stored."""
+    try:
+        os.makedirs(output, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ResileError(
+            "output-unusable",
+            f"can't make the output folder: {error.strerror}",
+            where=output,
+            hint="name another with --output",
+        ) from error
+
+
+def resume(
+    number: int, *, db: str | None, machine: Machine, watcher: Watcher, launcher: Prestarted | None = None
+) -> Finished:
+    """Take an interrupted or parked run up again; one that has ended only tells how."""
+    store = open_again(db)
+    try:
+        row = row_of(store, number)
+        if row.status in RUN_ENDED:
+            return _told(store, row, folded(store, row))
+        lease = take(store, number)
+        return _resumed(store, row, folded(store, row), lease, machine, watcher, [], launcher)
+    finally:
+        store.close()
+
+
+def rerun(
+    number: int,
+    *,
+    failed_only: bool,
+    as_new: bool,
+    db: str | None,
+    machine: Machine,
+    watcher: Watcher,
+    launcher: Prestarted | None = None,
+) -> Finished:
+    """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
+    if as_new and failed_only:
+        raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
+    store = open_again(db)
+    try:
+        row = row_of(store, number)
+        state = folded(store, row)
+        if as_new:
+            capacity = _capacity(state.workflow, machine)
+            definition = store.definition(row.definition)
+            first = RunStarted(time.time(), capacity, state.inputs, state.options)
+            fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
+            lease = take(store, fresh.id)
+            return _drive(store, fresh, state, lease, [first], capacity, watcher, launcher)
+        _refuse_unfinished(row, "rerun")
+        lease = take(store, number)
+        again = EpochStarted(time.time(), failed_only, caller())
+        return _resumed(store, row, state, lease, machine, watcher, [again], launcher)
+    finally:
+        store.close()
+
+
+def reset_status(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
+    """Set jobs back so that `resume` runs them again; nothing runs now."""
+    store = open_again(db)
+    try:
+        row = row_of(store, number)
+        _refuse_unfinished(row, "reset-status")
+        lease = take(store, number)
+        state = folded(store, row)
+        finished = _begun(state)
+        session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
+        session.record(lease, EpochStarted(time.time(), failed_only, caller()))
+        store.release_lease(lease)
+        kept = _begun(state)
+        return {"run": number, "epoch": state.epoch, "reset": finished - kept, "kept": kept}
+    finally:
+        store.close()
+
+
+def cancel(number: int, *, db: str | None, reason: str, watcher: Watcher) -> dict[str, Any]:
+    """Ask the engine that drives a run to cancel it; where none does, take the run to its `end` here."""
+    store = open_again(db)
+    try:
+        row = row_of(store, number)
+        if row.status in RUN_ENDED:
+            return {"run": number, "status": row.status, "requested": False}
+        now = time.time()
+        if store.lease(number, now) is not None:
+            store.request(number, now, "cancel", {"by": caller(), "reason": reason})
+            return {"run": number, "status": "running", "requested": True}
+        lease = take(store, number)
+        asked = CancelRequested(now, caller(), reason)
+        finished = _resumed(store, row, folded(store, row), lease, Machine(), watcher, [asked])
+        return {"run": number, "status": finished.status, "requested": False}
+    finally:
+        store.close()
+
+
+def _begun(state: State) -> int:
+    """How many steps have been tried."""
+    return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
+
+
+def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
+    """What the engine may use: the caller's word, then the file's, then the machine's."""
+    parallel = machine.max_parallel if machine.max_parallel is not None else workflow.max_parallel
+    capacity = measure(parallel, machine.cpus, machine.memory_bytes, machine.gpus)
+    if calls_functions(workflow):
+        capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
+    if parallel is None:
+        # A fan-out that asks for more at a time gets it, unless somebody said how much there may be.
+        asked = max((wanted for host in hosts(workflow.steps) for wanted in _item_slots(host)), default=0)
+        return msgspec.structs.replace(capacity, parallel=max(capacity.parallel, asked))
+    return capacity
+
+
+def _item_slots(step: Step) -> Iterator[int]:
+    """How many items at a time the fan-outs of a step ask for, those inside it included."""
+    match step.action:
+        case FanOut():
+            yield step.action.max_parallel or 0
+            inner = step.action.steps
+        case Child():
+            inner = step.action.workflow.steps
+        case _:
+            return
+    for nested in hosts(inner):
+        yield from _item_slots(nested)
+
+
+def _refuse_items(workflow: Workflow) -> None:
+    """Maps that wait for nothing read their items at once: what is wrong with those is known before anything runs."""
+    maps = hosts(workflow.steps)
+    targets = {arc.step for step in workflow.steps for arc in step.arcs} if maps else set()
+    for step in maps:
+        waits = step.needs or step.when is not None or step.called_only or step.name in targets
+        if waits or not isinstance(step.action, FanOut):
+            continue
+        from resile.engine.actions.items import check_input
+
+        where = f"{workflow.file}:{step.origin.line}:{step.origin.column}"
+        folder = os.path.join(os.getcwd(), step.working_dir)
+        problem = check_input(step.action.source, workflow.folder, folder)
+        if problem:
+            raise ResileError("input", f"the items of {step.name!r}: {problem}", where=where)
+        if step.action.isolation == "worktree" and not _is_in_git(folder):
+            hint = "run it in one, or leave `isolation` out"
+            raise ResileError("isolation", "`isolation: worktree` needs a git repository", where=where, hint=hint)
+
+
+def _is_in_git(folder: str) -> bool:
+    """Does a folder lie in a git repository?"""
+    while not os.path.exists(os.path.join(folder, ".git")):
+        outer = os.path.dirname(folder)
+        if outer == folder:
+            return "GIT_DIR" in os.environ
+        folder = outer
+    return True
+
+
+def _refuse_unfinished(row: RunRow, verb: str) -> None:
+    """Steps of an unfinished run may still be running; they must come to an end first."""
+    if row.status not in RUN_ENDED and row.status != "parked":
+        raise ResileError(
+            "run-unfinished",
+            f"run {row.id} has not ended, so {verb} can't start it over",
+            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
+        )
+
+
+def _resumed(
+    store: Store,
+    row: RunRow,
+    state: State,
+    lease: Lease,
+    machine: Machine,
+    watcher: Watcher,
+    before: list[Event],
+    launcher: Prestarted | None = None,
+) -> Finished:
+    """Drive a run that exists already."""
+    capacity = _capacity(state.workflow, machine)
+    refuse_misfits(state.workflow, capacity)
+    events = [*before, next_event(row, state, capacity, time.time())]
+    return _drive(store, row, state, lease, events, capacity, watcher, launcher)
+
+
+def _drive(
+    store: Store,
+    row: RunRow,
+    state: State,
+    lease: Lease,
+    events: list[Event],
+    capacity: Capacity,
+    watcher: Watcher,
+    launcher: Prestarted | None = None,
+) -> Finished:
+    """Hand the run to an engine and tell how it stands afterwards."""
+    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=watcher.debug)
+    try:
+        status = session.drive(
+            lease,
+            events,
+            parallel=capacity.parallel,
+            launcher=launcher,
+            ready=lambda engine: watcher.started(row.id, state, engine.interrupt),
+        )
+    finally:
+        store.release_lease(lease)
+    return _finished(store, row, state, status)
+
+
+def _told(store: Store, row: RunRow, state: State) -> Finished:
+    """A run that had ended before."""
+    return _finished(store, row, state, state.verdict or "failed")
+
+
+def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> Finished:
+    """The result of a verb that drove a run."""
+    now, gone, letters = time.time(), list(gone_jobs(store, row.id, state)), store.letter_counts(row.id)
+    return Finished(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

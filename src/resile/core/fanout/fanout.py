@@ -1,0 +1,324 @@
+"""Fan-outs: one scope for each item, as many at a time as may be, each forgotten when it is over.
+
+    attempt (lists the items) --> begin_items --> pump: read, open --> items run --> item_over (outcomes.py)
+                                                    ^                                   |
+                                                    +------------ until all are done <--+--> finish
+
+Items come in chunks from the items file, so what waits in memory is bounded. The order of the input is the order in
+which they start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer
+from resile.core.event_log import note_job
+from resile.core.fanout.breaker import holds_back, may_start, started
+from resile.core.fanout.failure_reports import count_failure, report_rest, uncount
+from resile.core.fanout.naming import fan_action, fan_name, item_id, map_name, short_name
+from resile.core.fanout.progress import Fan
+from resile.core.fanout.worktrees import isolated
+from resile.core.recovery.ladder import climb
+from resile.core.recovery.repair import succeeded
+from resile.core.scheduling.dependencies import settle, stopping, succeed
+from resile.core.scheduling.goto import drop_stale
+from resile.core.scheduling.reservations import rest, stir
+from resile.core.scheduling.scopes import is_parked, open_scope, start_scope, stop_scope
+from resile.core.state import Error, Job, Scope, State
+from resile.model.failure import Failure
+from resile.model.fanout import FanOut
+from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
+from resile.model.limits import ITEMS_PER_READ
+from resile.model.status import Status
+
+# Why a fan-out stops that somebody wanted to stop.
+CANCELED = "canceled"
+
+
+def begin_items(state: State, out: list[Action], at: float, job: Job, total: int, began: float) -> None:
+    """The items are listed: from here on they run for the job; the time of the attempt, which began then, goes on."""
+    action = fan_action(state, job)
+    label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
+    parallel = action.max_parallel or 0
+    state.fans[job.id] = Fan(total, label, state.epoch, state.last_job, parallel, goal=total)
+    state.items += total if job.attempt == 1 else 0
+    job.hosting = True
+    job.exit_code = None
+    job.status = Status.running
+    seq = note_job(state, out, at, "items_listed", job, {"total": total})
+    limit = state.step_of(job).timeout_seconds
+    if limit is not None:
+        job.due = began + limit
+        out.append(SetTimer(job.id, job.attempt, job.due, seq))
+    pump(state, out, at, job)
+
+
+def items_read(
+    state: State, out: list[Action], at: float, job: Job, items: tuple[Item, ...], place: int, last: bool
+) -> None:
+    """Another chunk has come."""
+    fan = state.fans[job.id]
+    fan.reading = False
+    fan.place = place
+    fan.taken += len(items)
+    # Behind the letters of one fan-out there may be those of another in the same file.
+    fan.last = last or fan.taken >= fan.goal
+    fan.queue.extend(items)
+    pump(state, out, at, job)
+
+
+def pump(state: State, out: list[Action], at: float, job: Job) -> None:
+    """Start what may start, read on where the queue runs low, and finish when nothing is left."""
+    fan, action = state.fans[job.id], fan_action(state, job)
+    if fan.stopped:
+        _drain(state, out, at, job, fan)
+    else:
+        _open_next(state, out, at, job, fan, action)
+    if not fan.reading and not fan.last and len(fan.queue) <= ITEMS_PER_READ // 2:
+        fan.reading = True
+        out.append(read_on(job, fan, job.noted))
+    timed = any(waiting.due > at for waiting in fan.waiting.values())
+    if fan.reading or timed or (fan.circuit == "open" and not fan.stopped):
+        stir(state, job)
+        return
+    rest(state, job)
+    if fan.last and not fan.queue and not fan.active and not fan.waiting:
+        finish(state, out, at, job, fan)
+
+
+def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
+    """Ask for the next items."""
+    return ReadItems(job.id, fan.label, fan.place, min(ITEMS_PER_READ, fan.goal - fan.taken), because)
+
+
+def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, action: FanOut) -> None:
+    """Open items as far as there is room: those that were gated, those whose wait is over, the next of the input."""
+    limit = _limit(state, action, fan)
+    idle = sum(is_parked(state, state.scopes[number]) for number in fan.active.values()) if state.parked else 0
+    due = [waiting for waiting in fan.waiting.values() if waiting.due <= at] if fan.waiting else []
+    while (fan.gated or due or fan.queue) and may_start(fan, action.policy.breaker):
+        if fan.gated:
+            _begin_item(state, out, at, job, fan, state.scopes[fan.gated.pop(0)])
+            continue
+        # Items that are held back wait for one that is due: they must not take its place.
+        if len(fan.active) - (len(fan.held_back) if due else 0) - idle >= limit:
+            return
+        if due:
+            again = due.pop(0)
+            del fan.waiting[again.item.index]
+            open_item(state, out, at, job, fan, again.item, again.number, again.turn)
+        else:
+            item = fan.queue.pop(0)
+            # A letter of an earlier epoch is of another list: it is in no number of this one.
+            if fan.redrive and all(failure.epoch == state.epoch for failure in item.history[-1:]):
+                fan.counted[item.index] = item.history[-1:]
+            open_item(state, out, at, job, fan, item, 1)
+
+
+def _limit(state: State, action: FanOut, fan: Fan) -> int:
+    """How many items may be open at a time.
+
+    Where every item is one attempt and no failure can hold the others back, a few more are opened than run: they are
+    reserved, so that the executor never waits for a commit. A step with rules of its own may go on after its attempt,
+    and then the next item has to wait for it.
+    """
+    capacity = state.capacity
+    assert capacity is not None
+    asked = fan.parallel or capacity.parallel
+    if action.item_timeout_seconds is not None or holds_back(action.policy):
+        # The time of an item begins when it is opened, and what is open will start: so none is opened to wait.
+        return min(asked, capacity.parallel)
+    first = action.steps[0]
+    is_one_attempt = len(isolated(action)) == 1 and not first.rules and first.on_success is None
+    if is_one_attempt and asked >= capacity.parallel:
+        return max(asked, capacity.parallel + capacity.ahead)
+    return asked
+
+
+def open_item(
+    state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item, number: int, turn: int = 0
+) -> None:
+    """Start one execution of an item; a new one takes the next turn."""
+    if not turn:
+        fan.opened += 1
+        turn = fan.opened
+    name = f"{short_name(state, job)}[{item.index}]"
+    scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn)
+    fan.active[item.index] = scope.id
+    _begin_item(state, out, at, job, fan, scope)
+
+
+def _begin_item(state: State, out: list[Action], at: float, job: Job, fan: Fan, scope: Scope) -> None:
+    """Let the first steps of an item go; its time begins."""
+    item, limit = scope.item, fan_action(state, job).item_timeout_seconds
+    assert item is not None
+    scope.started_at = at
+    started(fan)
+    if limit is not None:
+        out.append(SetTimer(job.id, scope.number, at + limit, job.noted, item=item.index))
+    start_scope(state, out, scope, job.noted)
+
+
+def item_timer(state: State, out: list[Action], at: float, job: Job, index: int, number: int) -> None:
+    """An item's backoff is over, or its time is."""
+    fan = state.fans[job.id]
+    if index in fan.waiting:
+        pump(state, out, at, job)
+        return
+    scope = state.scopes.get(fan.active.get(index, 0))
+    limit = fan_action(state, job).item_timeout_seconds
+    if scope is None or scope.number != number or scope.id in fan.gated:
+        return
+    # The end of a backoff may come when another event has opened the item already: that is not the end of its time.
+    if limit is not None and at >= scope.started_at + limit:
+        expire_item(state, out, at, job, scope)
+
+
+def expire_item(state: State, out: list[Action], at: float, job: Job, scope: Scope) -> None:
+    """An item took too long: kill what it runs; then it has failed."""
+    limit = fan_action(state, job).item_timeout_seconds or 0.0
+    running = next(
+        (found for number in range(scope.first, scope.first + len(scope.waiting))
+         if (found := state.jobs[number]).status in (Status.pending, Status.running, Status.recovering)),
+        None,
+    )  # fmt: skip
+    step = state.step_of(running).name if running is not None else ""
+    scope.broken = ItemFailure(
+        number=scope.number,
+        at=at,
+        step=step,
+        kind="timeout",
+        message=f"the item timed out after {limit:g}s",
+        signature="timeout: item",
+        seconds=max(0.0, at - scope.started_at),
+        job=running.id if running is not None else 0,
+        attempt=running.attempt if running is not None else 0,
+        epoch=state.epoch,
+    )
+    stop_scope(state, out, at, scope, job.noted)
+
+
+def expire_map(state: State, out: list[Action], at: float, job: Job) -> None:
+    """The whole fan-out took too long: kill what runs; what never started is kept."""
+    state.fans[job.id].expired = True
+    stop_items(state, out, at, job, f"timed out after {state.step_of(job).timeout_seconds:g}s")
+
+
+def stop_items(state: State, out: list[Action], at: float, job: Job, why: str) -> None:
+    """Start nothing more of a fan-out and kill what it runs."""
+    fan = state.fans[job.id]
+    fan.stopped = fan.stopped or why
+    for number in list(fan.active.values()):
+        stop_scope(state, out, at, state.scopes[number], job.noted)
+    state.agenda.append(job.id)
+
+
+def _drain(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+    """Nothing more starts: whatever waits is kept as a dead letter."""
+    for item in fan.queue:
+        hold(state, out, at, job, fan, item)
+    fan.queue.clear()
+    for waiting in list(fan.waiting.values()):
+        name = item_id(state, job, waiting.item)
+        if uncount(fan, name, waiting.item):
+            fan.failed += 1
+            count_failure(fan, name, waiting.item.history[-1])
+        keep(state, out, at, job, waiting.item, "stopped")
+    fan.waiting.clear()
+
+
+def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item) -> None:
+    """An item that never got its turn is kept, for a redrive."""
+    reason: LetterReason = "circuit_open" if fan.circuit != "closed" else "not_started"
+    if fan.redrive:
+        # It is a dead letter already, and stays as it is.
+        fan.counted.pop(item.index, None)
+        return
+    fan.held += 1
+    keep(state, out, at, job, item, reason)
+
+
+def keep(state: State, out: list[Action], at: float, job: Job, item: Item, reason: LetterReason) -> None:
+    """Write a dead letter."""
+    name, step = fan_name(state, job), state.step_of(job).name
+    letter = DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, at)
+    out.append(KeepLetter(letter, goes_on=not state.fans[job.id].redrive and ran_before(state, job)))
+    _mark_kept(state, job)
+    last = item.history[-1] if item.history else None
+    data: dict[str, Any] = {"item": f"{name}[{item.index}]", "reason": reason, "failures": len(item.history)}
+    if last is not None:
+        data |= {"message": last.message, "failed_step": last.step, "signature": last.signature}
+    note_job(state, out, at, "item_dead_lettered", job, data)
+
+
+def ran_before(state: State, job: Job) -> bool:
+    """Has a fan-out, or something around it, run before, so that there may be letters of it?"""
+    inner: Job | None = job
+    while inner is not None:
+        fan, scope = state.fans.get(inner.id), state.scopes[inner.scope]
+        if state.epoch > 1 or inner.attempt > 1 or scope.number > 1 or (fan is not None and fan.redrive):
+            return True
+        inner = state.jobs[scope.owner] if scope.owner else None
+    return False
+
+
+def _mark_kept(state: State, job: Job) -> None:
+    """The scopes around a dead letter must be there again when it is tried again."""
+    scope = state.scopes[job.scope]
+    while scope.owner and not scope.kept:
+        owner = state.jobs[scope.owner]
+        scope.kept = True
+        scope.error = owner.error if scope.kind == "repair" else None
+        scope = state.scopes[owner.scope]
+
+
+def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+    """All items are done: the map step has succeeded, or climbs its ladder."""
+    job.hosting = False
+    job.due = 0.0
+    report_rest(state, out, at, job, fan)
+    if fan.redrive:
+        from resile.core.fanout.redrive import group_over
+
+        fan.redrive = False
+        note_job(state, out, at, "redrive_finished", job, counts(fan))
+        group_over(state, out, job)
+        return
+    if drop_stale(state, out, at, job):
+        return
+    if stopping(state, job):
+        note_job(state, out, at, "attempt_failed", job, {"message": fan.stopped or "canceled", **counts(fan)})
+        settle(state, out, at, job, Status.terminated, {"message": fan.stopped})
+        return
+    problem, answer = fan.stopped, fan_action(state, job).policy.on_item_failure
+    if not problem and fan.failed and answer in ("fail", "carry_on"):
+        problem = f"{fan.failed} of {fan.total} items failed"
+    # Then its failure counts, and what follows goes on with the items that succeeded.
+    job.excused = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
+    if not problem:
+        job.exit_code = 0
+        note_job(state, out, at, "attempt_succeeded", job, counts(fan))
+        # What follows the items of a producer does not follow where it gave none.
+        follow = succeed if not fan.total and fan_action(state, job).scope else succeeded
+        follow(state, out, at, job)
+        return
+    job.exit_code = 1
+    note_job(state, out, at, "attempt_failed", job, {"message": problem, **counts(fan)})
+    failure = Failure("timeout" if fan.expired else "exit", problem, 1, signature="fan-out failed")
+    job.error = Error(at, job.attempt, state.step_of(job).name, failure)
+    climb(state, out, at, job, failure)
+
+
+def counts(fan: Fan) -> dict[str, Any]:
+    """The numbers of a fan-out, as events and variables have them."""
+    processed = fan.settled
+    return {
+        "total": fan.total,
+        "successful": fan.successful,
+        "failed": fan.failed,
+        "skipped": fan.skipped,
+        "held": fan.held_now,
+        "failure_rate": round(fan.failed / processed, 6) if processed else 0.0,
+        "circuit": fan.circuit,
+    }

@@ -1,0 +1,47 @@
+"""What fan-outs and their items are called, and where their definition stands.
+
+outer[3]/inner[0]    an item       outer[3]/inner    its fan-out among all of a run
+outer/inner          the map that all such fan-outs come from
+"""
+
+from __future__ import annotations
+
+from resile.core.state import Job, State
+from resile.model.fanout import FanOut
+from resile.model.items import Item
+
+
+def fan_action(state: State, job: Job) -> FanOut:
+    """What the fan-out of a job is made of."""
+    action = state.step_of(job).action
+    assert isinstance(action, FanOut)
+    return action
+
+
+def item_id(state: State, job: Job, item: Item) -> str:
+    """The name of an item among all of a run: the same in every retry."""
+    return f"{fan_name(state, job)}[{item.index}]"
+
+
+def fan_name(state: State, job: Job) -> str:
+    """The name of a fan-out among all of a run, such as `outer[3]/inner`."""
+    scope = state.scopes[job.scope]
+    return f"{scope.name}/{short_name(state, job)}" if scope.owner else short_name(state, job)
+
+
+def map_name(state: State, job: Job) -> str:
+    """The same without the items around it: `outer/inner`."""
+    parts = [short_name(state, job)]
+    scope = state.scopes[job.scope]
+    while scope.owner:
+        owner = state.jobs[scope.owner]
+        outer = state.scopes[owner.scope]
+        own = scope.name.removeprefix(f"{outer.name}/") if outer.owner else scope.name
+        parts.insert(0, short_name(state, owner) if scope.kind == "item" else own)
+        scope = outer
+    return "/".join(parts)
+
+
+def short_name(state: State, job: Job) -> str:
+    """What a fan-out is called in its own scope."""
+    return fan_action(state, job).scope or state.step_of(job).name

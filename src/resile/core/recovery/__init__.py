@@ -1,0 +1,1 @@
+"""What answers a failure: matching rules, backoff, repairs."""

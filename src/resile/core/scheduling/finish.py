@@ -1,0 +1,124 @@
+"""`end`: one way out. It starts once, when every other job of the root scope is terminal, whatever happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import Action, StopEngine
+from resile.core.event_log import STATUS_NAMES, note_run
+from resile.core.scheduling.dependencies import settle, wake
+from resile.core.state import ROOT, Failed, Job, State
+from resile.model.items import ItemFailure
+from resile.model.status import BLOCKED, CANCELED, COMPLETED, DISABLED, FAILED, SKIPPED, TERMINAL, TERMINATED
+
+# Of which steps `end` is told by name.
+_NAMED = {FAILED: "failed", CANCELED: "canceled", TERMINATED: "canceled", SKIPPED: "skipped"}
+
+
+def converge(state: State, out: list[Action], at: float) -> None:
+    """Called after each event: move on to `end`, to the verdict, or to rest."""
+    if state.phase == "running":
+        scope = state.scopes[ROOT]
+        if scope.open and state.moving:
+            # As after almost every event: there is more to do, and it goes on by itself.
+            return
+        if scope.open and not state.parked:
+            _skip_unreached(state, out, at)
+        # A killed repair may outlive its owner for a moment; `end` waits for everything that runs.
+        if not scope.open and not state.in_flight:
+            state.phase = "ending"
+            wake(state, out, end_job(state), state.seq)
+    if state.phase == "ending" and end_job(state).status in TERMINAL:
+        _conclude(state, out, at)
+    elif state.phase in ("running", "ending", "redriving") and state.parked and not _moves(state):
+        out.append(StopEngine("parked", state.seq))
+
+
+def _moves(state: State) -> bool:
+    """Does anything go on by itself: a job, or a redrive that reads which letters come next?"""
+    return bool(state.moving) or (state.redrive is not None and state.redrive.reading)
+
+
+def end_job(state: State) -> Job:
+    """The one job of `end`."""
+    return state.jobs[state.scopes[ROOT].first + state.plan.end]
+
+
+def _skip_unreached(state: State, out: list[Action], at: float) -> None:
+    """Nothing moves any more: steps that no arc reached are skipped, and what needs them."""
+    scope = state.scopes[ROOT]
+    for number in sorted(state.plan.arc_targets):
+        job = state.jobs[scope.first + number]
+        if job.status is BLOCKED and not job.asking:
+            settle(state, out, at, job, SKIPPED, {"reason": "no arc was taken to it"})
+
+
+def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
+    """What the `end` of a workflow can read: the outcome of everything before it."""
+    plan, first = state.plan_of(scope), state.scopes[scope].first
+    named: dict[str, list[str]] = {"failed": [], "tolerated": [], "canceled": [], "skipped": []}
+    results: dict[str, Any] = {}
+    for number, step in enumerate(plan.steps):
+        job, name = state.jobs[first + number], step.name
+        if number == plan.end or job.status is DISABLED:
+            continue
+        results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.tried}
+        kind = _NAMED.get(job.status)
+        if kind is not None:
+            named["tolerated" if job.tolerated and kind == "failed" else kind].append(name)
+    return {
+        "status": _verdict_before_end(state, scope, named["failed"]),
+        **{f"{kind}_steps": names for kind, names in named.items()},
+        "results": results,
+        "first_failure": _first_failure(state, scope),
+    }
+
+
+def _first_failure(state: State, scope: int) -> dict[str, Any] | None:
+    """The first failure of a workflow: of the run, or of the child that a scope is."""
+    first: Failed | ItemFailure | None = state.first_failure if scope == ROOT else state.scopes[scope].broken
+    if first is None:
+        return None
+    return {
+        "step": first.step,
+        "attempt": first.attempt,
+        "kind": first.kind,
+        "exit_code": first.exit_code,
+        "message": first.message,
+    }
+
+
+def _verdict_before_end(state: State, scope: int, failed: list[str]) -> str:
+    """What the verdict would be if `end` added nothing."""
+    if state.canceled:
+        return "canceled"
+    aborted = state.aborted if scope == ROOT else state.scopes[scope].aborted
+    return "failed" if failed or aborted else "completed"
+
+
+def _conclude(state: State, out: list[Action], at: float) -> None:
+    """The verdict: the last outcome of each step, `end` included, unless an explicit `end` overrides it."""
+    before = execution(state)
+    end = end_job(state)
+    failed = list(before["failed_steps"])
+    verdict = before["status"]
+    if end.status is COMPLETED and state.override and not state.canceled:
+        verdict = state.override
+    elif end.status in (FAILED, TERMINATED) and not state.canceled:
+        verdict = "failed"
+        failed.append(state.step_of(end).name)
+    state.phase = "ended"
+    state.verdict = verdict
+    state.ended_at = at
+    meta = {
+        "evaluated_by_end_step": True,
+        "total_steps": len(before["results"]),
+        "failed_steps_count": len(failed),
+        "failed_steps": failed,
+        "duration_ms": round((at - state.started_at) * 1000),
+    }
+    if state.aborted:
+        meta["reason"] = state.aborted
+    seq = note_run(state, out, at, f"workflow_{verdict}", verdict, end.noted, **meta)
+    seq = note_run(state, out, at, f"playbook_{verdict}", verdict, seq, **meta)
+    out.append(StopEngine(verdict, seq))

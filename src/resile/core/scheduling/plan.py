@@ -1,0 +1,130 @@
+"""The static shape of a scope: indexes and adjacency, computed once so that scheduling never rescans.
+
+Edges are kept as step indexes. `waiting` is the in-degree by needs; a step in `arc_targets` waits for an arc
+to be taken to it as well.
+"""
+
+from __future__ import annotations
+
+from resile.model.fanout import FanOut
+from resile.model.nested import hosts
+from resile.model.workflow import Child, Need, Resources, Step, Workflow
+
+
+class Plan:
+    """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow.
+
+    `inner` are the shapes of the scopes that its fan-outs and child workflows open, by step. With `critical` steps in
+    it, or in those, a failure may mean that whatever has not started never does. `joins` are the steps at which paths
+    meet, each with all that may lead there. Whether it is `steady` is worked out when it is first asked (early.py).
+    """
+
+    __slots__ = (
+        "arc_targets",
+        "critical",
+        "dependents",
+        "end",
+        "grouped",
+        "index",
+        "inner",
+        "joins",
+        "steady",
+        "steps",
+        "waiting",
+    )
+
+    def __init__(self, steps: tuple[Step, ...], end: Step | None) -> None:
+        self.steps = steps if end is None else (*steps, end)
+        self.end = len(steps) if end is not None else -1
+        self.inner: dict[int, Plan] = {}
+        self.critical = has_critical(self.steps)
+        self.steady: bool | None = None
+        self.index = {step.name: number for number, step in enumerate(self.steps)}
+        self.dependents: list[list[int]] = [[] for _ in self.steps]
+        self.waiting = [0] * len(self.steps)
+        self.grouped = [False] * len(self.steps)
+        self._count_needs(steps)
+        self.arc_targets = self._waiting_for_arcs() if any(step.arcs for step in steps) else frozenset()
+        self.joins = {number: self._before(number) for number in self.arc_targets if self.steps[number].join == "all"}
+
+    def _count_needs(self, steps: tuple[Step, ...]) -> None:
+        """How many others each step waits for, and who waits for each, in the order of the file."""
+        # Steps that stand together often share what they need, which is then looked at once.
+        groups: list[tuple[tuple[Need, ...], list[int]]] = []
+        for number, step in enumerate(steps):
+            if groups and step.needs is groups[-1][0]:
+                groups[-1][1].append(number)
+            elif step.needs:
+                groups.append((step.needs, [number]))
+        for needs, numbers in groups:
+            needed = {name for need in needs for name in need.any_of}
+            grouped = any(len(need.any_of) > 1 for need in needs)
+            for number in numbers:
+                self.waiting[number], self.grouped[number] = len(needed), grouped
+            for name in needed:
+                self.dependents[self.index[name]] += numbers
+
+    def _before(self, number: int) -> frozenset[int]:
+        """Every other step that leads to one by arcs or needs, at any distance."""
+        found: set[int] = set()
+        work = {number}
+        while work:
+            work = {
+                source
+                for source, step in enumerate(self.steps)
+                if source not in found and any(self.index[arc.step] in work for arc in step.arcs)
+            } | {self.index[name] for there in work for need in self.steps[there].needs for name in need.any_of} - found
+            found |= work
+        return frozenset(found - {number})
+
+    def _waiting_for_arcs(self) -> frozenset[int]:
+        """The steps that do not start by themselves: an arc leads to them that does not merely lead back.
+
+        An arc leads back when its target stands on the way to its source, seen from where a run begins: the
+        steps that nothing leads to, and the first one of the file.
+        """
+        arcs = [[self.index[arc.step] for arc in step.arcs] for step in self.steps]
+        led_to = {target for targets in arcs for target in targets}
+        begin = [number for number, count in enumerate(self.waiting) if number == 0 or not (count or number in led_to)]
+        back: set[tuple[int, int]] = set()
+        seen = [False] * len(self.steps)
+        on_the_way = [False] * len(self.steps)
+        for root in begin:
+            stack = [] if seen[root] else [(root, iter(arcs[root] + self.dependents[root]))]
+            while stack:
+                number, onward = stack[-1]
+                seen[number] = on_the_way[number] = True
+                for target in onward:
+                    if on_the_way[target]:
+                        back.add((number, target))
+                    elif not seen[target]:
+                        stack.append((target, iter(arcs[target] + self.dependents[target])))
+                        break
+                else:
+                    on_the_way[number] = False
+                    stack.pop()
+        forward = {target for source, targets in enumerate(arcs) for target in targets if (source, target) not in back}
+        return frozenset(forward - {self.end, 0})
+
+
+def has_critical(steps: tuple[Step, ...]) -> bool:
+    """Is one of these steps critical, or one inside of them?"""
+    if any(step.critical for step in steps):
+        return True
+    for host in hosts(steps):
+        match host.action:
+            case FanOut(steps=inner) | Child(workflow=Workflow(steps=inner)) if has_critical(inner):
+                return True
+    return False
+
+
+def queue_key(resources: Resources | None) -> str:
+    """Jobs that ask for the same share of the machine wait in the same queue."""
+    if resources is None or not (resources.cpus or resources.memory_bytes or resources.gpus):
+        return ""
+    return f"{resources.cpus}/{resources.memory_bytes}/{resources.gpus}"
+
+
+def plan_of(workflow: Workflow) -> Plan:
+    """The plan of a workflow's root scope."""
+    return Plan(workflow.steps, workflow.end)

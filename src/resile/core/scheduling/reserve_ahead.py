@@ -1,0 +1,146 @@
+"""Early attempts: reserved before what they need has ended, so that an executor goes from one to the next by itself.
+
+    blocked --all it still needs is in flight, and exit 0 there will be a success--> pending, early
+      early --the last need is good--------------------> pending like any other
+            --withdrawn: a need ended in another way---> blocked
+            --a need failed for good-------------------> canceled, as if it had been blocked
+
+The order to start says after which attempts; an executor starts it when all of those have ended with exit 0 and
+withdraws it otherwise. So nothing starts early: only the decision is taken, and on disk, before it is due.
+
+Only what no value, question or jump can change is reserved so: plain commands, in plans in which nothing leads back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from resile.core.actions import Action, StartAttempt
+from resile.core.scheduling.plan import Plan
+from resile.core.scheduling.reservations import reserve, rest
+from resile.core.state import ROOT, Job, Scope, State
+from resile.model.status import Status
+from resile.model.workflow import Shell, Step, Validate
+
+# So many attempts at most does an early one wait for; what still needs more will soon need fewer.
+NEEDS_MAX = 4
+_TEMPLATE_MARKS = ("${", "{{", "{%")
+
+
+def hope(state: State, scope: Scope, plan: Plan, source: int) -> None:
+    """An attempt of this step is in flight or over: those that wait for little else may be reserved early."""
+    if state.capacity is None or not state.capacity.early or scope.id != ROOT or not is_steady(state, plan):
+        return
+    for number in plan.dependents[source]:
+        if 0 < scope.waiting[number] <= NEEDS_MAX:
+            state.hopeful.push(scope.first + number)
+
+
+def reserve_early(state: State, out: list[Action]) -> None:
+    """Reserve what can be said already, while there is room; called when nothing is ready."""
+    capacity, hopeful = state.capacity, state.hopeful
+    while capacity is not None and state.early < capacity.early and (number := hopeful.peek()):
+        hopeful.pop()
+        job = state.jobs[number]
+        after = _still_needed(state, job) if job.status is Status.blocked and not job.asking else ()
+        if after:
+            state.ticket += 1
+            job.ticket = state.ticket
+            job.early = True
+            state.early += 1
+            last = state.jobs[after[-1][0]]
+            job.because = last.noted or last.because
+            order = reserve(state, job)
+            out.append(StartAttempt(order.job, order.attempt, order.because, order.gpus, after))
+            hope(state, state.scopes[ROOT], state.plan, job.step)
+
+
+def set_back(state: State, job: Job) -> None:
+    """An early attempt came to nothing: its job waits for its needs again."""
+    job.attempt -= 1
+    job.status = Status.blocked
+    rest(state, job)
+    state.touched.append(job.id)
+
+
+def is_steady(state: State, plan: Plan) -> bool:
+    """Can nothing lead back, leave out or call steps in this plan?"""
+    if plan.steady is None:
+        plain_env = not any(_is_template(value) for value in state.workflow.env.values())
+        more = [step for step in plan.steps if step.rules or step.arcs or step.on_success is not None]
+        plan.steady = plain_env and not plan.critical and all(_goes_on(step) for step in more)
+    return plan.steady
+
+
+def _goes_on(step: Step) -> bool:
+    """Does a step only ever end, be tried again, or fail?"""
+    if step.arcs or step.on_success is not None:
+        return False
+    return not any(
+        rule.then == "goto"
+        or rule.halts
+        or rule.transitions
+        or (rule.repair is not None and (rule.repair.calls or rule.repair.calls_js))
+        for rule in step.rules
+    )
+
+
+def _still_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
+    """The attempts after whose exit 0 a blocked job may start; nothing where that can't be said."""
+    plan, step, scope = state.plan, state.step_of(job), state.scopes[ROOT]
+    if job.step in scope.tainted or plan.grouped[job.step] or scope.waiting[job.step] > NEEDS_MAX:
+        return ()
+    if not _is_plain(step):
+        return ()
+    after: list[tuple[int, int]] = []
+    # From the end, because the latest needs are the likeliest to be open; all others have ended, and well.
+    for need in reversed(step.needs):
+        if len(after) == scope.waiting[job.step]:
+            break
+        other = state.jobs[scope.first + plan.index[need.any_of[0]]]
+        if other.good:
+            continue
+        if other.status not in (Status.pending, Status.running) or other.asking or not _is_sure(state.step_of(other)):
+            return ()
+        if not _has_turn(state, plan, job.step, other):
+            return ()
+        after.append((other.id, other.attempt))
+    return tuple(reversed(after))
+
+
+def _has_turn(state: State, plan: Plan, number: int, source: Job) -> bool:
+    """Would no other step that the same end lets go on be overtaken? They start in the order of the file."""
+    dependents = plan.dependents[source.step]
+    place = bisect_left(dependents, number)
+    return not place or state.jobs[state.scopes[ROOT].first + dependents[place - 1]].status is not Status.blocked
+
+
+def _is_sure(step: Step) -> bool:
+    """Is exit 0 of this step's command a success, whatever else it did?"""
+    if not isinstance(step.action, Shell | Validate):
+        return False
+    return not (
+        step.capture
+        or step.outputs
+        or step.commit_required
+        or step.transform is not None
+        or step.checks
+        or step.cases
+        or step.effects
+    )
+
+
+def _is_plain(step: Step) -> bool:
+    """Is everything about an attempt of this step known before the run starts?"""
+    if not isinstance(step.action, Shell | Validate):
+        return False
+    if step.when is not None or step.resources is not None or step.commit_required or step.effects or step.args:
+        return False
+    stdin = step.action.stdin if isinstance(step.action, Shell) else ""
+    texts = (step.action.command, stdin, step.working_dir, *step.env.values())
+    return not any(_is_template(text) for text in texts)
+
+
+def _is_template(text: str) -> bool:
+    """Could a text hold a value that is not known yet?"""
+    return any(mark in text for mark in _TEMPLATE_MARKS)

@@ -1,0 +1,227 @@
+"""JSON5 with positions: bytes in, the nodes of `tree.py` out, each with its line and column (from 1).
+
+    bytes -> text_of()  encoding, size, NUL
+          -> _Reader    comments, trailing commas, bare keys, both kinds of quotes, hexadecimal and signed numbers
+
+Refused with a place: duplicate keys, deep nesting, numbers beyond any use, and whatever is not JSON5.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Refused, Scanner, text_of
+from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence
+from resile.errors import shorten
+from resile.model.limits import FILE_DEPTH_MAX
+
+if TYPE_CHECKING:
+    from resile.dialects.reading.diagnostics import Diagnostics
+
+_SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n\r\u2028\u2029]*|/\*.*?\*/)*", re.DOTALL)
+_BARE_KEY = re.compile(r"(?:[^\W\d]|[$_]|\\u[0-9a-fA-F]{4})(?:[\w$\u200c\u200d]|\\u[0-9a-fA-F]{4})*")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?P<word>Infinity|NaN)|(?P<hex>0[xX][0-9a-fA-F]+)|(?P<ten>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))(?![\w$.])",
+    re.ASCII,
+)
+_PLAIN = {'"': re.compile(r'[^"\\\n\r]+'), "'": re.compile(r"[^'\\\n\r]+")}
+_WORDS = {"true": True, "false": False, "null": None}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_CODES = {"x": re.compile(r"[0-9a-fA-F]{2}"), "u": re.compile(r"[0-9a-fA-F]{4}")}
+
+
+def parse_json5(data: bytes, report: Diagnostics) -> Node | None:
+    """The root node of a JSON5 file, or None after reporting what is wrong."""
+    text = text_of(data, report, "JSON5")
+    if text is None:
+        return None
+    reader = _Reader(text, report)
+    try:
+        return reader.document()
+    except Refused:
+        return None
+
+
+class _Reader(Scanner):
+    """Makes nodes of a text; recursion is as deep as the limit on nesting allows."""
+
+    language = "JSON5"
+
+    def document(self) -> Node:
+        """The one value of the file."""
+        self._skip()
+        if not self.peek():
+            self.refuse("the file is empty", 0, code="empty")
+        root = self._value(0)
+        self._skip()
+        if self.peek():
+            self.refuse(f"{self.shown()} stands behind the end of the document")
+        return root
+
+    def _skip(self) -> None:
+        """Go past blanks and comments."""
+        found = _SPACE.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        if self.text.startswith("/*", self.at):
+            self.refuse("this comment does not end")
+
+    def _value(self, depth: int) -> Node:
+        """Whatever stands here."""
+        character = self.peek()
+        if character in ("{", "["):
+            if depth >= FILE_DEPTH_MAX:
+                self.refuse(f"nested deeper than {FILE_DEPTH_MAX} levels", code="limit")
+            return self._mapping(depth) if character == "{" else self._sequence(depth)
+        where = self.mark(self.at)
+        if character in ('"', "'"):
+            text = self._string()
+            return Scalar(text, text, where.line, where.column)
+        return self._word(where)
+
+    def _word(self, where: Mark) -> Scalar:
+        """A number, or one of the words that JSON has."""
+        number = _NUMBER.match(self.text, self.at)
+        if number is not None:
+            if len(number[0]) > NUMBER_CHARACTERS_MAX:
+                self.refuse(f"a number has at most {NUMBER_CHARACTERS_MAX} characters", code="limit")
+            self.at = number.end()
+            return Scalar(self._number(number), number[0], where.line, where.column)
+        word = _BARE_KEY.match(self.text, self.at)
+        if word is not None and word[0] in _WORDS:
+            self.at = word.end()
+            return Scalar(_WORDS[word[0]], word[0], where.line, where.column)
+        shown = f"`{shorten(word[0])}`" if word is not None else self.shown()
+        return self.refuse(f"a value is expected here, not {shown}", hint="text stands in quotes" if word else "")
+
+    def _number(self, found: re.Match[str]) -> int | float:
+        """The value of a number as it is written."""
+        sign = -1 if found[0].startswith("-") else 1
+        if found["word"]:
+            return sign * (float("inf") if found["word"] == "Infinity" else float("nan"))
+        if found["hex"]:
+            return sign * int(found["hex"], 16)
+        digits = found["ten"]
+        if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+            self.refuse(
+                f"`{shorten(found[0])}`: a number has no leading zero", found.start(), hint="put it into quotes"
+            )
+        return sign * (int(digits) if digits.isdecimal() else float(digits))
+
+    def _sequence(self, depth: int) -> Sequence:
+        """A list."""
+        where = self.mark(self.at)
+        node = Sequence([], where.line, where.column)
+        opened = self.at
+        self.at += 1
+        self._skip()
+        while self.peek() != "]":
+            node.items.append(self._value(depth + 1))
+            self._comma("]", opened)
+        self.at += 1
+        return node
+
+    def _mapping(self, depth: int) -> Mapping:
+        """A mapping; a key that is here twice is reported, and reading goes on."""
+        where = self.mark(self.at)
+        node = Mapping({}, where.line, where.column)
+        opened = self.at
+        self.at += 1
+        self._skip()
+        while self.peek() != "}":
+            key = self._key()
+            self._skip()
+            if self.peek() != ":":
+                self.refuse(f"a `:` is expected behind the key `{shorten(key.text)}`, not {self.shown()}")
+            self.at += 1
+            self._skip()
+            value = self._value(depth + 1)
+            first = node.entries.get(key.text)
+            if first is None:
+                node.entries[key.text] = (key, value)
+            else:
+                place = f"{first[0].line}:{first[0].column}"
+                message = f"the key `{shorten(key.text)}` is here twice; the first is at {place}"
+                self.report.error("duplicate-key", message, key, hint="keep one of them")
+            self._comma("}", opened)
+        self.at += 1
+        return node
+
+    def _comma(self, closing: str, opened: int) -> None:
+        """Behind an entry: a comma, or the end of what it stands in."""
+        self._skip()
+        if self.peek() == ",":
+            self.at += 1
+            self._skip()
+        elif self.peek() != closing:
+            begin = self.mark(opened)
+            hint = f"what began at {begin.line}:{begin.column} is still open"
+            self.refuse(f"`,` or `{closing}` is expected here, not {self.shown()}", hint=hint)
+
+    def _key(self) -> Scalar:
+        """A key: a string, or a bare name."""
+        where = self.mark(self.at)
+        if self.peek() in ('"', "'"):
+            text = self._string()
+            return Scalar(text, text, where.line, where.column)
+        bare = _BARE_KEY.match(self.text, self.at)
+        if bare is None:
+            self.refuse(f"a key is expected here, not {self.shown()}")
+        self.at = bare.end()
+        text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), bare[0])
+        return Scalar(text, text, where.line, where.column)
+
+    def _string(self) -> str:
+        """A text in quotes."""
+        opened, quote = self.at, self.peek()
+        self.at += 1
+        parts: list[str] = []
+        while True:
+            plain = _PLAIN[quote].match(self.text, self.at)
+            if plain is not None:
+                parts.append(plain[0])
+                self.at = plain.end()
+            character = self.peek()
+            if character == quote:
+                self.at += 1
+                return self._joined(parts, opened)
+            if character != "\\":
+                hint = "a line break in a text is written `\\n`"
+                self.refuse("this text does not end on its line", opened, hint=hint)
+            self.at += 1
+            parts.append(self._escape())
+
+    def _joined(self, parts: list[str], opened: int) -> str:
+        """The parts of a text; halves of a character that were escaped one by one come together."""
+        text = "".join(parts)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            try:
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                self.refuse(
+                    "this text holds half a character", opened, hint="characters beyond U+FFFF have two escapes"
+                )
+        return text
+
+    def _escape(self) -> str:
+        """What stands behind a backslash."""
+        character = self.peek()
+        if not character:
+            self.refuse("the file ends inside a text")
+        self.at += 1
+        if character in _CODES:
+            code = _CODES[character].match(self.text, self.at)
+            if code is None:
+                self.refuse(f"`\\{character}` needs hexadecimal digits")
+            self.at = code.end()
+            return chr(int(code[0], 16))
+        if character == "\r" and self.peek() == "\n":
+            self.at += 1
+        if character in "\n\r\u2028\u2029":
+            return ""
+        if character.isdigit() and (character != "0" or self.peek().isdigit()):
+            self.refuse(f"`\\{character}` is no escape")
+        return _ESCAPES.get(character, character)

@@ -1,0 +1,390 @@
+"""YAML 1.2 with positions: bytes in, a tree of small nodes out, each with its line and column (from 1).
+
+    bytes -> readable()  encoding, size, NUL, emptiness
+          -> libyaml     events, one at a time
+          -> Builder     nodes; refuses what a workflow file must not hold
+
+Scalars follow the YAML 1.2 core schema, so `yes`, `1:10` and dates are text and `012` is twelve. Refused with
+both positions or a hint: duplicate keys, keys that are not text, `<<`, foreign tags, several documents, alias
+bombs, deep nesting. JSON is YAML, so JSON files pass through the same door.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from resile.errors import shorten
+from resile.model.limits import ALIAS_NODES_MAX, FILE_BYTES_MAX, FILE_DEPTH_MAX
+
+if TYPE_CHECKING:
+    from resile.dialects.reading.diagnostics import Diagnostics
+
+
+class Mark(Struct, gc=False):
+    """A place in the file."""
+
+    line: int
+    column: int
+
+
+class Scalar(Struct, gc=False):
+    """One value; `text` is what was written, `value` what YAML makes of it."""
+
+    value: str | int | float | bool | None
+    text: str
+    line: int
+    column: int
+
+
+class Sequence(Struct, gc=False):
+    """A list. Its `names`, where it has any, are its items, which are all text; lists written alike share them."""
+
+    items: list[Node]
+    line: int
+    column: int
+    names: tuple[str, ...] = ()
+
+
+class Mapping(Struct, gc=False):
+    """A mapping; each entry keeps its key's node for the position."""
+
+    entries: dict[str, tuple[Scalar, Node]]
+    line: int
+    column: int
+
+
+Node = Scalar | Sequence | Mapping
+
+_WORDS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_NUMBER_STARTS = frozenset("0123456789+-.")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")
+_BASED = re.compile(r"0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,9})?")
+_TAG_PREFIX = "tag:yaml.org,2002:"
+_VARIANT = re.compile(r"![A-Za-z_][A-Za-z0-9_-]*")
+# In a smaller file there is no time to be gained.
+GLANCE_BYTES_MIN = 16_384
+_DROPPED = Scalar(value="", text="", line=0, column=0)
+
+
+def resolve(text: str) -> str | int | float | bool | None:
+    """What a plain scalar means in the YAML 1.2 core schema."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in _NUMBER_STARTS:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _BASED.fullmatch(text):
+            return int(text, 0)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    return text
+
+
+def plain(node: Node) -> Any:
+    """The node as plain Python data."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return {key: plain(value) for key, (_, value) in node.entries.items()}
+
+
+def describe(node: Node) -> str:
+    """The node in a few words, for messages."""
+    if isinstance(node, Sequence):
+        return "a list"
+    if isinstance(node, Mapping):
+        return "a mapping"
+    if node.value is None:
+        return "nothing"
+    return f"`{shorten(node.text)}`"
+
+
+def mark_at(data: bytes, offset: int) -> Mark:
+    """The line and column of a byte."""
+    before = data[:offset]
+    line_start = before.rfind(b"\n") + 1
+    return Mark(before.count(b"\n") + 1, len(before[line_start:].decode("utf-8", "replace")) + 1)
+
+
+def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = None) -> Node | None:
+    """The root node of the one document in `data`, or None after reporting what is wrong.
+
+    With `variants`, `!word VALUE` is read as `word: VALUE`, and noted there; otherwise the tag is refused.
+    """
+    if not _readable(data, report):
+        return None
+    if len(data) >= GLANCE_BYTES_MIN:
+        from resile.dialects.formats.yaml_fast_lines import glance
+
+        found = glance(data, variants)
+        if found is not None:
+            return found
+    import yaml
+
+    builder = Builder(report, variants)
+    try:
+        builder.build(loader_of(data).get_event)
+    except Refused:
+        return None
+    except yaml.MarkedYAMLError as error:
+        _report_syntax(error, data, report)
+        return None
+    except yaml.reader.ReaderError as error:
+        character = error.character if isinstance(error.character, int) else ord(error.character)
+        message = f"the character U+{character:04X} can't stand in YAML text"
+        report.error("yaml", message, mark_at(data, error.position), hint="write it as an escape in double quotes")
+        return None
+    root = builder.root
+    if root is None or (isinstance(root, Scalar) and root.value is None):
+        report.error("empty", "the file is empty", Mark(1, 1), hint="a workflow starts with `resile: 1`")
+        return None
+    return root
+
+
+def loader_of(data: bytes) -> Any:
+    """Whatever turns text into events: libyaml, where it is there."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
+
+
+def _readable(data: bytes, report: Diagnostics) -> bool:
+    """Is this text at all? Reports why not."""
+    if len(data) > FILE_BYTES_MAX:
+        report.error("limit", f"the file is larger than {FILE_BYTES_MAX // 1024**2} MB")
+        return False
+    nul = data.find(b"\0")
+    if nul >= 0:
+        message = f"this is not a text file: byte {nul} is NUL"
+        report.error("encoding", message, mark_at(data, nul), hint="a workflow file is YAML or JSON text in UTF-8")
+        return False
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"this is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
+        report.error("encoding", message, mark_at(data, error.start), hint="save the file as UTF-8")
+        return False
+    return True
+
+
+def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
+    """A syntax error in the parser's words, with a better one for tabs."""
+    mark = error.problem_mark or error.context_mark
+    where = Mark(mark.line + 1, mark.column + 1)
+    lines = data.decode("utf-8").splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    if "\t" in line[: mark.column + 1] and not line[: mark.column].strip():
+        report.error("yaml", "a tab can't indent YAML", where, hint="indent with spaces")
+        return
+    problem = error.problem or "this is not YAML"
+    if error.context:
+        problem = f"{problem} ({error.context}"
+        problem += (
+            f" that began at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
+            if (error.context_mark is not None)
+            else ")"
+        )
+    offending = f": `{shorten(line.strip())}`" if line.strip() else ""
+    hint = "quote a value that holds `: `" if "mapping values" in problem else ""
+    report.error("yaml", f"{problem}{offending}", where, hint=hint)
+
+
+class Refused(Exception):
+    """Reading went no further; the reason is reported."""
+
+
+class _Frame(Struct, gc=False):
+    """A container that is still open."""
+
+    node: Sequence | Mapping
+    key: Scalar | None
+    anchor: str | None
+    nodes_before: int
+    height: int = 0
+    variant: str = ""
+
+
+class Builder:
+    """Makes nodes of events. Iterative, so that depth costs no stack."""
+
+    def __init__(self, report: Diagnostics, variants: list[Mapping] | None) -> None:
+        self.report = report
+        self.variants = variants
+        self.root: Node | None = None
+        self.frames: list[_Frame] = []
+        self.anchors: dict[str, tuple[Node, int, int]] = {}
+        self.open_anchors: set[str] = set()
+        self.nodes = 0
+        self.alias_nodes = 0
+
+    def build(self, next_event: Any) -> None:
+        """Read events to the end of the stream."""
+        import yaml.events as events
+
+        documents = 0
+        scalar_event, frames = events.ScalarEvent, self.frames
+        while True:
+            event = next_event()
+            kind = type(event)
+            if kind is scalar_event:
+                node = self._scalar(event)
+                # Most of a large file is items of lists, which have no key to wait for.
+                parent = frames[-1].node if frames else None
+                if type(parent) is Sequence:
+                    parent.items.append(node)
+                else:
+                    self._place(node)
+            elif kind is events.MappingStartEvent:
+                self._open(Mapping({}, event.start_mark.line + 1, event.start_mark.column + 1), event)
+            elif kind is events.SequenceStartEvent:
+                self._open(Sequence([], event.start_mark.line + 1, event.start_mark.column + 1), event)
+            elif kind is events.MappingEndEvent or kind is events.SequenceEndEvent:
+                self._close()
+            elif kind is events.AliasEvent:
+                self._alias(event)
+            elif kind is events.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    self._refuse("yaml", "a second document starts here", event, "keep one workflow in a file")
+            elif kind is events.StreamEndEvent:
+                return
+
+    def _refuse(self, code: str, message: str, event: Any, hint: str = "") -> None:
+        """Report and read no further."""
+        mark = Mark(event.start_mark.line + 1, event.start_mark.column + 1)
+        self.report.error(code, message, mark, hint=hint)
+        raise Refused
+
+    def _scalar(self, event: Any) -> Node:
+        """A scalar: plain ones are resolved, quoted ones are text, tagged ones must agree with their tag."""
+        mark = event.start_mark
+        text = event.value
+        plain_one = event.implicit[0]
+        node: Node = Scalar(resolve(text) if plain_one else text, text, mark.line + 1, mark.column + 1)
+        if not plain_one and event.tag is not None:
+            if self._is_variant(event.tag):
+                plain = Scalar(resolve(text) if event.style is None else text, text, node.line, node.column)
+                node = self._as_variant(event.tag, plain)
+            else:
+                node = Scalar(self._tagged(event, text), text, node.line, node.column)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (node, 1, 0)
+        self.nodes += 1
+        return node
+
+    def _is_variant(self, tag: str) -> bool:
+        """Does a tag name one of several forms that a value may have?"""
+        return self.variants is not None and _VARIANT.fullmatch(tag) is not None
+
+    def _as_variant(self, tag: str, node: Node) -> Mapping:
+        """A value under the name of its form."""
+        found = Mapping({tag[1:]: (Scalar(tag[1:], tag[1:], node.line, node.column), node)}, node.line, node.column)
+        assert self.variants is not None
+        self.variants.append(found)
+        return found
+
+    def _tagged(self, event: Any, text: str) -> Any:
+        """The value of a scalar that says its own type."""
+        name = event.tag.removeprefix(_TAG_PREFIX)
+        if name in ("str", "!"):
+            return text
+        types: dict[str, tuple[type, ...]] = {
+            "int": (int,), "float": (float, int), "bool": (bool,), "null": (type(None),)
+        }  # fmt: skip
+        if name not in types or not event.tag.startswith(_TAG_PREFIX):
+            self._refuse("yaml", f"the tag `{shorten(event.tag)}` is not known here", event, "leave the tag out")
+        value = resolve(text) if text or name == "null" else text
+        if not isinstance(value, types[name]) or (isinstance(value, bool) and name != "bool"):
+            self._refuse("yaml", f"`{shorten(text)}` is not of the type !!{name}", event)
+        return float(value) if name == "float" and isinstance(value, int) else value
+
+    def _open(self, node: Sequence | Mapping, event: Any) -> None:
+        """A container begins."""
+        if len(self.frames) >= FILE_DEPTH_MAX:
+            self._refuse("limit", f"nested deeper than {FILE_DEPTH_MAX} levels", event)
+        expected = "map" if isinstance(node, Mapping) else "seq"
+        variant = event.tag if event.tag is not None and self._is_variant(event.tag) else ""
+        if event.tag is not None and not variant and event.tag not in ("!", _TAG_PREFIX + expected):
+            self._refuse("yaml", f"the tag `{shorten(event.tag)}` is not known here", event, "leave the tag out")
+        if event.anchor is not None:
+            self.open_anchors.add(event.anchor)
+        self.frames.append(_Frame(node, None, event.anchor, self.nodes, variant=variant))
+        self.nodes += 1
+
+    def _close(self) -> None:
+        """A container is complete."""
+        frame = self.frames.pop()
+        node: Node = self._as_variant(frame.variant, frame.node) if frame.variant else frame.node
+        if frame.anchor is not None:
+            self.open_anchors.discard(frame.anchor)
+            self.anchors[frame.anchor] = (node, self.nodes - frame.nodes_before, frame.height + 1)
+        if self.frames and self.frames[-1].height <= frame.height:
+            self.frames[-1].height = frame.height + 1
+        self._place(node)
+
+    def _alias(self, event: Any) -> None:
+        """An alias stands for the whole node of its anchor, and counts as that many nodes."""
+        if event.anchor in self.open_anchors:
+            self._refuse("yaml", f"the alias `*{event.anchor}` stands inside its own anchor", event)
+        if event.anchor not in self.anchors:
+            self._refuse("yaml", f"nothing above is anchored as `&{event.anchor}`", event)
+        node, size, height = self.anchors[event.anchor]
+        self.nodes += size
+        self.alias_nodes += size
+        if self.alias_nodes > ALIAS_NODES_MAX:
+            self._refuse("limit", f"aliases expand to more than {ALIAS_NODES_MAX} nodes", event)
+        if len(self.frames) + height > FILE_DEPTH_MAX:
+            self._refuse("limit", f"nested deeper than {FILE_DEPTH_MAX} levels by aliases", event)
+        if self.frames and self.frames[-1].height < height:
+            self.frames[-1].height = height
+        self._place(node)
+
+    def _place(self, node: Node) -> None:
+        """Put a complete node where it belongs."""
+        if not self.frames:
+            self.root = node
+            return
+        frame = self.frames[-1]
+        parent = frame.node
+        if isinstance(parent, Sequence):
+            parent.items.append(node)
+        elif frame.key is None:
+            frame.key = self._key(parent, node)
+        else:
+            if frame.key is not _DROPPED:
+                parent.entries[frame.key.text] = (frame.key, node)
+            frame.key = None
+
+    def _key(self, parent: Any, node: Node) -> Scalar:
+        """A node that stands as a key, if it may; else the entry is dropped after a report."""
+        if not isinstance(node, Scalar):
+            self.report.error("yaml", f"a key must be text, not {describe(node)}", node)
+            return _DROPPED
+        if type(node.value) is not str:
+            hint = f'write it in quotes: "{shorten(node.text)}"'
+            self.report.error("key-type", f"a key must be text, not {describe(node)}", node, hint=hint)
+            # A number is kept: where it is what is meant, whoever reads the mapping takes the complaint back.
+            if type(node.value) is not int:
+                return _DROPPED
+        if node.text == "<<":
+            hint = "YAML 1.2 has no merge keys: write the keys out, or use an alias for a whole value"
+            self.report.error("yaml", "`<<` does not merge here", node, hint=hint)
+            return _DROPPED
+        if node.text in parent.entries:
+            first = parent.entries[node.text][0]
+            message = f"the key `{shorten(node.text)}` is here twice; the first is at {first.line}:{first.column}"
+            self.report.error("duplicate-key", message, node, hint="keep one of them")
+            return _DROPPED
+        return node

@@ -1,0 +1,210 @@
+"""Child workflows: `workflow: path` compiles that file, of whichever kind, into the step that calls it.
+
+A mapping instead of a path is a workflow that stands there itself.
+
+A path is relative to the file in which it stands. Each file is compiled once for all who call it, and a file that
+calls itself, at whatever remove, is refused by name, as are too many levels and too many steps in all. What is wrong
+in a child is reported under the child's own name; which inputs it takes is known here, and checked here. How many
+steps run at once is for the outermost file to say: a native child that says it too is refused, one of another kind is
+told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.native.keys.programs import read_data
+from resile.dialects.native.step import NativeReading
+from resile.dialects.reading.diagnostics import INVALID, Compiled, compile_file, did_you_mean
+from resile.dialects.reading.values import filled, text, wrong
+from resile.errors import shorten
+from resile.languages.references import names
+from resile.model.builtin_actions import Collect
+from resile.model.limits import CHILD_DEPTH_MAX, DIAGNOSTICS_MAX, STEPS_MAX
+from resile.model.workflow import Child, Step, Workflow
+
+_read_path = filled(text, "`workflow`")
+
+
+class Family(Struct):
+    """The files that are being compiled, outermost first, with the steps below each; and those that are done."""
+
+    open: list[str]
+    counts: list[int]
+    known: dict[str, tuple[Compiled, int]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+
+_compiling: ContextVar[Family | None] = ContextVar("compiling", default=None)
+"""Tells a child that is being compiled whose child it is."""
+
+
+def read_child(reading: NativeReading, node: Node, inputs: Node | None, key: Scalar, result: str = "") -> Child | None:
+    """The child workflow of a step, with its inputs."""
+    if isinstance(node, Mapping):
+        inner = _inline(reading, node)
+        return None if inner is None else Child("", inner, _inputs(reading, inner, inputs, key), result)
+    path = _read_path(reading, node)
+    if path is INVALID:
+        return None
+    if names(path):
+        message = f"`{shorten(path)}`: a value never decides on what runs"
+        reading.report.error("value", message, node, hint="write the name of the file out")
+        return None
+    workflow = _compile(reading, path, node)
+    if workflow is None:
+        return None
+    if workflow.max_parallel is not None:
+        message = f"`{shorten(path)}` bounds how many of its steps run at once: the caller's `max_parallel` counts"
+        reading.report.warning("parallel", message, node)
+        workflow = replace(workflow, max_parallel=None)
+    return Child(path, workflow, _inputs(reading, workflow, inputs, key), result)
+
+
+def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
+    """A workflow that another one calls has no `max_parallel`: all steps of a run share the places of the caller."""
+    if reading.level or _compiling.get() is not None:
+        message = "`max_parallel` has no meaning in a workflow that another one calls: the caller's counts"
+        hint = "leave it out here; `max_parallel` in a map bounds its items"
+        reading.report.error("conflict", message, root.entries["max_parallel"][0], hint=hint)
+
+
+def _inline(reading: NativeReading, node: Mapping) -> Workflow | None:
+    """A workflow that stands in the step that calls it; files in it are relative to this file."""
+    from resile.dialects.native.compile import compile_part
+
+    part = NativeReading(reading.source, reading.report)
+    part.family, part.level = reading.family, reading.level + 1
+    if part.level > CHILD_DEPTH_MAX:
+        reading.report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
+        return None
+    return compile_part(part, node)
+
+
+def _compile(reading: NativeReading, path: str, node: Node) -> Workflow | None:
+    """The workflow in a file beside this one, or None after a report."""
+    import os
+
+    source, report = reading.source, reading.report
+    folder = os.path.dirname(source.file)
+    if os.path.abspath(folder) != os.path.abspath(source.folder):
+        folder = source.folder
+    file = os.path.join(folder, path)
+    real = os.path.realpath(file)
+    if reading.family is None:
+        here = os.path.realpath(os.path.join(source.folder, os.path.basename(source.file)))
+        reading.family = _compiling.get() or Family([here], [0])
+    family = reading.family
+    if real in family.open:
+        chain = [os.path.basename(name) for name in [*family.open[family.open.index(real) :], real]]
+        message = f"this workflow calls itself: {' calls '.join(f'`{shorten(name)}`' for name in chain)}"
+        report.error("cycle", message, node, hint="a loop inside a workflow is `next` or `goto`")
+        return None
+    if len(family.open) > CHILD_DEPTH_MAX:
+        report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
+        return None
+    return _take_in(reading, family, file, real, node)
+
+
+def _take_in(reading: NativeReading, family: Family, file: str, real: str, node: Node) -> Workflow | None:
+    """Compile a child, or take it as it was compiled before; its findings are told once."""
+    import os
+
+    report = reading.report
+    if os.path.exists(file) and not os.path.isfile(file):
+        kind = "a folder" if os.path.isdir(file) else "no regular file"
+        report.error("file", f"`{shorten(file, 200)}` is {kind}", node, hint="name a workflow file")
+        return None
+    if real not in family.known:
+        family.open.append(real)
+        family.counts.append(0)
+        token = _compiling.set(family)
+        compiled = compile_file(file)
+        _compiling.reset(token)
+        family.open.pop()
+        below = family.counts.pop()
+        own = len(compiled.workflow.steps) + 1 if compiled.workflow is not None else 0
+        family.known[real] = compiled, own + below
+    compiled, count = family.known[real]
+    family.counts[-1] += count
+    if family.counts[-1] > STEPS_MAX:
+        report.error("limit", f"workflows in workflows have more than {STEPS_MAX} steps in all", node)
+        return None
+    missing = [finding for finding in compiled.diagnostics if finding.code == "file" and not finding.line]
+    if missing:
+        report.error("file", missing[0].message, node, hint=missing[0].hint)
+        return None
+    if real not in family.told:
+        family.told.add(real)
+        for finding in compiled.diagnostics:
+            into = report.errors if finding.severity == "error" else report.warnings
+            if len(into) < DIAGNOSTICS_MAX:
+                into.append(finding)
+            else:
+                report.left_out += 1
+    if compiled.workflow is None:
+        report.error("workflow", f"`{shorten(file, 200)}` has errors and can't be run", node)
+    return compiled.workflow
+
+
+def _inputs(reading: NativeReading, workflow: Workflow, node: Node | None, key: Scalar) -> dict[str, Any]:
+    """The inputs that the step gives: only those that the child knows, and all that it requires."""
+    given: dict[str, Any] = {}
+    entries = node.entries if isinstance(node, Mapping) else {}
+    if node is not None and not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping of names to values")
+    for name, (where, value) in entries.items():
+        declared = workflow.inputs.get(name)
+        if declared is None:
+            hint = did_you_mean(name, workflow.inputs, "inputs") or "it takes no inputs"
+            message = f"`{shorten(workflow.name)}` has no input `{shorten(name)}`"
+            reading.report.error("unknown-input", message, where, hint=hint)
+            continue
+        data = read_data(reading, value)
+        sign = "${" if reading.templates == "dollar" else "{"
+        if data is not INVALID and not (isinstance(data, str) and sign in data):
+            data = _literal(reading, value, data, declared.kind)
+        if data is not INVALID:
+            given[name] = data
+    for name, declared in workflow.inputs.items():
+        if declared.required and name not in entries:
+            hint = f"inputs: {{{name}: …}}"
+            message = f"`{shorten(workflow.name)}` needs the input `{shorten(name)}`"
+            reading.report.error("input-missing", message, key, hint=hint)
+    return given
+
+
+def _literal(reading: NativeReading, node: Node, data: Any, kind: str) -> Any:
+    """A value that refers to no other, as the child's input wants it: a text is taken as it is written."""
+    if kind == "text" and isinstance(node, Scalar) and data is not None:
+        return node.text
+    is_number = isinstance(data, int | float) and not isinstance(data, bool)
+    if kind == "json" or (kind == "bool" and isinstance(data, bool)) or (kind == "number" and is_number):
+        return data
+    return wrong(reading, node, f"a value of the type {kind}")
+
+
+def captured_names(workflow: Workflow) -> set[str]:
+    """The names under which a workflow keeps values: what its steps and their handlers capture."""
+    found: set[str] = set()
+    work: list[Step] = [*workflow.steps, workflow.end]
+    while work:
+        step = work.pop()
+        found.update(capture.name for capture in step.capture)
+        if isinstance(step.action, Collect):
+            found.update(one.name for one in step.action.values)
+        work += _handlers(step)
+    return found
+
+
+def _handlers(step: Step) -> Iterable[Step]:
+    """The commands that answer a step's failures or follow its success."""
+    for rule in step.rules:
+        yield from rule.repair.steps if rule.repair is not None else ()
+    yield from step.on_success.steps if step.on_success is not None else ()

@@ -1,0 +1,150 @@
+"""The native front end: a mapping with `resile: 1`, or with `mode: mapreduce`, becomes a Workflow.
+
+    keys (native_keys) -> steps (native_step) -> scopes, edges and names (native_scope) -> references (native_lint)
+
+`mode: mapreduce` is one list of steps: those of `setup`, a step called `map`, those of `reduce`. Nothing is parsed
+and ignored: a key either changes the model or is refused. All findings come at once; with an error among them there
+is no workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Sequence
+from resile.dialects.native.function import check_functions
+from resile.dialects.native.graph import report_strangers
+from resile.dialects.native.keys.steps import WORKFLOW
+from resile.dialects.native.reference_checks import check_references
+from resile.dialects.native.scope import Named, named_steps, phase_steps, read_drafts, settle
+from resile.dialects.native.step import NativeReading, Within
+from resile.dialects.reading.diagnostics import Diagnostics, Source, read_mapping
+from resile.model.limits import LOOPS_DEFAULT
+from resile.model.rules import Origin
+from resile.model.workflow import Noop, Step, Workflow
+
+MAP_STEP = "map"
+_PHASES = ("setup", "map", "reduce")
+_UNUSED_REPORTED = frozenset({"error_policy", "handlers", "failure_handlers"})
+_AS_THEY_ARE = (
+    "inputs",
+    "secrets",
+    "env",
+    "env_files",
+    "max_parallel",
+    "grace_seconds",
+    "templates",
+    "failure_key",
+    "memory_file",
+    "memory_namespace",
+    "cluster",
+)
+
+
+def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
+    """The workflow in a native file, or None where it has an error."""
+    return compile_part(NativeReading(source, report), root)
+
+
+def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
+    """The workflow in a mapping: the whole of a file, or one that stands inside another."""
+    source, report = reading.source, reading.report
+    fields = read_mapping(reading, root, WORKFLOW)
+    if "max_parallel" in root.entries:
+        from resile.dialects.native.child_workflow import refuse_parallel
+
+        refuse_parallel(reading, root)
+    reading.templates = fields.get("templates", "dollar")
+    within = Within(fields.get("shell_program", "sh"))
+    _read_ladder(reading, fields, within)
+    is_mapreduce = "mode" in root.entries
+    named = _mapreduce(reading, root, fields) if is_mapreduce else _steps(reading, root, fields)
+    drafts = read_drafts(reading, named, within)
+    end = drafts.pop("end", None)
+    steps = settle(reading, drafts, is_mapreduce or isinstance(fields.get("steps"), Sequence))
+    for step in steps:
+        if step.in_order:
+            where = reading.scope.drafts[step.name].node.entries["in_order"][0]
+            report.error("conflict", "`in_order` has a meaning only for the steps of items", where)
+    report_strangers(reading)
+    check_functions(reading, root, fields.get("inputs", {}))
+    if reading.templates == "dollar":
+        check_references(reading, fields.get("inputs", {}), end)
+    if not _UNUSED_REPORTED.isdisjoint(root.entries):
+        from resile.dialects.native.failures.error_policy import report_unused
+
+        report_unused(reading, root)
+    if report.errors:
+        return None
+    given = {field: fields[field] for field in _AS_THEY_ARE if field in fields}
+    return Workflow(
+        name=fields.get("name") or _file_stem(source.file),
+        dialect="native",
+        file=source.file,
+        folder=source.folder,
+        steps=steps,
+        end=end.step if end else Step(name="end", action=Noop(), origin=Origin(root.line, root.column)),
+        failure_handlers=reading.handlers,
+        loops_max=fields.get("routing", {}).get("max_loops", LOOPS_DEFAULT),
+        **given,
+    )
+
+
+def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Within) -> None:
+    """What the workflow says for all its steps: its agent, its failure handlers, its defaults, its error policy."""
+    reading.agent = fields.get("agent", {})
+    if "failure_handlers" in fields:
+        from resile.dialects.native.failures.handlers import read_handlers
+
+        reading.handlers = read_handlers(reading, fields["failure_handlers"])
+    if "defaults" in fields.get("routing", {}):
+        from resile.dialects.native.failures.ladder import read_defaults
+
+        reading.defaults = read_defaults(reading, fields["routing"]["defaults"])
+    if "handlers" in fields:
+        from resile.dialects.native.failures.error_policy import read_lists
+
+        read_lists(reading, fields["handlers"], within)
+    if "error_policy" in fields:
+        from resile.dialects.native.failures.error_policy import read_policy
+
+        reading.policy = read_policy(reading, fields["error_policy"])
+
+
+def _file_stem(file: str) -> str:
+    """A workflow without a name is called like its file."""
+    return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
+
+
+def _steps(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> Iterator[Named]:
+    """The steps of an ordinary workflow."""
+    phases = [word for word in _PHASES if word in root.entries]
+    for word in phases:
+        hint = "or make it a step: steps: {NAME: {map: …}}" if word == "map" else ""
+        message = f"`{word}` has no meaning without `mode: mapreduce`"
+        reading.report.error("conflict", message, root.entries[word][0], hint=hint)
+    steps: Node | None = fields.get("steps")
+    if steps is not None:
+        yield from named_steps(reading, steps, "steps")
+    elif not phases:
+        hint = "a list runs in order, a mapping by `needs`"
+        reading.report.error("value", "the workflow has no `steps`", root, hint=hint)
+
+
+def _mapreduce(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> Iterator[Named]:
+    """The steps of a map with what comes before and after it."""
+    if "steps" in root.entries:
+        where = root.entries["steps"][0]
+        hint = "they belong to `setup` or `reduce`"
+        reading.report.error("conflict", "`mode: mapreduce` has no `steps`", where, hint=hint)
+    if "setup" in fields:
+        yield from phase_steps(reading, fields["setup"], "setup", "setup")
+    if "map" in root.entries:
+        key, node = root.entries["map"]
+        yield MAP_STEP, key, Mapping({"map": (key, node)}, node.line, node.column)
+    else:
+        where = root.entries["mode"][0]
+        reading.report.error("value", "`mode: mapreduce` needs `map`: what runs for each item", where)
+    if "reduce" in fields:
+        yield from phase_steps(reading, fields["reduce"], "reduce", "reduce")

@@ -1,0 +1,1 @@
+"""What a native file says about failures, compiled to the rules of the ladder."""

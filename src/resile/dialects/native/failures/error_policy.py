@@ -1,0 +1,141 @@
+"""Error policies: what a failed item means, and the handlers that answer failures inside items by name.
+
+    on_item_failure: custom:NAME   NAME of `failure_handlers`: its rules stand below those of every step of the item
+                                   NAME of `handlers`: its steps run once for a failed step, which then is recovered
+
+Both become rules of the item's steps, so the rest of the program knows nothing of them: an item that stays failed is
+kept as with `dlq`. A `retry_config` runs failed items again before `on_item_failure` decides, whatever that says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.failures.commands import read_commands
+from resile.dialects.native.failures.handlers import handed_over
+from resile.dialects.native.keys.fanout import CUSTOM, ERROR_POLICY
+from resile.dialects.native.step import Drafted, NativeReading, Scope, Within
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean, read_mapping
+from resile.dialects.reading.values import name_problem, wrong
+from resile.errors import shorten
+from resile.model.fanout import ErrorPolicy
+from resile.model.rules import Backoff, Origin, Repair, Rule
+
+ATTEMPTS_DEFAULT = 3
+BACKOFF_DEFAULT = Backoff("exponential", 1.0)
+_LAST = ("tolerate", "park", "fail")
+
+
+class Policy(Struct, frozen=True):
+    """A policy, and the node that names the handler of its items, if it has one."""
+
+    settings: ErrorPolicy
+    custom: Scalar | None = None
+
+
+def read_policy(reading: NativeReading, node: Node) -> Policy:
+    """An error policy; its handler must exist."""
+    fields = read_mapping(reading, node, ERROR_POLICY)
+    word, where = fields.pop("on_item_failure", ("dlq", None))
+    custom = where if word == CUSTOM and _is_known(reading, where) else None
+    fields["on_item_failure"] = "dlq" if word == CUSTOM else word
+    if "error_collection" in fields:
+        fields["collection"], size = fields.pop("error_collection")
+        if size is not None:
+            fields["batch_size"] = size
+    retries: dict[str, Any] | None = fields.pop("retry_config", {} if word == "retry" else None)
+    if retries is not None:
+        fields["attempts_max"] = retries.get("attempts_max", ATTEMPTS_DEFAULT)
+        fields["backoff"] = retries.get("backoff", BACKOFF_DEFAULT)
+    return Policy(ErrorPolicy(**fields), custom)
+
+
+def _is_known(reading: NativeReading, node: Scalar) -> bool:
+    """Is there a handler of this name?"""
+    name = node.text.removeprefix(CUSTOM).strip()
+    if name in reading.handlers or name in reading.lists:
+        reading.handlers_used.add(name)
+        return True
+    known = [*reading.handlers, *reading.lists]
+    hint = did_you_mean(name, known, "handlers") or "declare it under `handlers`, as a list of steps"
+    reading.report.error("unknown-handler", f"there is no handler `{shorten(name)}`", node, hint=hint)
+    return False
+
+
+def read_lists(reading: NativeReading, node: Node, within: Within) -> None:
+    """The lists of steps under `handlers`, each looked at once, whoever names it."""
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping of names to lists of steps")
+        return
+    for name, (key, value) in node.entries.items():
+        problem = name_problem(name)
+        if problem:
+            reading.report.error("name", f"the name `{shorten(name)}` {problem}", key)
+        if name in reading.handlers:
+            message = f"`{shorten(name)}` is the name of a failure handler too"
+            reading.report.error("duplicate", message, key, hint="call one of the two something else")
+        if not isinstance(value, Sequence) or not value.items:
+            wrong(reading, value, "a list of steps")
+            continue
+        reading.lists[name] = value.items
+        # Where it is used decides on the names it knows, so those are looked at there.
+        count = len(reading.scopes)
+        with reading.inside(Scope(reading.scope)):
+            read_commands(reading, value.items, "on_failure", within)
+        del reading.scopes[count:]
+
+
+def report_unused(reading: NativeReading, root: Mapping) -> None:
+    """What the workflow says for its steps and maps, and nothing takes.
+
+    A handler may wait for its use, so that is a warning, and only said of a file that is right otherwise.
+    """
+    if "error_policy" in root.entries and not reading.policy_used:
+        hint = "a map without an `error_policy` of its own takes it"
+        where = root.entries["error_policy"][0]
+        reading.report.error("conflict", "no map of this workflow takes this `error_policy`", where, hint=hint)
+    if reading.report.errors:
+        return
+    hints = {
+        "handlers": ("handler", f"an `error_policy` names it with `on_item_failure: {CUSTOM}NAME`"),
+        "failure_handlers": ("failure handler", "a step names it with `failure_handler: NAME`"),
+    }
+    for word, (what, hint) in hints.items():
+        node = root.entries[word][1] if word in root.entries else None
+        for name, (key, _) in node.entries.items() if isinstance(node, Mapping) else ():
+            if name not in reading.handlers_used:
+                message = f"nothing names the {what} `{shorten(name)}`"
+                reading.report.warning("unused", message, key, hint=hint.replace("NAME", shorten(name)))
+
+
+def hand_over(reading: NativeReading, policy: Policy, drafts: dict[str, Drafted], program: str) -> None:
+    """Give the steps of an item the rules of the policy's handler: above those that leave a failure as it is."""
+    custom = policy.custom
+    if custom is None:
+        return
+    for name, draft in drafts.items():
+        reading.owner = name
+        rules = list(draft.step.rules)
+        at = len(rules)
+        while at and rules[at - 1].then in _LAST:
+            at -= 1
+        rules[at:at] = _rules(reading, custom, Within(program, draft.step.env, draft.step.working_dir))
+        draft.step = replace(draft.step, rules=tuple(rules))
+    reading.owner = ""
+
+
+def _rules(reading: NativeReading, custom: Scalar, within: Within) -> tuple[Rule, ...]:
+    """The rules of a handler for one step of an item."""
+    name = custom.text.removeprefix(CUSTOM).strip()
+    if name in reading.handlers:
+        return handed_over(reading.handlers[name], within)
+    # What is wrong with the list itself has been reported when it was read under its name.
+    report, reading.report = reading.report, Diagnostics(reading.source.file)
+    steps = read_commands(reading, reading.lists[name], "on_failure", within)
+    reading.report = report
+    text = f"on_item_failure: {CUSTOM}{name}"
+    return (Rule(then="recovered", text=text, repair=Repair(steps=steps), origin=Origin(custom.line, custom.column)),)

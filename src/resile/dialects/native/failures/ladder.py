@@ -1,0 +1,378 @@
+"""The ladder of a step: what a native file says about failures becomes rules, always in the same order.
+
+    rules -> on_exit_code -> failure_handler (listed failures) -> escalate -> failure_handler (all) -> retry, with run
+        -> handler -> goto -> park, accept, tolerate or fail
+
+    max_attempts: 3         a h a h a       the handler before each further execution, then the rules below
+    strategy recovery       a h             recovered when the handler passes
+             fallback       a h             the handler's output is the step's
+             cleanup        a … h           the handler runs when nothing else is left, and the failure stands
+
+A handler under `fail_workflow: true` that no further execution follows can't make the step good: it runs last, as
+a cleanup does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.failures.commands import read_commands
+from resile.dialects.native.failures.handlers import handed_over, read_escalation
+from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
+from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
+from resile.dialects.native.routes import read_routes
+from resile.dialects.native.step import NativeReading, Within, place_of
+from resile.dialects.reading.diagnostics import Table, did_you_mean, read_mapping
+from resile.dialects.reading.values import wrong
+from resile.model.limits import LOOPS_MAX
+from resile.model.rules import Match, Origin, Repair, Rule, Then
+from resile.model.workflow import Capture, Step
+
+_ONLY_WITH_COMMANDS = {
+    "strategy": "strategy",
+    "timeout_seconds": "timeout",
+    "handler_failure_fatal": "handler_failure_fatal",
+    "capture": "capture",
+}
+
+
+class Answer(Struct, frozen=True):
+    """What a step says about its failures, from `on_failure` and beside it: values and where each stands.
+
+    `key` is `on_failure` or `on_fail`; `tolerates` is set where it is just `true`.
+    """
+
+    fields: dict[str, Any]
+    places: dict[str, Origin]
+    key: str = ""
+    tolerates: bool = False
+    by_default: frozenset[str] = frozenset()
+
+    def at(self, *fields: str) -> Origin:
+        """Where the first of these fields that is there stands."""
+        return next((self.places[field] for field in fields if field in self.places), Origin())
+
+
+def _places(node: Node, known: Table) -> dict[str, Origin]:
+    """Where each field of a mapping stands."""
+    entries = node.entries if isinstance(node, Mapping) else {}
+    return {
+        known.keys[name].field or name: Origin(key.line, key.column)
+        for name, (key, _) in entries.items()
+        if name in known.keys
+    }
+
+
+def read_defaults(reading: NativeReading, node: Node) -> Answer:
+    """`routing.defaults.on_failure`: what every step says unless it says otherwise."""
+    return Answer(read_mapping(reading, node, DEFAULT), _places(node, DEFAULT))
+
+
+def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
+    """The ladder of a step."""
+    answer = _read_answer(reading, node, fields)
+    written: list[Rule] = []
+    if "rules" in fields:
+        from resile.dialects.native.failures.rules import read_rule_list
+
+        written = read_rule_list(reading, fields["rules"], inner)
+    listed, catch_all = _handed(reading, fields, inner)
+    rules = [*written, *_exit_codes(reading, fields, inner), *listed, *_escalation(reading, fields), *catch_all]
+    target, calls, transitions = read_routes(reading, answer.fields, inner, answer.by_default)
+    rules += _retry(answer, calls)
+    steps = _handler_steps(reading, answer, inner)
+    handler, at_last = _handler(answer, steps)
+    rules += handler
+    if target or transitions or "goto_js" in answer.fields:
+        code = answer.fields.get("goto_js", "")
+        goes = f"goto {target}" if target else "goto_js" if code else "transitions"
+        where = answer.at("goto", "goto_js", "transitions")
+        rules.append(
+            Rule(then="goto", text=goes, target=target, target_js=code, transitions=transitions, limit=LOOPS_MAX,
+                 cost=1, routing=True, origin=where)
+        )  # fmt: skip
+    rules += _last(reading, node, fields, answer, steps, at_last)
+    if fields.get("continue_on_error") and (not rules or rules[-1].then != "tolerate"):
+        rules.append(Rule(then="tolerate", text="continue_on_error", origin=place_of(node, "continue_on_error")))
+    return tuple(rules)
+
+
+def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) -> Answer:
+    """`on_failure` in all its forms, with what stands beside it, over the workflow's defaults."""
+    key = "on_fail" if "on_fail" in node.entries else "on_failure"
+    given: Node | None = fields.get("on_failure")
+    own: dict[str, Any] = {}
+    places: dict[str, Origin] = {}
+    tolerates = opted_out = False
+    if isinstance(given, Mapping):
+        own, places = read_mapping(reading, given, ON_FAILURE), _places(given, ON_FAILURE)
+    elif isinstance(given, Scalar) and (given.value is None or isinstance(given.value, bool)):
+        tolerates, opted_out = given.value is True, given.value is not True
+    elif given is not None:
+        own = {"commands": given}
+    if given is not None:
+        places["on_failure"] = place_of(node, key)
+    _read_beside(reading, node, fields, own, places, given is not None and not opted_out)
+    defaults = reading.defaults
+    if defaults is None or opted_out or reading.depth:
+        return Answer(own, places, key, tolerates)
+    added = defaults.fields
+    if reading.owner == "end":
+        added = {field: value for field, value in added.items() if field not in ("goto", "goto_js", "transitions")}
+    new = frozenset(added.keys() - own.keys())
+    return Answer({**added, **own}, {**defaults.places, **places}, key, tolerates, new)
+
+
+def _read_beside(
+    reading: NativeReading,
+    node: Mapping,
+    fields: dict[str, Any],
+    own: dict[str, Any],
+    places: dict[str, Origin],
+    answered: bool,
+) -> None:
+    """Keys of the step itself that mean the same as inside `on_failure`, where an inner one wins."""
+    for field in ("retry", "max_attempts", "fail_workflow"):
+        if field not in fields:
+            continue
+        word = field if field in node.entries else "max_retries"
+        where = node.entries[word][0]
+        if field == "retry" and field in own:
+            reading.report.error("conflict", "`retry` stands here and in `on_failure`", where, hint="keep one of them")
+        elif field == "max_attempts" and not answered:
+            hint = "to try again without a handler: `retry: {max: …}`"
+            reading.report.error("conflict", f"`{word}` belongs to `on_failure`, and there is none", where, hint=hint)
+        elif field == "max_attempts":
+            message = f"`{word}` beside `on_failure` is taken as if it stood inside"
+            if field in own:
+                message = f"`{word}` beside `on_failure` changes nothing: the one inside it counts"
+            reading.report.notice("beside", message, where, hint=f"write `{word}` inside `on_failure`")
+        if field not in own:
+            own[field] = fields[field]
+            places[field] = Origin(where.line, where.column)
+
+
+def _handed(reading: NativeReading, fields: dict[str, Any], inner: Within) -> tuple[list[Rule], list[Rule]]:
+    """The rules of the step's failure handler: those for listed failures, and those for all."""
+    node: Node | None = fields.get("failure_handler")
+    if node is None:
+        return [], []
+    if not isinstance(node, Scalar) or node.value is None:
+        wrong(reading, node, "the name of a failure handler")
+        return [], []
+    rules = reading.handlers.get(node.text)
+    if rules is None:
+        hint = did_you_mean(node.text, reading.handlers, "failure handlers") or "declare it under `failure_handlers`"
+        reading.report.error("unknown-handler", f"there is no failure handler {describe(node)}", node, hint=hint)
+        return [], []
+    reading.handlers_used.add(node.text)
+    given = handed_over(rules, inner)
+    return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
+
+
+def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Within) -> list[Rule]:
+    """A rule for each exit code that has commands of its own."""
+    node: Node | None = fields.get("on_exit_code")
+    if node is None:
+        return []
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping of exit codes to commands")
+        return []
+    rules: list[Rule] = []
+    for key, commands in node.entries.values():
+        # Elsewhere a number can't be a key; here it is what is meant.
+        reading.report.withdraw(key)
+        code = int(key.text) if key.text.isascii() and key.text.isdecimal() and len(key.text) <= 3 else 0
+        if not 1 <= code <= EXIT_CODE_MAX:
+            hint = "`on_success` follows a success" if key.text == "0" else ""
+            wrong(reading, key, f"an exit code from 1 to {EXIT_CODE_MAX}", hint)
+            continue
+        items: list[Node] = commands.items if isinstance(commands, Sequence) else [commands]
+        steps = read_commands(reading, items, "on_failure", inner) if items else ()
+        if not items:
+            reading.report.error("value", "a handler without commands does nothing", commands)
+        match, where = Match(codes=(code,)), Origin(key.line, key.column)
+        rules.append(
+            Rule(then="recovered", text=f"on_exit_code {code}", match=match, repair=Repair(steps=steps), origin=where)
+        )
+    return rules
+
+
+def _escalation(reading: NativeReading, fields: dict[str, Any]) -> list[Rule]:
+    """The rule that asks for more."""
+    resources, node = fields.get("resources", (None, None))
+    rule = read_escalation(reading, node, resources) if node is not None else None
+    return [rule] if rule is not None else []
+
+
+def _retry(answer: Answer, calls: tuple[str, ...]) -> list[Rule]:
+    """Plain retries, and re-attempts after the steps that `run` names."""
+    retry, code = answer.fields.get("retry", {}), answer.fields.get("run_js", "")
+    limit = retry.get("max", 0)
+    if not limit and not calls and not code:
+        return []
+    text = f"retry {limit}" if limit else ""
+    repair = None
+    if calls or code:
+        repair = Repair(calls=calls, calls_js=code, on_failure="fail")
+        runs = f"run {', '.join(calls)}" if calls else "run_js"
+        text = f"{text} after {runs}" if limit else runs
+    return [
+        Rule(then="retry", text=text, limit=limit or 1, wait=retry.get("backoff"), repair=repair,
+             cost=1 if repair else 0, routing=True, retries_anyway=bool(limit),
+             origin=answer.at("retry", "run", "run_js") if limit else answer.at("run", "run_js"))
+    ]  # fmt: skip
+
+
+def _handler_steps(reading: NativeReading, answer: Answer, inner: Within) -> tuple[Step, ...]:
+    """The commands of the handler."""
+    fields = answer.fields
+    given = [field for field in HANDLER_KEYS if field in fields]
+    if not given:
+        for field, word in _ONLY_WITH_COMMANDS.items():
+            if field in fields:
+                where = answer.at(field)
+                reading.report.error("conflict", f"`{word}` has no meaning without commands", where)
+        return ()
+    if "commands" in given and len(given) > 1:
+        where = answer.at("commands")
+        reading.report.error("conflict", f"`commands` and `{given[0]}` both say what the handler runs", where)
+        return ()
+    commands: Node = fields[given[0]]
+    if "commands" not in given:
+        pairs: list[Node] = [
+            Mapping({field: (fields[field], fields[field])}, fields[field].line, fields[field].column)
+            for field in given
+        ]
+    elif isinstance(commands, Sequence):
+        pairs = commands.items
+    else:
+        pairs = [commands]
+    if not pairs:
+        reading.report.error("value", "a handler without commands does nothing", commands)
+        return ()
+    steps = read_commands(reading, pairs, "on_failure", inner)
+    captures = _captures(reading, fields["capture"]) if "capture" in fields else ()
+    return tuple(_capturing(step, captures) for step in steps) if captures else steps
+
+
+def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
+    """Names for a handler's output: what all its commands wrote, or in another form than text what the last one did.
+
+    A word that is no form is a label and means text.
+    """
+    entries: list[tuple[str, Node, Any]] = []
+    if isinstance(node, Mapping):
+        entries = [(name, key, value.text if isinstance(value, Scalar) else value)
+                   for name, (key, value) in node.entries.items()]  # fmt: skip
+    elif isinstance(node, Scalar) and node.value is not None:
+        entries = [(node.text, node, "")]
+    else:
+        wrong(reading, node, "a name, or a mapping of names")
+    result: list[Capture] = []
+    for name, where, form in entries:
+        if not isinstance(form, str):
+            wrong(reading, form, "a label")
+        elif capture_name(reading, name, where):
+            result.append(Capture(name, form if form in CAPTURE_FORMS and form != "text" else "combined"))
+            reading.scope.captured[name] = reading.owner
+    return tuple(result)
+
+
+def _capturing(step: Step, captures: tuple[Capture, ...]) -> Step:
+    """A command of a handler that captures: each does, so that the last one that ran decides.
+
+    What is combined has grown with each command, so that this one has it all.
+    """
+    from msgspec.structs import replace
+
+    own = {capture.name for capture in step.capture}
+    return replace(step, capture=step.capture + tuple(capture for capture in captures if capture.name not in own))
+
+
+def _handler(answer: Answer, steps: tuple[Step, ...]) -> tuple[list[Rule], Repair | None]:
+    """The rules of the handler itself, and the repair that is left for the very end."""
+    fields = answer.fields
+    attempts = fields.get("max_attempts", 2 if fields.get("retry_original") else 1)
+    fatal = fields.get("handler_failure_fatal", False)
+    repair = Repair(
+        steps=steps, timeout_seconds=fields.get("timeout_seconds"), on_failure="fail" if fatal else "next"
+    ) if steps else None  # fmt: skip
+    where = answer.at("max_attempts", "commands", "shell", "agent", "on_failure")
+    rules: list[Rule] = []
+    if attempts > 1:
+        text = f"{answer.key}: max_attempts {attempts}"
+        rules.append(Rule(then="retry", text=text, limit=attempts - 1, repair=repair, origin=where))
+    if repair is None:
+        return rules, None
+    where = answer.at("strategy", "commands", "shell", "agent", "on_failure")
+    strategy = fields.get("strategy", "recovery")
+    fails = fields.get("fail_workflow") is True
+    if strategy == "cleanup" or (attempts == 1 and fails):
+        return rules, repair
+    if strategy == "fallback" and not fails:
+        rules.append(Rule(then="fallback", text=f"{answer.key}: fallback", repair=repair, origin=where))
+    elif attempts == 1:
+        rules.append(Rule(then="recovered", text=f"{answer.key}: {strategy}", repair=repair, origin=where))
+    return rules, None
+
+
+def _last(
+    reading: NativeReading,
+    node: Mapping,
+    fields: dict[str, Any],
+    answer: Answer,
+    steps: tuple[Step, ...],
+    at_last: Repair | None,
+) -> list[Rule]:
+    """What is left when everything above is spent: park, tolerate or fail, after the repair that waited for it."""
+    _give_advice(reading, answer, steps)
+    asked = answer.fields.get("fail_workflow")
+    if asked is True and answer.tolerates:
+        message = f"`{answer.key}` tolerates the failure, `fail_workflow: true` does not"
+        reading.report.error("conflict", message, answer.at("fail_workflow"))
+    then: Then = "fail"
+    text, where = answer.key, answer.at("on_failure")
+    if fields.get("park"):
+        then, text, where = "park", "park", place_of(node, "park")
+        if answer.tolerates or (asked is False and "fail_workflow" not in answer.by_default):
+            word = "fail_workflow" if asked is False else answer.key
+            message = f"`park` takes every failure that is left, so `{word}` would never apply"
+            reading.report.error("conflict", message, where, hint="keep one of them")
+    elif answer.fields.get("accept"):
+        then, text, where = "recovered", f"{answer.key}: accept", answer.at("accept")
+        if asked is True:
+            message = "`accept` takes the step as it is, `fail_workflow: true` does not"
+            reading.report.error("conflict", message, where, hint="keep one of them")
+    elif asked is False:
+        then, text, where = "tolerate", "fail_workflow: false", answer.at("fail_workflow")
+    elif answer.tolerates or (steps and asked is not True):
+        then, text = "tolerate", f"{answer.key}: tolerate"
+    rules: list[Rule] = []
+    if at_last is not None:
+        place = answer.at("strategy", "commands", "shell", "agent", "on_failure")
+        what = "cleanup" if answer.fields.get("strategy") == "cleanup" else "handler"
+        rules.append(Rule(then=then, text=f"{answer.key}: {what}, then {then}", repair=at_last, origin=place))
+    if then != "fail":
+        rules.append(Rule(then=then, text=text, origin=where))
+    return rules
+
+
+def _give_advice(reading: NativeReading, answer: Answer, steps: tuple[Step, ...]) -> None:
+    """What is accepted and could be said better."""
+    fields = answer.fields
+    if "retry_original" in fields:
+        where = answer.at("retry_original")
+        if not fields["retry_original"] and fields.get("max_attempts", 1) > 1:
+            reading.report.error("conflict", "`retry_original: false` and `max_attempts` contradict each other", where)
+        else:
+            hint = "`max_attempts: 2` or more runs the step again"
+            reading.report.notice("deprecated", "`retry_original` is not needed any more", where, hint=hint)
+    unsure = fields.get("strategy", "recovery") == "recovery" and fields.get("fail_workflow") is not True
+    if steps and unsure and "max_attempts" not in fields and "retry_original" not in fields:
+        message = "the step counts as recovered once its handler passes: nothing checks that it works now"
+        where = answer.at("commands", "shell", "agent", "on_failure")
+        reading.report.notice("unchecked", message, where, hint="add `max_attempts: 2` to re-check")

@@ -1,0 +1,86 @@
+"""`rules` of a step: the ladder itself, written out rule by rule, for what no shorter key says.
+
+    rules: [{then: retry, exit_codes: [75], limit: 3, backoff: 5s, commands: [./mend]}, {then: park}]
+
+They are walked in the order in which they are written, before what the other keys of the step say. A rule with
+`commands`, `run` or `run_js` has a repair; so has one that says what a failed repair means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Sequence
+from resile.dialects.native.failures.commands import read_commands
+from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
+from resile.dialects.native.routes import read_routes
+from resile.dialects.native.step import NativeReading, Within
+from resile.dialects.reading.diagnostics import read_mapping
+from resile.dialects.reading.values import wrong
+from resile.model.rules import Escalation, Match, Origin, Repair, Rule
+
+_MATCHERS = ("codes", "codes_excluded", "signals", "kinds", "pattern", "types")
+_REPAIR = ("commands", "run", "run_js", "timeout_seconds", "on_repair_failure")
+_AS_THEY_ARE = ("limit", "limit_of", "when", "wait", "cost", "routing", "retries_anyway", "halts")
+
+
+def read_rule_list(reading: NativeReading, node: Node, within: Within) -> list[Rule]:
+    """The rules of a step, in order."""
+    if not isinstance(node, Sequence):
+        wrong(reading, node, "a list of rules")
+        return []
+    return [rule for item in node.items if (rule := read_rule(reading, item, within)) is not None]
+
+
+def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None:
+    """One rule with every field that the model has."""
+    fields = read_mapping(reading, node, STEP_RULE)
+    if not isinstance(node, Mapping):
+        return None
+    if "then" not in node.entries:
+        reading.report.error("value", "a rule needs `then`: what follows", node)
+    if "then" not in fields:
+        return None
+    target, calls, transitions = read_routes(reading, fields, within)
+    jumps = bool(target or transitions or "goto_js" in fields)
+    if jumps != (fields["then"] == "goto"):
+        hint = "`goto`, `goto_js` or `transitions` says where"
+        reading.report.error(
+            "conflict", "a rule goes somewhere if it says `then: goto`, and only then", node, hint=hint
+        )
+    for word, fits in (
+        ("halts", fields["then"] == "fail"),
+        ("retries_anyway", fields["then"] == "retry"),
+        ("escalate", fields["then"] == "retry"),
+    ):
+        if word in node.entries and not fits:
+            reading.report.error("conflict", f"`{word}` has no meaning in this rule", node.entries[word][0])
+    return Rule(
+        then=fields["then"],
+        text=fields.get("text", fields["then"]),
+        match=Match(**{field: fields[field] for field in _MATCHERS if field in fields}),
+        repair=_repair(reading, fields, calls, within),
+        change=Escalation(**read_mapping(reading, fields["escalate"], GROWTH)) if "escalate" in fields else None,
+        target=target,
+        target_js=fields.get("goto_js", ""),
+        transitions=transitions,
+        origin=Origin(node.line, node.column),
+        **{field: fields[field] for field in _AS_THEY_ARE if field in fields},
+    )
+
+
+def _repair(reading: NativeReading, fields: dict[str, Any], calls: tuple[str, ...], within: Within) -> Repair | None:
+    """What runs before the verdict, if something does."""
+    if not any(field in fields for field in _REPAIR):
+        return None
+    commands: Node | None = fields.get("commands")
+    items: list[Node] = []
+    if commands is not None:
+        items = commands.items if isinstance(commands, Sequence) else [commands]
+    return Repair(
+        steps=read_commands(reading, items, "on_failure", within) if items else (),
+        calls=calls,
+        calls_js=fields.get("run_js", ""),
+        timeout_seconds=fields.get("timeout_seconds"),
+        on_failure=fields.get("on_repair_failure", "next"),
+    )

@@ -1,0 +1,279 @@
+"""`foreach`: steps that need a producer of a list run once for each of its items; compiled away to a fan-out.
+
+    list: {foreach: true}              list ──> each+check ──> report       each+check: a fan-out over list's output
+    each: {needs: list}                         ┌────────────┐
+    check: {needs: each}                        │ each─>check│ x items
+    report: {needs: check, fanout: reduce}      └────────────┘
+
+Who needs a producer, or a step that runs for its items, runs for its items too, unless it says `fanout: reduce`: then
+it runs once, after them, one level further out. All steps of one producer become one fan-out, named after them. In a
+list, order counts as a need. A remedy that only steps of the items call for runs inside the item.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Scalar
+from resile.dialects.native.failures.commands import read_success
+from resile.dialects.native.failures.error_policy import Policy, hand_over, read_policy
+from resile.dialects.native.keys.failures import ON_FINISH
+from resile.dialects.native.routes import called_only, called_steps, callers
+from resile.dialects.native.scope import settle
+from resile.dialects.native.step import (
+    FANOUT_DEPTH_MAX,
+    Drafted,
+    ForEach,
+    NativeReading,
+    Scope,
+    Within,
+    place_of,
+)
+from resile.errors import shorten
+from resile.model.fanout import ErrorPolicy, FanOut, Source
+from resile.model.limits import LOOPS_MAX, NAME_CHARACTERS_MAX
+from resile.model.rules import Repair, Rule
+from resile.model.workflow import Need, Step
+
+Path = tuple[str, ...]
+"""The producers for whose items a step runs, outermost first."""
+Needed = tuple[Need, Scalar | Mapping]
+
+
+def finishing(name: str) -> str:
+    """Whose texts and names `on_finish` has until its fan-out has a name; no step is called so."""
+    return f"{name}\n"
+
+
+def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Within) -> ForEach:
+    """What stands beside `foreach: true`."""
+    policy = read_policy(reading, fields["error_policy"]) if "error_policy" in fields else None
+    on_finish = None
+    if "on_finish" in fields:
+        reading.owner = finishing(name)
+        on_finish = read_success(reading, fields["on_finish"], place_of(node, "on_finish"), inner, ON_FINISH)
+        reading.owner = name
+    return ForEach(inner, place_of(node, "foreach"), policy, fields.get("max_parallel"), on_finish)
+
+
+def fold(reading: NativeReading, drafts: dict[str, Drafted], is_list: bool) -> dict[str, Drafted]:
+    """The steps of a scope, those that run for items put into fan-outs."""
+    remedies = called_only(drafts, called_steps(reading.scope, drafts))
+    paths = _paths(reading, drafts, is_list, remedies)
+    asking: dict[str, set[str]] = {name: set() for name in remedies if not paths[name]}
+    for owner, name in callers(reading.scope):
+        if name in asking:
+            asking[name].add(owner)
+    producers = [(name, draft.foreach) for name, draft in drafts.items() if draft.foreach and not paths[name]]
+    for name, foreach in producers:
+        members = {other for other, path in paths.items() if path[:1] == (name,)}
+        if not members:
+            hint = f"a step that needs `{name}` runs for each of its items"
+            message = f"nothing runs for the items of `{shorten(name)}`"
+            reading.report.error("conflict", message, foreach.place, hint=hint)
+            continue
+        members |= _own_remedies(members, asking)
+        drafts = _fold_one(reading, drafts, name, foreach, members, paths, is_list)
+    return drafts
+
+
+def _paths(
+    reading: NativeReading, drafts: dict[str, Drafted], is_list: bool, remedies: frozenset[str]
+) -> dict[str, Path]:
+    """For whose items each step runs; what waits for itself runs for none, and is reported elsewhere."""
+    before: dict[str, list[str]] = {}
+    dependents: dict[str, list[str]] = {}
+    last = ""
+    for name, draft in drafts.items():
+        needed = {other for need, _ in draft.needs for other in need.any_of if other in drafts}
+        if is_list and name not in remedies:
+            needed |= {last} if last else set()
+            last = name
+        before[name] = sorted(needed)
+        for other in needed:
+            dependents.setdefault(other, []).append(name)
+    waiting = {name: len(needed) for name, needed in before.items()}
+    ready = [name for name, count in waiting.items() if not count]
+    paths: dict[str, Path] = dict.fromkeys(drafts, ())
+    while ready:
+        name = ready.pop()
+        ways = {(*paths[other], *((other,) if drafts[other].foreach else ())) for other in before[name]}
+        paths[name] = _path(reading, name, drafts[name], ways)
+        for dependent in dependents.get(name, ()):
+            waiting[dependent] -= 1
+            if not waiting[dependent]:
+                ready.append(dependent)
+    return paths
+
+
+def _path(reading: NativeReading, name: str, draft: Drafted, ways: set[Path]) -> Path:
+    """For whose items one step runs, by those it needs."""
+    if draft.fanout and not any(ways):
+        # A front end that works it out for a step has no key to point to.
+        where = draft.node.entries["fanout"][0] if "fanout" in draft.node.entries else draft.key
+        hint = "one of its needs has `foreach: true`, or runs for the items of one that has"
+        reading.report.error("conflict", "`fanout` has no meaning here: there are no items", where, hint=hint)
+    if draft.fanout == "reduce":
+        longest = max((len(way) for way in ways), default=0)
+        ways = {way[:-1] if len(way) == longest else way for way in ways}
+    path = max(ways, key=lambda way: (len(way), way), default=())
+    other = next((way for way in sorted(ways) if path[: len(way)] != way), None)
+    if other is not None:
+        message = f"`{shorten(name)}` can't run for the items of `{path[-1]}` and of `{other[-1]}` at once"
+        hint = "let one of the two lead to a step with `fanout: reduce` first"
+        reading.report.error("fanout", message, draft.key, hint=hint)
+        return ()
+    if len(path) > FANOUT_DEPTH_MAX:
+        message = f"fan-outs in fan-outs go no deeper than {FANOUT_DEPTH_MAX} levels"
+        reading.report.error("limit", message, draft.key)
+        return ()
+    return path
+
+
+def _own_remedies(members: set[str], asking: dict[str, set[str]]) -> set[str]:
+    """The remedies that only these steps call for, and the remedies of those."""
+    own: set[str] = set()
+    grown = True
+    while grown:
+        inside = _owners(members | own)
+        found = {name for name, owners in asking.items() if name not in own and owners <= inside}
+        grown = bool(found)
+        own |= found
+    return own
+
+
+def _owners(members: set[str]) -> set[str]:
+    """The steps and what they do when their items are done."""
+    return members | {finishing(name) for name in members}
+
+
+def _fold_one(
+    reading: NativeReading,
+    drafts: dict[str, Drafted],
+    producer: str,
+    foreach: ForEach,
+    members: set[str],
+    paths: dict[str, Path],
+    is_list: bool,
+) -> dict[str, Drafted]:
+    """The steps, those that run for the items of one producer replaced by a fan-out."""
+    scope = reading.scope
+    inner = Scope(scope)
+    _move(scope, inner, _owners(members))
+    outside: dict[tuple[str, ...], Needed] = {(producer,): (Need((producer,)), drafts[producer].key)}
+    items = {
+        name: _inside(reading, draft, members, outside, len(paths[name]))
+        for name, draft in drafts.items()
+        if name in members
+    }
+    policy = foreach.policy or Policy(ErrorPolicy(on_item_failure="fail"))
+    with reading.inside(inner):
+        hand_over(reading, policy, items, foreach.within.program)
+        steps = settle(reading, items, is_list)
+    name = _name([step.name for step in steps if not step.called_only] or list(items))
+    first = next(iter(items.values()))
+    if name in drafts and name not in members:
+        hint = "call that step something else"
+        reading.report.error("duplicate", f"the fan-out `{shorten(name)}` is called like a step", first.key, hint=hint)
+    inner.owner = name
+    scope.inner.update((member, name) for member in members if member != name)
+    _rename(scope, finishing(producer), name)
+    fan = FanOut(
+        source=Source(step=producer),
+        steps=steps,
+        policy=policy.settings,
+        max_parallel=foreach.max_parallel,
+        scope=producer,
+    )
+    step = Step(name=name, action=fan, rules=_rules(foreach), on_success=foreach.on_finish, origin=first.step.origin)
+    draft = Drafted(step, Mapping({}, first.key.line, first.key.column), first.key, tuple(outside.values()))
+    return _replaced(drafts, members, draft)
+
+
+def _move(scope: Scope, inner: Scope, owners: set[str]) -> None:
+    """Hand what these steps say over to the scope in which they run."""
+    inner.texts = [text for text in scope.texts if text.owner in owners]
+    scope.texts[:] = [text for text in scope.texts if text.owner not in owners]
+    inner.named = [named for named in scope.named if named.owner in owners]
+    scope.named = [named for named in scope.named if named.owner not in owners]
+    inner.spoken = [spoken for spoken in scope.spoken if spoken[0] in owners]
+    scope.spoken = [spoken for spoken in scope.spoken if spoken[0] not in owners]
+    inner.captured = {name: owner for name, owner in scope.captured.items() if owner in owners}
+    scope.captured = {name: owner for name, owner in scope.captured.items() if owner not in owners}
+
+
+def _rename(scope: Scope, before: str, now: str) -> None:
+    """What a producer says about the end of its items is said by the fan-out."""
+    scope.texts[:] = [replace(text, owner=now) if text.owner == before else text for text in scope.texts]
+    scope.named = [replace(named, owner=now) if named.owner == before else named for named in scope.named]
+    scope.spoken = [(now, literal) if owner == before else (owner, literal) for owner, literal in scope.spoken]
+    scope.captured = {name: now if owner == before else owner for name, owner in scope.captured.items()}
+
+
+def _inside(
+    reading: NativeReading,
+    draft: Drafted,
+    members: set[str],
+    outside: dict[tuple[str, ...], Needed],
+    level: int,
+) -> Drafted:
+    """A step as it stands in the item: what it needs from outside is needed by the fan-out."""
+    kept: list[Needed] = []
+    for need, node in draft.needs:
+        if members.isdisjoint(need.any_of):
+            outside.setdefault(need.any_of, (need, node))
+            continue
+        kept.append((need, node))
+        if not members.issuperset(need.any_of):
+            message = f"`{shorten('|'.join(need.any_of))}` mixes steps of the items with others"
+            reading.report.error("scope", message, node, hint="an item can only wait for its own steps")
+    fanout = "" if draft.fanout == "map" and level <= 1 else draft.fanout
+    return replace(draft, needs=tuple(kept), fanout=fanout)
+
+
+def _replaced(drafts: dict[str, Drafted], members: set[str], fan: Drafted) -> dict[str, Drafted]:
+    """The steps of the scope, with the fan-out where the first of its steps stood."""
+    result: dict[str, Drafted] = {}
+    for name, draft in drafts.items():
+        if name in members:
+            result.setdefault(fan.step.name, fan)
+            continue
+        needs: dict[tuple[str, ...], Needed] = {}
+        for need, node in draft.needs:
+            names = tuple(dict.fromkeys(fan.step.name if other in members else other for other in need.any_of))
+            needs.setdefault(names, (replace(need, any_of=names), node))
+        result[name] = replace(draft, needs=tuple(needs.values()))
+    return result
+
+
+def _name(names: list[str]) -> str:
+    """What a fan-out is called: as its step, or as all of them."""
+    name = "+".join(names)
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    rest = f"+{len(names) - 1} more"
+    return names[0][: NAME_CHARACTERS_MAX - len(rest)] + rest
+
+
+def _rules(foreach: ForEach) -> tuple[Rule, ...]:
+    """What follows the items where some failed: the same as where none did, and the failure stands."""
+    actions = foreach.on_finish
+    if actions is None:
+        return ()
+    repair = None
+    if actions.steps or actions.calls or actions.calls_js:
+        repair = Repair(steps=actions.steps, calls=actions.calls, calls_js=actions.calls_js, on_failure="ignore")
+    rules: list[Rule] = []
+    if actions.cost:
+        # A jump that is computed is asked for first, so only a plain one can follow what runs before it.
+        is_plain = not (actions.target_js or actions.transitions)
+        rules.append(
+            Rule(then="goto", text="on_finish: goto", target=actions.target, target_js=actions.target_js,
+                 transitions=actions.transitions, repair=repair if is_plain else None, limit=LOOPS_MAX, cost=1,
+                 routing=True, retries_anyway=bool(actions.calls_js), origin=actions.origin)
+        )  # fmt: skip
+    if repair is not None:
+        rules.append(Rule(then="fail", text="on_finish", repair=repair, origin=actions.origin))
+    return tuple(rules)

@@ -1,0 +1,174 @@
+"""`function`: a step of a native file that calls a Python function, as steps of a workflow written in Python do.
+
+    function: {file: flow.py, name: add, args: [[value, 3], [step, one]], kwargs: {by: [input, n]}}
+
+An argument is a pair: `value` is data, `step` what a step gave, `input` an input of the run, `item` the item,
+`execution` how the run went, `list` and `mapping` hold such pairs. `resile migrate flow.py` writes these; by hand a
+file of Python is shorter.
+
+A file must be there when the workflow is compiled, unless a step that runs before could write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, get_args
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.native.keys.model_fields import as_model, fields_of
+from resile.dialects.reading.diagnostics import INVALID, Key, Reading, did_you_mean
+from resile.errors import shorten
+from resile.model.rules import Rule
+from resile.model.workflow import Capture, Function, Given
+
+if TYPE_CHECKING:
+    from resile.dialects.native.step import Drafted, NativeReading, Scope
+
+_KINDS: tuple[str, ...] = get_args(Given.__annotations__["kind"])
+_NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "transform", "checks")
+"""Keys about what a command prints and leaves; a function gives a value."""
+
+
+def _function(reading: Reading, node: Node) -> Any:
+    """A call, with arguments that can be understood."""
+    value = as_model(Function, "`function`")(reading, node)
+    if value is INVALID or not isinstance(node, Mapping):
+        return INVALID
+    if bool(value.file) == bool(value.module):
+        reading.report.error("value", "`function` needs `file` or `module`, one of them", node)
+        return INVALID
+    for given in (*value.args, *value.kwargs.values()):
+        problem = next(_problems(given.kind, given.value), "")
+        if problem:
+            reading.report.error("value", f"an argument of `{shorten(value.name)}`: {problem}", node)
+            return INVALID
+    return value
+
+
+def _problems(kind: Any, value: Any) -> Iterator[str]:
+    """What is wrong with an argument and with those inside it."""
+    if kind not in _KINDS:
+        yield f"`{shorten(str(kind))}` is no kind of argument: {did_you_mean(str(kind), _KINDS, 'kinds')}"
+    elif kind in ("step", "input") and not isinstance(value, str):
+        yield f"`{kind}` takes a name"
+    elif kind in ("list", "mapping"):
+        if not isinstance(value, list if kind == "list" else dict):
+            yield f"`{kind}` takes a {kind} of arguments"
+            return
+        for inner in value if isinstance(value, list) else value.values():
+            if not isinstance(inner, list) or not 1 <= len(inner) <= 2:
+                yield "each is a pair of a kind and a value"
+            else:
+                yield from _problems(inner[0], inner[1] if len(inner) == 2 else None)
+
+
+def _named(kind: str, value: Any, wanted: str) -> Iterator[str]:
+    """The names of one kind in an argument."""
+    if kind == wanted:
+        yield value
+    elif kind in ("list", "mapping"):
+        for inner in value if isinstance(value, list) else value.values():
+            yield from _named(inner[0], inner[1] if len(inner) == 2 else None, wanted)
+
+
+def names_in(action: Function, wanted: str) -> list[str]:
+    """The steps, or the inputs, that the arguments of a call name; an item counts as one without a name."""
+    pairs = [(given.kind, given.value) for given in (*action.args, *action.kwargs.values())]
+    return [name for kind, value in pairs for name in _named(kind, value, wanted)]
+
+
+def check_beside(reading: NativeReading, node: Mapping, action: Function) -> None:
+    """Keys that mean nothing to a function."""
+    for key in _NOT_BESIDE:
+        if key in node.entries:
+            message = f"`{key}` has no meaning for `function`, whose result is its value"
+            reading.report.error("action", message, node.entries[key][0])
+    resources = node.entries["resources"][1] if "resources" in node.entries else None
+    for part, key in ((node, "env"), (resources, "gpus")):
+        if action.workers == "threads" and isinstance(part, Mapping) and key in part.entries:
+            _in_one_environment(reading, part.entries[key][0], key)
+
+
+def _in_one_environment(reading: NativeReading, where: Scalar, key: str) -> None:
+    """What needs an environment of its own is not for threads."""
+    message = f"`{key}` has a meaning only in worker processes: threads share one environment"
+    reading.report.error("action", message, where, hint="`processes` as workers, or an argument")
+
+
+def check_types(
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, rules: tuple[Rule, ...]
+) -> None:
+    """Exceptions are raised by functions alone: a rule that waits for one of a command never answers."""
+    if any(rule.match.types for rule in rules):
+        where = next((node.entries[word][0] for word in ("failure_handler", "rules") if word in node.entries), key)
+        hint = "`pattern` finds the name of an exception in what a step printed"
+        message = f"`types` has a meaning only for functions, and `{shorten(name)}` is none"
+        reading.report.error("conflict", message, where, hint=hint)
+
+
+def check_functions(reading: NativeReading, root: Mapping, inputs: dict[str, Any]) -> None:
+    """Look at all calls once everything that they may name is known."""
+    kinds: set[str] = set()
+    for scope in reading.scopes:
+        for draft in scope.drafts.values():
+            if "function" in draft.node.entries and isinstance(draft.step.action, Function):
+                kinds.add(draft.step.action.workers)
+                _check_arguments(reading, draft, draft.step.action, inputs, is_item=scope.around is not None)
+                if _is_first(reading, scope, draft.step.name):
+                    _check_file(reading, draft, draft.step.action)
+    if "threads" in kinds and "env" in root.entries:
+        _in_one_environment(reading, root.entries["env"][0], "env")
+    if kinds and "secrets" in root.entries:
+        message = "a workflow that calls functions takes no `secrets`: what they print and return is kept as it is"
+        hint = "functions read the environment themselves"
+        reading.report.error("conflict", message, root.entries["secrets"][0], hint=hint)
+
+
+def _is_first(reading: NativeReading, scope: Scope, name: str) -> bool:
+    """Is there certainly no step before this one, in the file or around what it is a part of?"""
+    order = scope.ancestors
+    if reading.level or scope.around is not None or name in scope.called or order is None:
+        return False
+    return not order.before.get(name) and not (order.in_order and order.place[name])
+
+
+def _check_file(reading: NativeReading, draft: Drafted, action: Function) -> None:
+    """The file of a function must be there, for nothing could write it before the call."""
+    import os
+
+    call = draft.node.entries["function"][1]
+    # A workflow that Python built has its functions at hand, also those that were typed in and have no file.
+    if action.file and isinstance(call, Mapping) and reading.source.data:
+        file = os.path.join(reading.source.folder, action.file)
+        if not os.path.isfile(file):
+            message = f"there is no file `{shorten(file, 200)}`"
+            hint = "a path is relative to the workflow file; a step that the call needs may write it"
+            reading.report.error("file", message, call.entries["file"][1], hint=hint)
+
+
+def _check_arguments(
+    reading: NativeReading, draft: Drafted, action: Function, inputs: dict[str, Any], is_item: bool
+) -> None:
+    """What arguments name must be there when the call is made: needed steps, declared inputs, an item."""
+    where = draft.node.entries["function"][0]
+    needed = {name for need, _ in draft.needs for name in need.any_of if len(need.any_of) == 1}
+    for name in names_in(action, "step"):
+        if name not in needed:
+            message = f"an argument is what `{shorten(name)}` gave, which the step does not need"
+            reading.report.error("unknown-step", message, where, hint=f"needs: [{shorten(name)}]")
+    for name in names_in(action, "input"):
+        if name not in inputs:
+            hint = did_you_mean(name, inputs, "inputs")
+            reading.report.error("unknown-name", f"there is no input `{shorten(name)}`", where, hint=hint)
+    if names_in(action, "execution"):
+        reading.report.error("unknown-name", "an argument is how the run went, which only `end` knows", where)
+    if names_in(action, "item") and not is_item:
+        reading.report.error("unknown-name", "an argument is the item, and there is none here", where)
+
+
+def valued(name: str) -> tuple[Capture, ...]:
+    """What a function returns is known by the name of its step."""
+    return (Capture(name, "value"),)
+
+
+FUNCTION_KEY = Key("function", "mapping", f"Action: a call of a Python function: {fields_of(Function)}.", _function)

@@ -1,0 +1,256 @@
+"""Edges between steps: names become needs and arcs, list order becomes needs, cycles are refused.
+
+A name that no step of the scope has is reported at once, or, from within the items of a fan-out, when all names around
+them are known: the message says then whether the step is somewhere else.
+
+Everything here is iterative and linear in steps and edges: a chain of 100,000 steps costs no stack.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Scalar
+from resile.dialects.native.needs import Needed
+from resile.dialects.native.step import Drafted, How, NativeReading, Stranger
+from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
+from resile.errors import shorten
+from resile.model.workflow import Arc, Need, Step
+
+CYCLE_STEPS_SHOWN = 50
+ANCESTOR_VISITS_MAX = 2_000_000
+
+
+class Ancestors:
+    """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
+
+    def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
+        self.steps = steps
+        self.is_list = is_list
+        self.visits = 0
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Does the order of the file say who runs before whom?"""
+        return self.is_list and not any(step.arcs or step.called_only for step in self.steps)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where each step stands in the file."""
+        return {step.name: number for number, step in enumerate(self.steps)}
+
+    @cached_property
+    def before(self) -> dict[str, list[str]]:
+        """The steps that lead to each step at once; worked out when it is first asked, which most files never do."""
+        before: dict[str, list[str]] = {}
+        for step in self.steps:
+            before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
+            for arc in step.arcs:
+                before.setdefault(arc.step, []).append(step.name)
+        return before
+
+    def has(self, step: str, other: str) -> bool:
+        """Does `other` run before `step`? Everything runs before `end`."""
+        return step == "end" or self.has_before(step, other)
+
+    def has_before(self, step: str, other: str) -> bool:
+        """Does a path lead from `other` to `step`? Yes where finding out would take too long."""
+        if self.in_order and step in self.place and other in self.place:
+            return self.place[other] < self.place[step]
+        seen: set[str] = set()
+        found = list(self.before.get(step, ())) if step != "end" else []
+        while found and self.visits < ANCESTOR_VISITS_MAX:
+            self.visits += 1
+            name = found.pop()
+            if name == other:
+                return True
+            if name not in seen:
+                seen.add(name)
+                found.extend(self.before.get(name, ()))
+        return bool(found)
+
+
+def connect(
+    reading: NativeReading, drafts: dict[str, Drafted], is_list: bool, called_only: frozenset[str]
+) -> tuple[Step, ...]:
+    """The steps with their edges; what does not fit is reported and left out."""
+    steps: list[Step] = []
+    sound: dict[int, frozenset[str]] = {}
+    before = ""
+    for name, draft in drafts.items():
+        needs = _known_needs(reading, drafts, name, sound) if draft.needs else ()
+        arcs = tuple([arc for arc, node in draft.arcs if _leads_somewhere(reading, drafts, arc, node)])
+        if name in called_only:
+            steps.append(replace(draft.step, needs=needs, arcs=arcs, called_only=True))
+            continue
+        if is_list and before and (before,) not in (need.any_of for need in needs):
+            needs = (Need((before,), True), *needs)
+        before = name
+        steps.append(replace(draft.step, needs=needs, arcs=arcs) if needs or arcs else draft.step)
+    led_to = {arc.step for step in steps for arc in step.arcs}
+    for step in steps:
+        if step.join == "all" and step.name not in led_to:
+            message, hint = "`join` is for steps that arcs lead to", "no `next` names this one: take `join` out"
+            reading.report.error("conflict", message, drafts[step.name].node.entries["join"][0], hint=hint)
+    _refuse_cycles(reading.report, drafts, steps, is_list)
+    return tuple(steps)
+
+
+def _known_needs(
+    reading: NativeReading, drafts: dict[str, Drafted], name: str, sound: dict[int, frozenset[str]]
+) -> tuple[Need, ...]:
+    """What a step needs, of what it may need; a list that many steps share is looked at once."""
+    given = drafts[name].needs
+    # The drafts keep what is shared, so its number is not given to anything else.
+    names = sound.get(id(given.needs)) if isinstance(given, Needed) else None
+    if isinstance(given, Needed) and names is not None and name not in names:
+        return given.needs
+    needs = tuple([need for need, node in given if _is_known(reading, drafts, name, need, node)])
+    if isinstance(given, Needed) and len(needs) == len(given):
+        sound[id(given.needs)] = frozenset(other for need in needs for other in need.any_of)
+        return given.needs
+    return needs
+
+
+def _is_known(
+    reading: NativeReading, drafts: dict[str, Drafted], name: str, need: Need, node: Scalar | Mapping
+) -> bool:
+    """May this step need those?"""
+    known = True
+    for other in need.any_of:
+        if other == name:
+            reading.report.error("cycle", f"the step `{shorten(name)}` needs itself", node)
+        elif other == "end":
+            hint = "`end` runs after every other step; nothing can wait for it"
+            reading.report.error("reserved", "no step can need `end`", node, hint=hint)
+        elif other not in drafts:
+            unknown_step(reading, "needs", other, node)
+        else:
+            continue
+        known = False
+    return known
+
+
+def _leads_somewhere(reading: NativeReading, drafts: dict[str, Drafted], arc: Arc, node: Scalar) -> bool:
+    """Is there a step at the end of this arc?"""
+    if arc.step in drafts or (arc.step == "end" and reading.scope.around is None):
+        return True
+    unknown_step(reading, "next", arc.step, node)
+    return False
+
+
+def unknown_step(reading: NativeReading, how: How, name: str, node: Scalar | Mapping) -> None:
+    """Report a name that no step of this scope has."""
+    stranger = Stranger(reading.scope, how, node, name)
+    if reading.scope.around is None:
+        _report(reading.report, stranger)
+    else:
+        reading.strangers.append(stranger)
+
+
+def report_strangers(reading: NativeReading) -> None:
+    """Report the names that items could not know, now that all others are known."""
+    told: set[tuple[int, int]] = set()
+    for stranger in reading.strangers:
+        place = stranger.node.line, stranger.node.column
+        if place not in told:
+            told.add(place)
+            _report(reading.report, stranger)
+
+
+def _report(report: Diagnostics, stranger: Stranger) -> None:
+    """Say where a step is that can't be named from here, or that there is none."""
+    name, scope = stranger.name, stranger.scope
+    jumps = stranger.how != "needs"
+    if name in scope.inner:
+        holder = scope.inner[name]
+        message = f"`{shorten(name)}` runs inside the items of `{shorten(holder)}`"
+        message += ", and nothing jumps into an item" if jumps else ""
+        report.error("scope", message, stranger.node, hint="" if jumps else f"need `{holder}`: all its items")
+        return
+    around = scope.around
+    while around is not None:
+        if name in around.drafts or (name == "end" and around.around is None):
+            message = f"`{shorten(name)}` is outside of the item"
+            message += ", and nothing jumps out of one" if jumps else ""
+            hint = "name a step of the item" if jumps else "the step that runs the items can need it"
+            report.error("scope", message, stranger.node, hint=hint)
+            return
+        around = around.around
+    hint = "" if report.full else did_you_mean(name, scope.drafts, "steps")
+    report.error("unknown-step", f"there is no step `{shorten(name)}`", stranger.node, hint=hint)
+
+
+def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[Step], is_list: bool) -> None:
+    """Take away steps whose needs are met until none is left; what stays waits for itself."""
+    if _are_in_order(steps):
+        return
+    waiting: dict[str, int] = {}
+    dependents: dict[str, list[str]] = {}
+    for step in steps:
+        count = 0
+        for need in step.needs:
+            for other in need.any_of:
+                dependents.setdefault(other, []).append(step.name)
+                count += 1
+        if count:
+            waiting[step.name] = count
+    ready = [step.name for step in steps if step.name not in waiting]
+    while ready:
+        for dependent in dependents.get(ready.pop(), ()):
+            waiting[dependent] -= 1
+            if not waiting[dependent]:
+                del waiting[dependent]
+                ready.append(dependent)
+    if not waiting:
+        return
+    needed_by = {step.name: _first_waiting(step, waiting) for step in steps if step.name in waiting}
+    seen: dict[str, str] = {}
+    for start in needed_by:
+        name = start
+        while name not in seen:
+            seen[name] = start
+            name = needed_by[name]
+        if seen[name] == start:
+            _report_cycle(report, drafts, needed_by, name, is_list)
+
+
+def _are_in_order(steps: list[Step]) -> bool:
+    """Do all steps stand behind those that they need? Then none waits for itself, and most files are written so."""
+    before: set[str] = set()
+    # What stood before one step stands before all later ones, so a list that steps share is looked at once.
+    met: set[int] = set()
+    for step in steps:
+        if id(step.needs) not in met:
+            if any(other not in before for need in step.needs for other in need.any_of):
+                return False
+            met.add(id(step.needs))
+        before.add(step.name)
+    return True
+
+
+def _first_waiting(step: Step, waiting: dict[str, int]) -> str:
+    """One step that this one waits for and that waits itself."""
+    return next(other for need in step.needs for other in need.any_of if other in waiting)
+
+
+def _report_cycle(
+    report: Diagnostics, drafts: dict[str, Drafted], needed_by: dict[str, str], start: str, is_list: bool
+) -> None:
+    """Name every step of a cycle with its place."""
+    names = [start]
+    while needed_by[names[-1]] != start:
+        names.append(needed_by[names[-1]])
+    if len(names) == 1:
+        return
+    # Begin with the step that stands first in the file, so that the message is the same for the same cycle.
+    first = min(range(len(names)), key=lambda i: (drafts[names[i]].key.line, drafts[names[i]].key.column))
+    names = names[first:] + names[:first]
+    shown = [f"`{shorten(name)}` ({drafts[name].key.line}:{drafts[name].key.column})" for name in names]
+    if len(shown) > CYCLE_STEPS_SHOWN:
+        shown[CYCLE_STEPS_SHOWN:] = [f"{len(names) - CYCLE_STEPS_SHOWN} more steps"]
+    message = f"these steps wait for each other: {' needs '.join([*shown, f'`{shorten(names[0])}`'])}"
+    hint = "a list runs in the order in which it is written" if is_list else "take one of these needs out"
+    report.error("cycle", message, drafts[names[0]].key, hint=hint)

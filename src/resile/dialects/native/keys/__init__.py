@@ -1,0 +1,1 @@
+"""The tables of keys of the native file: each key with its reader and its documentation."""

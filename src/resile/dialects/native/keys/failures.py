@@ -1,0 +1,343 @@
+"""The tables of everything that answers a failure or follows a success: the keys below `retry`, `on_failure`,
+`on_success`, `failure_handlers`, `routing` and `resources.escalate`.
+
+Here stands how each value is read; what the values come to is said by native_ladder and native_handlers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, read_mapping, table
+from resile.dialects.reading.values import (
+    boolean,
+    choice,
+    condition,
+    duration,
+    duration_or_zero,
+    expression,
+    filled,
+    integer,
+    memory,
+    milliseconds,
+    node_itself,
+    number,
+    text,
+    texts,
+    wrong,
+)
+from resile.errors import shorten
+from resile.model.failure import FailureKind
+from resile.model.limits import LOOPS_MAX, RETRIES_MAX
+from resile.model.rules import Backoff, Then, Transition
+
+MULTIPLIER_MAX = 100
+EXIT_CODE_MAX = 255
+BACKOFF_KINDS = ("fixed", "linear", "exponential", "fibonacci")
+HANDLER_KEYS = ("shell", "agent", "commands")
+"""Fields of `on_failure` that say what its handler runs."""
+ROUTING_KEYS = ("run", "run_js", "goto", "goto_js", "transitions")
+"""Keys of `on_failure` and `on_success` that name other steps."""
+FOLLOW_KEYS = (*ROUTING_KEYS, "commands", "cost", "run_cost")
+"""Keys of `on_success` that are not those of a step."""
+
+
+def read_retry(reading: Reading, node: Node) -> Any:
+    """How often, and after which waits: fields of a rule."""
+    if isinstance(node, Mapping):
+        fields = read_mapping(reading, node, RETRY)
+        if "max" not in node.entries:
+            reading.report.error("value", "`retry` needs `max`: how often to try again", node)
+        return fields
+    limit = integer(0, RETRIES_MAX)(reading, node)
+    return INVALID if limit is INVALID else {"max": limit}
+
+
+def read_backoff(reading: Reading, node: Node) -> Any:
+    """A backoff whose keys fit its type; just a duration is a fixed delay, just a type begins with a second."""
+    if isinstance(node, Scalar) and node.text in BACKOFF_KINDS:
+        kind: Any = node.text
+        return Backoff(kind, 1.0, 1.0 if kind == "linear" else 0.0)
+    if isinstance(node, Scalar) and node.value is not None:
+        seconds = duration_or_zero(reading, node)
+        return INVALID if seconds is INVALID else Backoff("fixed", seconds)
+    if isinstance(node, Mapping):
+        node = _by_type(reading, node)
+    fields = read_mapping(reading, node, BACKOFF)
+    if not isinstance(node, Mapping):
+        return INVALID
+    kind = fields.get("kind", "fixed")
+    for key, owner in (("increment", "linear"), ("multiplier", "exponential")):
+        if key in node.entries and kind != owner:
+            where = node.entries[key][0]
+            reading.report.error(
+                "conflict", f"`{key}` has no meaning in a {kind} backoff", where, hint=f"type: {owner}"
+            )
+    if "jitter_of" in node.entries and "jitter" not in node.entries:
+        reading.report.error("conflict", "`jitter_of` has no meaning without `jitter`", node.entries["jitter_of"][0])
+    if not {"initial", "delay", "delay_ms"} & node.entries.keys():
+        hint = "leave `backoff` out to try again at once"
+        reading.report.error("value", "`backoff` needs `initial`: the first delay", node, hint=hint)
+    if kind == "linear":
+        fields.setdefault("increment_seconds", fields.get("initial_seconds", 0.0))
+    return Backoff(**fields)
+
+
+def _by_type(reading: Reading, node: Mapping) -> Mapping:
+    """A backoff that is called by its type, `{linear: {initial: 1s}}`, written as any other."""
+    kind = next((word for word in BACKOFF_KINDS if word in node.entries), "")
+    if not kind:
+        return node
+    key, inner = node.entries[kind]
+    if len(node.entries) > 1:
+        other = next(entry[0] for word, entry in node.entries.items() if word != kind)
+        message = f"`{shorten(other.text)}` stands beside `{kind}`, and belongs into it"
+        reading.report.error("conflict", message, other)
+    entries = inner.entries if isinstance(inner, Mapping) else {"initial": (key, inner)}
+    # A type of its own inside is then the second one, and reading the keys says so.
+    word = "mode" if "type" in entries else "type"
+    return Mapping({**entries, word: (key, key)}, node.line, node.column)
+
+
+def _listed(read: Reader) -> Reader:
+    """One value or a list of them, as a tuple."""
+    read_items = texts(read)
+    return lambda reading, node: tuple(value for value, _ in read_items(reading, node))
+
+
+def _signal(reading: Reading, node: Node) -> Any:
+    """A signal by its name, with or without SIG, or by its number."""
+    import signal
+
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        name = node.text.upper().removeprefix("SIG")
+        known = getattr(signal.Signals, f"SIG{name}", None)
+        if known is not None:
+            return int(known)
+    elif isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value < signal.NSIG:
+        return node.value
+    return wrong(reading, node, "a signal, such as KILL, SIGTERM or 9")
+
+
+def _pattern(reading: Reading, node: Node) -> Any:
+    """A regular expression that can be compiled."""
+    import re
+
+    source = filled(text, "`pattern`")(reading, node)
+    if source is INVALID:
+        return INVALID
+    try:
+        re.compile(source)
+    except (re.error, OverflowError, RecursionError) as problem:
+        reading.report.error("value", f"{describe(node)} is no regular expression: {problem}", node)
+        return INVALID
+    return source
+
+
+def _transitions(reading: Reading, node: Node) -> Any:
+    """Pairs of a condition and a target, each with the node of its target; no target is an explicit stop."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of {when, to}")
+    result: list[tuple[Transition, Scalar | None]] = []
+    for item in node.items:
+        fields = read_mapping(reading, item, TRANSITION)
+        if isinstance(item, Mapping):
+            for key in TRANSITION.keys:
+                if key not in item.entries:
+                    reading.report.error("value", f"a transition needs `{key}`", item)
+        if "when" in fields and "to" in fields:
+            target = fields["to"]
+            result.append((Transition(fields["when"], target.text if target else None), target))
+    return tuple(result)
+
+
+def _target(reading: Reading, node: Node) -> Any:
+    """The node of a step's name, or None for nothing."""
+    if isinstance(node, Scalar) and node.value is None:
+        return None
+    return INVALID if filled(text, "the name of a step")(reading, node) is INVALID else node
+
+
+def _goto(reading: Reading, node: Node) -> Any:
+    """The node of the name of the step to go back to."""
+    return wrong(reading, node, "a step's name") if (target := _target(reading, node)) is None else target
+
+
+_names = texts(filled(text, "the name of a step"))
+
+BACKOFF = table(
+    "backoff", "How long to wait before each further try.",
+    Key("type", "fixed, linear, exponential, fibonacci", "How the delay grows; `fixed` where it is left out.",
+        choice(*BACKOFF_KINDS), "kind"),
+    Key("mode", "as `type`", "The same as `type`.", choice(*BACKOFF_KINDS), "kind"),
+    Key("initial", "duration", "The first delay; a linear one waits `initial` and `increment` together at first.",
+        duration_or_zero, "initial_seconds"),
+    Key("delay", "duration", "The same as `initial`.", duration_or_zero, "initial_seconds"),
+    Key("delay_ms", "number", "The same as `initial`, in milliseconds.", milliseconds, "initial_seconds"),
+    Key("increment", "duration",
+        "What is added for each linear delay, the first included; the same as `initial` where it is left out.",
+        duration_or_zero, "increment_seconds"),
+    Key("multiplier", "number", "What an exponential delay is multiplied by; 2 where it is left out.",
+        number(1, MULTIPLIER_MAX)),
+    Key("max_delay", "duration", "No delay is longer.", duration, "delay_seconds_max"),
+    Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", number(0, 1)),
+    Key("jitter_of", "delay, initial", "`initial`: a share of the first delay, however long the others are.",
+        choice("delay", "initial")),
+    *(Key(kind, "duration or mapping", f"The same with `type: {kind}`; a duration is `initial`.", node_itself)
+      for kind in BACKOFF_KINDS),
+)  # fmt: skip
+RETRY = table(
+    "retry", "Try a failed step again.",
+    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
+    Key("backoff", "duration, type or mapping",
+        "The waits in between; none where it is left out, a duration is a fixed one.", read_backoff),
+)  # fmt: skip
+TRANSITION = table(
+    "a transition", "The first whose condition holds says where to go back to.",
+    Key("when", "expression", "The condition.", expression),
+    Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
+)  # fmt: skip
+_ROUTES = (
+    Key("run", "name or list of names", "Steps that run first, in this order; the first that fails ends it.", _names),
+    Key("run_js", "expression", "More steps for `run`: a list of names.", expression),
+    Key("goto", "name", "The step before this one to go back to; it and what had begun below it run again.", _goto),
+    Key("goto_js", "expression", "The same as `goto`, computed; `null` leaves it to `goto`.", expression),
+    Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", _transitions),
+)
+_RETRY_KEY = Key("retry", "whole number or mapping",
+                 "Try again; with `run`, its steps run before each further try.", read_retry)  # fmt: skip
+_FAIL_WORKFLOW = Key("fail_workflow", "true or false",
+                     "`false`: dependents go on and the run does not fail for it; `true`: only a passed re-run "
+                     "makes it good.", boolean)  # fmt: skip
+ON_FAILURE = table(
+    "on_failure", "What answers a failure: `true`, a command, a list of commands, or these keys.",
+    _RETRY_KEY,
+    *_ROUTES,
+    Key("shell", "command", "The handler runs this command.", node_itself),
+    Key("agent", "prompt", "The handler asks an agent; after `shell` where both are given.", node_itself),
+    Key("claude", "as `agent`", "The same as `agent`.", node_itself, "agent"),
+    Key("commands", "command or list", "The handler runs these in order: commands, or steps with all their keys.",
+        node_itself),
+    Key("strategy", "recovery, fallback, cleanup, custom",
+        "`fallback`: the last command's output is the step's; `cleanup`: the failure stands; else a handler that "
+        "passes makes the step recovered.", choice("recovery", "fallback", "cleanup", "custom")),
+    Key("max_attempts", "whole number", "Executions of the step in all; the handler runs before each further one.",
+        integer(1, RETRIES_MAX)),
+    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
+    Key("retry_original", "true or false", "Deprecated: `max_attempts` above 1 says it.", boolean),
+    Key("timeout", "duration", "The time for the whole handler.", duration, "timeout_seconds"),
+    Key("handler_failure_fatal", "true or false", "`true`: a handler that fails ends the climb, the step has failed.",
+        boolean),
+    _FAIL_WORKFLOW,
+    Key("accept", "true or false",
+        "`true`: when nothing else is left, the step is taken as it is and counts as recovered.", boolean),
+    Key("capture", "name, or mapping of names",
+        "Names for what the handler's commands wrote, joined; in a form other than text, for what the last one wrote.",
+        node_itself),
+)  # fmt: skip
+_FOLLOWS = (
+    *_ROUTES,
+    Key("commands", "command or list", "Commands and steps that run before those that `run` names.", node_itself),
+    Key("cost", "whole number", "What the jump takes from the loop budget; 1 where it is left out.",
+        integer(0, LOOPS_MAX)),
+    Key("run_cost", "whole number", "What running the steps takes from the loop budget; 0 where it is left out.",
+        integer(0, LOOPS_MAX)),
+)  # fmt: skip
+ON_SUCCESS = table(
+    "on_success", "What follows a success: a command, a step, a list of these, and the steps that these keys name.",
+    *_FOLLOWS,
+)  # fmt: skip
+ON_FINISH = table(
+    "on_finish", "What follows the last item of a `foreach`: as `on_success`, whatever the items came to.", *_FOLLOWS
+)
+DEFAULTS = table(
+    "routing.defaults", "What every step's `on_failure` has unless it says otherwise.",
+    Key("on_failure", "mapping", "Keys of `on_failure` that name no commands; `on_failure: false` opts a step out.",
+        node_itself),
+    Key("on_fail", "as `on_failure`", "The same as `on_failure`.", node_itself, "on_failure"),
+)  # fmt: skip
+DEFAULT = table(
+    "routing.defaults.on_failure", "The keys that a default may have.", _RETRY_KEY, *_ROUTES, _FAIL_WORKFLOW
+)
+ROUTING = table(
+    "routing", "Limits and defaults of jumps and remedies.",
+    Key("max_loops", "whole number", "How many jumps and remedies each scope has in all; 10 where it is left out.",
+        integer(0, LOOPS_MAX)),
+    Key("defaults", "mapping", "What every step's `on_failure` has unless it says otherwise.",
+        lambda reading, node: read_mapping(reading, node, DEFAULTS).get("on_failure", INVALID)),
+)  # fmt: skip
+FAILURE_HANDLER = table(
+    "a failure handler", "Rules that steps share by the handler's name.",
+    Key("rules", "list of rules",
+        "Rules for listed failures are looked at before those that match all; one with `then` is as a step's.",
+        node_itself),
+)  # fmt: skip
+_TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
+             _listed(filled(text, "the name of an exception")))  # fmt: skip
+RULE = table(
+    "a rule", "One answer to some failures; every matcher that is given must hold.",
+    Key("exit_codes", "number or list", "Exit codes; 128 and the signal's number after a signal.",
+        _listed(integer(0, EXIT_CODE_MAX)), "codes"),
+    Key("match_all_exit_codes", "true or false", "`true`: every failure.", boolean),
+    Key("signals", "signal or list", "Signals that ended the step, by name or number.", _listed(_signal)),
+    Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(get_args(FailureKind)[:-1]) + ".",
+        _listed(choice(*get_args(FailureKind)[:-1]))),
+    Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
+    _TYPES,
+    Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file.",
+        node_itself),
+    Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
+        integer(0, RETRIES_MAX)),
+    Key("backoff", "duration or mapping", "The wait before each retry.", read_backoff, "wait"),
+    Key("timeout", "duration", "The time for the script.", duration, "timeout_seconds"),
+    Key("on_script_failure", "continue, fail", "`fail`: no retry after a script that failed.",
+        choice("continue", "fail")),
+)  # fmt: skip
+_GROWTH = (
+    Key("factor", "number", "What the last grant is multiplied by; 1.5 where it is left out.",
+        number(1.01, MULTIPLIER_MAX)),
+    Key("memory_max", "size", "No more memory than this.", memory, "memory_bytes_max"),
+    Key("runtime_max", "duration", "No more time than this.", duration, "runtime_seconds_max"),
+)  # fmt: skip
+GROWTH = table("escalate, in a rule", "The step has more memory after oom, more time after a timeout.", *_GROWTH)
+STEP_RULE = table(
+    "a rule of a step", "One answer to some failures, with everything that a rule can say.",
+    Key("then", ", ".join(get_args(Then)), "What follows, after the wait and the repair.", choice(*get_args(Then))),
+    Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", text),
+    Key("exit_codes", "number or list", "Only these exit codes.", _listed(integer(0, EXIT_CODE_MAX)), "codes"),
+    Key("except_exit_codes", "number or list", "All exit codes but these.", _listed(integer(0, EXIT_CODE_MAX)),
+        "codes_excluded"),
+    Key("signals", "signal or list", "Only these signals.", _listed(_signal)),
+    Key("kinds", "kind or list", "Only these kinds of failure.", _listed(choice(*get_args(FailureKind)))),
+    Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
+        _pattern),
+    _TYPES,
+    Key("when", "condition", "Only where this holds.", condition),
+    Key("limit_of", "rule, job", "`job`: the firings of all rules of the step count.", choice("rule", "job")),
+    Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",
+        integer(0, LOOPS_MAX)),
+    Key("backoff", "duration or mapping", "The wait before it.", read_backoff, "wait"),
+    Key("commands", "command or list", "The repair: commands, or steps with all their keys.", node_itself),
+    *_ROUTES,
+    Key("timeout", "duration", "The time for the whole repair.", duration, "timeout_seconds"),
+    Key("on_repair_failure", "ignore, next, fail",
+        "What a failed repair means: nothing; the rules below answer (where it is left out); the step has failed.",
+        choice("ignore", "next", "fail")),
+    Key("escalate", "mapping", "The further try has more of the machine.", node_itself),
+    Key("cost", "whole number", "What it takes from the loop budget; 0 where it is left out.", integer(0, LOOPS_MAX)),
+    Key("routing", "true or false", "`true`: `--no-failure-routing` turns it off.", boolean),
+    Key("retries_anyway", "true or false",
+        "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step.", boolean),
+    Key("halts", "true or false", "`true`: with `then: fail`, the whole scope ends.", boolean),
+)  # fmt: skip
+ESCALATE = table(
+    "escalate", "Try again with more memory after oom, with more time after a timeout.",
+    *_GROWTH,
+    Key("rounds", "whole number", "How often at the most; 3 where it is left out.", integer(1, RETRIES_MAX)),
+)  # fmt: skip
+
+FAILURE_TABLES = (
+    RETRY, BACKOFF, ON_FAILURE, TRANSITION, ON_SUCCESS, ON_FINISH, ROUTING, DEFAULTS, DEFAULT, FAILURE_HANDLER, RULE,
+    ESCALATE, STEP_RULE, GROWTH
+)  # fmt: skip

@@ -1,0 +1,230 @@
+"""The tables of everything that runs once for each of many items: `map`, its `error_policy`, and their parts.
+
+Here stands how each value is read; what the values come to is said by native_fanout, native_foreach and
+native_policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
+from resile.dialects.native.keys.failures import read_backoff
+from resile.dialects.reading.diagnostics import INVALID, Key, Reading, read_mapping, table
+from resile.dialects.reading.values import (
+    boolean,
+    choice,
+    duration,
+    expression,
+    filled,
+    integer,
+    node_itself,
+    number,
+    template,
+    text,
+    wrong,
+)
+from resile.errors import shorten
+from resile.languages.references import names
+from resile.model.fanout import Breaker
+from resile.model.limits import ITEMS_MAX, PARALLEL_MAX, RETRIES_MAX
+
+ITEM_FAILURES = ("dlq", "retry", "skip", "stop", "fail", "carry_on")
+CUSTOM = "custom:"
+# Patterns are texts: compiling them would cost every file, also those without a map.
+_FIELD = r"[^\s,.]+(?:\.[^\s,.]+)*"
+_SORT = rf"(?i)({_FIELD})(\s+ASC|\s+DESC)?(\s+NULLS\s+(?:FIRST|LAST))?"
+_PLAIN_PATH = r"\$(?:\.[A-Za-z_]\w*|\[\*\]|\[[0-9]{1,9}\])*"
+
+
+def _path(reading: Reading, node: Node) -> Any:
+    """A JSON path that can be followed; one with a value in it is looked at when that is known."""
+    import re
+
+    source = filled(template, "`json_path`")(reading, node)
+    if source is INVALID or "${" in source or re.fullmatch(_PLAIN_PATH, source):
+        return source
+    from jsonpath import JSONPathEnvironment, JSONPathError
+
+    try:
+        JSONPathEnvironment(strict=True).compile(source)
+    except (JSONPathError, RecursionError, ValueError) as problem:
+        reason = str(problem).partition("\n")[0]
+        reading.report.error("value", f"{describe(node)} is no JSON path: {reason}", node, hint="such as `$.items[*]`")
+        return INVALID
+    return source
+
+
+def _filter(reading: Reading, node: Node) -> Any:
+    """An expression about one item; nothing is put into it."""
+    source = expression(reading, node)
+    if source is not INVALID and (found := names(source)):
+        message = f"`${{{shorten(found[0][0])}}}` can't stand in a filter"
+        reading.report.error("value", message, node, hint="it is JavaScript that sees `item`: item.size > 3")
+        return INVALID
+    return source
+
+
+def _sort_by(reading: Reading, node: Node) -> Any:
+    """Fields with a direction each, in the one way in which they are written from here on."""
+    import re
+
+    source = filled(text, "`sort_by`")(reading, node)
+    if source is INVALID:
+        return INVALID
+    parts: list[str] = []
+    for part in source.split(","):
+        found = re.fullmatch(_SORT, part.strip())
+        if found is None:
+            hint = "sort_by: size DESC, owner.name NULLS FIRST"
+            return wrong(reading, node, "fields, each with ASC or DESC, NULLS FIRST or NULLS LAST as needed", hint)
+        order = " ".join(word.upper() for word in f"{found[2] or ''} {found[3] or ''}".split())
+        parts.append(f"{found[1]} {order}".rstrip())
+    return ", ".join(parts)
+
+
+def _field(reading: Reading, node: Node) -> Any:
+    """The name of a field of an item, or a way down to one."""
+    import re
+
+    source = text(reading, node)
+    if source is INVALID or re.fullmatch(_FIELD, source):
+        return source
+    return wrong(reading, node, "a field of the items, such as name or owner.id")
+
+
+def _on_item_failure(reading: Reading, node: Node) -> Any:
+    """One of a few words, or a handler by its name: the word and the node of the name."""
+    if isinstance(node, Scalar) and node.text.startswith(CUSTOM):
+        return CUSTOM, node
+    word = choice(*ITEM_FAILURES, f"{CUSTOM}NAME")(reading, node)
+    return INVALID if word is INVALID else (word, node)
+
+
+def _collection(reading: Reading, node: Node) -> Any:
+    """How errors are reported, and in batches of which size."""
+    if isinstance(node, Mapping):
+        size = read_mapping(reading, node, ERROR_COLLECTION).get("batched", INVALID)
+        return INVALID if size is INVALID else ("batched", size)
+    if isinstance(node, Scalar) and node.text.startswith("batched:"):
+        digits = node.text.removeprefix("batched:").strip()
+        value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else digits
+        size = _batch_size(reading, Scalar(value, digits, node.line, node.column))
+        return INVALID if size is INVALID else ("batched", size)
+    word = choice("aggregate", "immediate", "batched")(reading, node)
+    return INVALID if word is INVALID else (word, None)
+
+
+def _batched(reading: Reading, node: Node) -> Any:
+    """The size of a batch: a number, or a mapping that says so."""
+    if not isinstance(node, Mapping):
+        return _batch_size(reading, node)
+    fields = read_mapping(reading, node, BATCHED)
+    if "size" not in node.entries:
+        reading.report.error("value", "`batched` needs `size`", node)
+    return fields.get("size", INVALID)
+
+
+def _breaker(reading: Reading, node: Node) -> Any:
+    """The circuit breaker of a map."""
+    fields = read_mapping(reading, node, CIRCUIT_BREAKER)
+    return Breaker(**fields) if isinstance(node, Mapping) else INVALID
+
+
+def _backoff(reading: Reading, node: Node) -> Any:
+    """A backoff, or null for none."""
+    return None if isinstance(node, Scalar) and node.value is None else read_backoff(reading, node)
+
+
+def _retry_config(reading: Reading, node: Node) -> Any:
+    """How often an item runs in all, and the waits in between."""
+    fields = read_mapping(reading, node, RETRY_CONFIG)
+    return fields if isinstance(node, Mapping) else INVALID
+
+
+_count = integer(1, ITEMS_MAX)
+_batch_size = integer(1, ITEMS_MAX)
+max_parallel = integer(1, PARALLEL_MAX)
+
+INPUT_STEP = table(
+    "input", "Where the items of a map come from: one of these.",
+    Key("step", "name", "The step before this one whose output is the list of items; the map needs it.",
+        filled(text, "`step`")),
+    Key("path", "path", "A file beside the workflow file.", filled(template, "`path`")),
+    Key("command", "command", "A command that prints them.", filled(text, "`command`")),
+    Key("template", "text", "A text whose value is a list.", filled(template, "`template`")),
+)  # fmt: skip
+PHASE = table(
+    "setup, reduce, agent_template", "A list of steps, as a mapping.",
+    Key("commands", "list of steps", "The steps, which run in order.", node_itself),
+)  # fmt: skip
+MAP = table(
+    "map", "Steps that run once for each item; they see `${item}`, `${item_index}` and `${item_id}`.",
+    Key("input", "list, path, command or mapping",
+        "The items: a list; a file beside the workflow file, or one word that ends in .json, .jsonl or .ndjson; a "
+        "step's output; any other text is a command that prints them.", node_itself),
+    Key("json_path", "JSON path", "Which part of the input are the items; one array means its elements.", _path),
+    Key("filter", "expression", "Only items for which this holds; it sees `item`.", _filter),
+    Key("filter_bare", "true or false", "`true`: the filter sees the fields of an item by their names as well.",
+        boolean),
+    Key("sort_by", "fields", "The order: fields, each with `ASC` or `DESC`, `NULLS FIRST` or `NULLS LAST`.", _sort_by),
+    Key("distinct", "field", "Of items with the same value of this field only the first.", _field),
+    Key("offset", "whole number", "Leave out so many items at the start.", integer(0, ITEMS_MAX)),
+    Key("max_items", "whole number", "No more items than this.", _count, "items_max"),
+    Key("max_parallel", "whole number", "Items that run at once.", max_parallel),
+    Key("item_timeout", "duration", "The time for each item, all its steps together.", duration,
+        "item_timeout_seconds"),
+    Key("timeout_per_agent", "as `item_timeout`", "The same as `item_timeout`.", duration, "item_timeout_seconds"),
+    Key("steps", "list or mapping", "What runs for each item: a list in order, a mapping by `needs`.", node_itself),
+    Key("agent_template", "list, or {commands}", "The same as `steps`, as a list.", node_itself, "steps"),
+    Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole.", node_itself),
+    Key("isolation", "none, worktree", "`worktree`: each item has a git worktree, and what it commits is merged.",
+        choice("none", "worktree")),
+    Key("scope", "text", "What the scopes of the items are called, instead of by the step's name.",
+        filled(text, "`scope`")),
+    Key("item_name", "text", "What the item is called in texts, besides `item`.", filled(text, "`item_name`")),
+)  # fmt: skip
+ERROR_POLICY = table(
+    "error_policy", "What a failed item means for itself and for its map.",
+    Key("on_item_failure", "dlq, retry, skip, stop, fail, carry_on, custom:NAME",
+        "`dlq`: keep it as a dead letter; `retry`: run it again first, three times in all where `retry_config` does "
+        "not say otherwise; `skip`: drop it; `stop`: keep it and end the map; `fail`: keep it, and fail the map once "
+        "all are done; `carry_on`: as `fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a "
+        "failure handler or one of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
+    Key("continue_on_failure", "true or false", "`false`: the first failed item ends the map.", boolean),
+    Key("max_failures", "whole number", "So many failed items end the map.", _count, "failures_max"),
+    Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", number(0, 1)),
+    Key("failure_threshold_min_items", "whole number",
+        "Look at the share only after so many items; 10 where it is left out.", _count, "threshold_items_min"),
+    Key("error_collection", "aggregate, immediate, batched, or {batched}",
+        "Report failed items at the end, at once, or in batches of 10 or of a given size.", _collection),
+    Key("circuit_breaker", "mapping", "Hold the items back while too many fail in a row.", _breaker, "breaker"),
+    Key("retry_config", "mapping", "Run a failed item again before `on_item_failure` decides on it, whatever that is.",
+        _retry_config),
+)  # fmt: skip
+RETRY_CONFIG = table(
+    "retry_config", "Run a failed item again.",
+    Key("max_attempts", "whole number", "How often in all, the first included; 3 where it is left out.",
+        integer(1, RETRIES_MAX), "attempts_max"),
+    Key("backoff", "duration, type, mapping or null",
+        "The waits in between; 1s, 2s, 4s … where it is left out, none with null.", _backoff),
+)  # fmt: skip
+ERROR_COLLECTION = table(
+    "error_collection", "Reports in batches.",
+    Key("batched", "whole number or {size}", "How many failed items one report has.", _batched),
+)  # fmt: skip
+BATCHED = table(
+    "batched", "The size of a batch.",
+    Key("size", "whole number", "How many failed items one report has.", _batch_size),
+)  # fmt: skip
+CIRCUIT_BREAKER = table(
+    "circuit_breaker", "Hold items back while what they depend on is down; held ones wait, none is lost.",
+    Key("failure_threshold", "whole number", "So many failures in a row open it; 5 where it is left out.", _count),
+    Key("success_threshold", "whole number", "So many successes close it again; 3 where it is left out.", _count),
+    Key("timeout", "duration", "How long it stays open; 30s where it is left out.", duration, "timeout_seconds"),
+    Key("half_open_requests", "whole number", "How many items then test it; 3 where it is left out.", max_parallel),
+)  # fmt: skip
+
+FANOUT_TABLES = (
+    MAP, INPUT_STEP, PHASE, ERROR_POLICY, RETRY_CONFIG, ERROR_COLLECTION, BATCHED, CIRCUIT_BREAKER
+)  # fmt: skip

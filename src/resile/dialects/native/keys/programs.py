@@ -1,0 +1,231 @@
+"""The keys of `http` and `python` steps, which Resile runs as programs of its own.
+
+What stands in the file is checked here as far as it can be before a run: a url whose server is decided by the file
+alone (or by one reference that is the whole url), headers that are headers, code in which no value can stand.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, read_mapping, table
+from resile.dialects.reading.values import (
+    IDENTIFIER,
+    boolean,
+    filled,
+    integer,
+    node_itself,
+    template,
+    text,
+    texts,
+    wrong,
+)
+from resile.errors import shorten
+from resile.languages.references import WHOLE_URL, is_one_reference, names
+from resile.model.limits import PROGRAM_BYTES_MAX
+from resile.model.workflow import Http, Python
+
+# Patterns are texts: compiling them would cost every file, also those without such a step.
+# What comes before the first value of a url: a scheme, a server without a password, and what ends the server's name.
+SERVER = r"https?://[^/?#@\\\s]+(?=[/?#])"
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_INTEGER_BITS = 63
+
+
+def _http(reading: Reading, node: Node) -> Any:
+    """A request: a url, or a mapping."""
+    if isinstance(node, Scalar):
+        url = _url(reading, node)
+        return url if url is INVALID else Http(url)
+    fields = read_mapping(reading, node, HTTP)
+    if not isinstance(node, Mapping):
+        return INVALID
+    if "url" not in node.entries:
+        reading.report.error("value", "`http` needs `url`", node)
+    if "body" in node.entries and "json" in node.entries:
+        message = "a request has one body: `body` or `json`"
+        reading.report.error("conflict", message, node.entries["json"][0], hint="take one of the two out")
+    has_body = "body" in fields or "json" in fields or "form" in fields
+    return Http(**{"method": "POST" if has_body else "GET", **fields}) if "url" in fields else INVALID
+
+
+def _url(reading: Reading, node: Node) -> Any:
+    """A url of which values may fill the path and the query, or one reference to a whole url."""
+    url = template(reading, node)
+    if url is INVALID or is_one_reference(url):
+        return url
+    if getattr(reading, "templates", "dollar") != "dollar" and "{" in url:
+        return _templated_url(reading, node, url)
+    first = next((offset for _, offset in names(url)), None)
+    if first is not None and not re.match(SERVER, url[:first]):
+        hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
+        message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
+        reading.report.error("value", message, node, hint=hint)
+        return INVALID
+    if not re.fullmatch(WHOLE_URL, url):
+        hint = "a password belongs in a header" if "@" in url else "http://host/path or https://host/path"
+        reading.report.error("value", f"`{shorten(url)}` is no http url", node, hint=hint)
+        return INVALID
+    return url
+
+
+def _templated_url(reading: Reading, node: Node, url: str) -> Any:
+    """A url in another template language: one output that is the whole of it, or its server in the file.
+
+    A playbook may put its server together from values: what comes of it is looked at when the request is made.
+    """
+    if getattr(reading, "templates", "dollar") == "jinja":
+        return url
+    if re.fullmatch(r"(?s)\{\{(?:(?!\}\}).)*\}\}(?:[/?#].*)?", url) or re.match(SERVER, url[: url.index("{")]):
+        return url
+    message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
+    reading.report.error("value", message, node, hint="write the server out, or begin with one output: {{ url }}/path")
+    return INVALID
+
+
+def _method(reading: Reading, node: Node) -> Any:
+    """The method of a request, in capitals."""
+    value = text(reading, node)
+    if value is INVALID or not re.fullmatch(r"[A-Za-z]{1,20}", value):
+        return INVALID if value is INVALID else wrong(reading, node, "a method such as GET, POST, PUT, PATCH, DELETE")
+    return value.upper()
+
+
+def _headers(reading: Reading, node: Node) -> Any:
+    """Headers by name; only their values may refer to others."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        content = template(reading, value)
+        if not re.fullmatch(_TOKEN, name):
+            reading.report.error("name", f"`{shorten(name)}` can't be the name of a header", key)
+        elif content is not INVALID and re.search(r"[\r\n]", content):
+            reading.report.error("value", f"the header `{shorten(name)}` has more than one line", value)
+        elif content is not INVALID:
+            result[name] = content
+    return result
+
+
+def read_data(reading: Reading, node: Node, read_text: Reader = template) -> Any:
+    """Data of any shape whose texts may refer to values, in the way that `read_text` looks at."""
+    before = len(reading.report.errors)
+    nodes: list[Node] = [node]
+    while nodes:
+        part = nodes.pop()
+        if isinstance(part, Scalar):
+            _check_scalar(reading, part, read_text)
+        else:
+            nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
+    return plain(node) if len(reading.report.errors) == before else INVALID
+
+
+def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
+    """A value that JSON can carry; a text may refer to others."""
+    value = node.value
+    if isinstance(value, str):
+        read_text(reading, node)
+    elif isinstance(value, float) and not isfinite(value):
+        wrong(reading, node, "a finite number")
+    elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
+        wrong(reading, node, f"a number of at most {_INTEGER_BITS} bits", "quote it: a text can be of any length")
+
+
+def _json(reading: Reading, node: Node) -> Any:
+    """The data of a body; nothing is none."""
+    if isinstance(node, Scalar) and node.value is None:
+        return wrong(reading, node, "data", "an empty request has no `json`; null is written `body: 'null'`")
+    return read_data(reading, node)
+
+
+def _statuses(reading: Reading, node: Node) -> Any:
+    """The statuses that are wanted."""
+    return tuple(status for status, _ in texts(integer(100, 599))(reading, node)) or INVALID
+
+
+def read_inputs(reading: Reading, node: Node) -> Any:
+    """The inputs of a function: names and data."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, Any] = {}
+    for name, (key, value) in node.entries.items():
+        data = read_data(reading, value)
+        if not IDENTIFIER.fullmatch(name):
+            reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
+        elif data is not INVALID:
+            result[name] = data
+    return result
+
+
+def _python(reading: Reading, node: Node) -> Any:
+    """Code: a text, or a mapping."""
+    if isinstance(node, Scalar):
+        source = _source(reading, node)
+        return source if source is INVALID else Python(source)
+    fields = read_mapping(reading, node, PYTHON)
+    if not isinstance(node, Mapping):
+        return INVALID
+    if len({"source", "file"} & node.entries.keys()) != 1:
+        reading.report.error("value", "`python` needs `source` or `file`, one of them", node)
+        return INVALID
+    return Python(**fields) if "source" in fields or "file" in fields else INVALID
+
+
+def _code(reading: Reading, node: Node) -> Any:
+    """A text that no value can get into, because it decides on what runs."""
+    value = text(reading, node)
+    is_dollar = getattr(reading, "templates", "dollar") == "dollar"
+    if value is not INVALID and is_dollar and (found := names(value)):
+        hint = "give it to `main` under `inputs`"
+        message = f"`${{{shorten(found[0][0])}}}` can't stand here: a value never becomes code"
+        reading.report.error("value", message, node, hint=hint)
+        return INVALID
+    return value
+
+
+def _source(reading: Reading, node: Node) -> Any:
+    """Code of a bounded size."""
+    source = filled(_code, "the code")(reading, node)
+    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > PROGRAM_BYTES_MAX:
+        message = f"the code has more than {PROGRAM_BYTES_MAX} bytes"
+        reading.report.error("limit", message, node, hint="put it into a file: python: {file: step.py}")
+        return INVALID
+    return source
+
+
+HTTP = table(
+    "http", "A request; the answer's body is the step's output. Statuses of 400 and above fail with exit code 22.",
+    Key("url", "url", "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
+        _url),
+    Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", _method),
+    Key("headers", "mapping", "Headers by name; a value may hold no line break.", _headers),
+    Key("body", "text", "What is sent, as text.", template),
+    Key("json", "data", "What is sent, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
+    Key("params", "data", "What goes behind the url, as a query.", read_data),
+    Key("form", "data", "The body of a form.", read_data),
+    Key("envelope", "true or false", "`true`: the output holds the status and the headers as well.", boolean),
+    Key("verify", "true or false", "`false`: the certificate of the server is not looked at.", boolean,
+        "is_verified"),
+    Key("expect_status", "whole number or list", "The only statuses that are a success; redirects among them are not "
+        "followed.", _statuses),
+)  # fmt: skip
+PYTHON = table(
+    "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
+    Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.",
+        _source),
+    Key("file", "path", "The file that holds the code, relative to the workflow file.", filled(_code, "`file`")),
+    Key("inputs", "mapping", "As `inputs` of the step.", read_inputs),
+    Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
+        lambda reading, node: tuple(name for name, _ in texts(filled(text, "a name"))(reading, node))),
+    Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read_inputs),
+    Key("status_fails", "true or false", '`false`: a returned `{"status": "error"}` does not fail the step.', boolean),
+)  # fmt: skip
+PROGRAM_KEYS = (
+    Key("http", "url or mapping", "Action: a request; the answer's body is its output.", _http),
+    Key("python", "code or mapping", "Action: Python code; values come as `inputs`, never in the code.", _python),
+    Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
+        "the type of its value.", node_itself),
+)  # fmt: skip

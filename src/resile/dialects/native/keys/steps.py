@@ -1,0 +1,479 @@
+"""The tables of the native file: every accepted key with its reader and its documentation.
+
+The reader, the did-you-mean hints, the tests and the reference page all come from these rows, so that none of
+them can say something else than the others.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.native.function import FUNCTION_KEY
+from resile.dialects.native.keys.builtin_actions import (
+    ACTION_KEYS,
+    INSIDE_ACTIONS,
+    INSIDE_TABLES,
+    OUTPUT_KEYS,
+    read_memory_file,
+    schema,
+)
+from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retry
+from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
+from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
+from resile.dialects.native.keys.programs import HTTP, PROGRAM_KEYS, PYTHON, read_inputs
+from resile.dialects.reading.diagnostics import INVALID, Key, Reading, Table, read_mapping, table
+from resile.dialects.reading.values import (
+    CONDITION,
+    IDENTIFIER,
+    boolean,
+    choice,
+    condition,
+    duration,
+    duration_or_zero,
+    environment,
+    filled,
+    integer,
+    memory,
+    node_itself,
+    number,
+    program,
+    template,
+    text,
+    texts,
+    wrong,
+)
+from resile.errors import shorten
+from resile.languages.shell.quoting import plain_argv
+from resile.model.limits import RETRIES_MAX
+from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret, WriteFile
+
+CAPTURE_FORMS: tuple[CaptureForm, ...] = (
+    "text",
+    "json",
+    "lines",
+    "number",
+    "bool",
+    "stderr",
+    "exit_code",
+    "combined",
+    "value",
+    "success",
+    "duration",
+)
+ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
+"""First words of references that mean something by themselves; nothing can be captured under them."""
+VERSION = 1
+CPUS_MAX = 1_000_000
+GPUS_MAX = 10_000
+COST_MAX = 1_000_000
+TOKENS_MAX = 1_000_000_000
+
+ACTIONS = (
+    "shell",
+    "agent",
+    "claude",
+    "validate",
+    "http",
+    "python",
+    "function",
+    "write_file",
+    "workflow",
+    "map",
+    *INSIDE_ACTIONS,
+    "query",
+    "noop",
+)
+
+
+def _inputs(reading: Reading, node: Node) -> Any:
+    """Declared inputs: a default, or a mapping of what is known about the value."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to defaults")
+    result: dict[str, Input] = {}
+    for name, (key, value) in node.entries.items():
+        if not IDENTIFIER.fullmatch(name.replace("-", "_")):
+            reading.report.error("name", f"`{shorten(name)}` can't be the name of an input", key)
+            continue
+        declared = _input(reading, value)
+        if declared is not INVALID:
+            result[name] = declared
+    return result
+
+
+def _input(reading: Reading, node: Node) -> Any:
+    """One input; without a type a default is text as written, a list is JSON."""
+    if not isinstance(node, Mapping):
+        return _input_default(reading, node, None)
+    fields = read_mapping(reading, node, INPUT)
+    kind = fields.get("type")
+    if "default" not in fields:
+        return Input(kind=kind or "text", required=fields.get("required", False), schema=fields.get("schema"))
+    if fields.get("required"):
+        hint = "take one of the two out"
+        reading.report.error("conflict", "an input with a default is never required", node, hint=hint)
+        return INVALID
+    declared = _input_default(reading, fields["default"], kind)
+    return declared if declared is INVALID else replace(declared, schema=fields.get("schema"))
+
+
+def _input_default(reading: Reading, node: Node, kind: Any) -> Any:
+    """An input with this default, which must be of its type."""
+    value = plain(node)
+    if kind == "json" or (kind is None and not isinstance(node, Scalar)):
+        return Input(kind="json", default=value)
+    if not isinstance(node, Scalar) or (kind is None and value is None):
+        return wrong(reading, node, "a default", "an input without one: {required: true} or {type: text}")
+    if kind == "number" and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
+        return wrong(reading, node, "a finite number")
+    if kind == "bool" and not isinstance(value, bool):
+        return wrong(reading, node, "true or false")
+    return Input(kind=kind or "text", default=value if kind in ("number", "bool") else node.text)
+
+
+def _secrets(reading: Reading, node: Node) -> Any:
+    """Secrets: a list of environment variables, or names with where their values come from."""
+    result: dict[str, Secret] = {}
+    if isinstance(node, Sequence):
+        for item in node.items:
+            name = text(reading, item)
+            if name is not INVALID and _secret_name(reading, name, item):
+                result[name] = Secret(env=name)
+        return result
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a list of environment variables, or a mapping")
+    for name, (key, value) in node.entries.items():
+        fields = read_mapping(reading, value, SECRET)
+        # One that templates know by two names, an entry and its field, is no variable of its own.
+        if _secret_name(reading, name.replace(".", "_", 1), key) and isinstance(value, Mapping):
+            if len(value.entries) != 1:
+                reading.report.error("value", f"the secret `{shorten(name)}` needs `env` or `file`, one of them", key)
+            else:
+                result[name] = Secret(**fields)
+    return result
+
+
+def _secret_name(reading: Reading, name: str, node: Node) -> bool:
+    """May a secret be called this? It is an environment variable for the steps."""
+    if IDENTIFIER.fullmatch(name):
+        return True
+    reading.report.error("name", f"`{shorten(name)}` can't be the name of a secret", node)
+    return False
+
+
+def _capture(reading: Reading, node: Node) -> Any:
+    """Names that the output gives values to."""
+    if isinstance(node, Scalar):
+        name = text(reading, node)
+        return (Capture(name),) if name is not INVALID and capture_name(reading, name, node) else INVALID
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a name, or a mapping of names to forms")
+    read_form = choice(*CAPTURE_FORMS)
+    result: list[Capture] = []
+    for name, (key, value) in node.entries.items():
+        form = read_form(reading, value)
+        # A step's value is found by templates and code, which can write any name.
+        if form is not INVALID and (form == "value" or capture_name(reading, name, key)):
+            result.append(Capture(name, form))
+    return tuple(result)
+
+
+def capture_name(reading: Reading, name: str, node: Node) -> bool:
+    """May a value be captured under this name, so that `${NAME}` finds it?"""
+    if name in ROOTS:
+        reading.report.error("reserved", f"`{name}` is reserved and can't be captured", node)
+    elif not IDENTIFIER.fullmatch(name):
+        hint = "letters, digits and `_`, not starting with a digit"
+        reading.report.error("name", f"`{shorten(name)}` can't be the name of a captured value", node, hint=hint)
+    else:
+        return True
+    return False
+
+
+def _resources(reading: Reading, node: Node) -> Any:
+    """What a step takes of the machine, and the node of how to ask for more."""
+    fields = read_mapping(reading, node, RESOURCES)
+    escalate = fields.pop("escalate", None)
+    return Resources(**fields), escalate
+
+
+def _version(reading: Reading, node: Node) -> Any:
+    """The version of the file, which must be the one that is read here."""
+    if isinstance(node, Scalar) and type(node.value) is int and node.value > VERSION:
+        message = f"this file is for version {node.value}; this Resile reads version {VERSION}"
+        reading.report.error("version", message, node, hint="install a newer Resile, or write `resile: 1`")
+        return INVALID
+    return integer(VERSION, VERSION)(reading, node)
+
+
+def _needs(reading: Reading, node: Node) -> Any:
+    """Names of steps, and their nodes; nothing is no needs, as the last one commented out leaves it."""
+    if isinstance(node, Scalar) and node.value is None:
+        return (), []
+    if isinstance(node, Sequence):
+        if node.names:
+            return node.names, node.items
+        # Most of a large file is lists of plain names.
+        names = [item.text for item in node.items if type(item) is Scalar and item.value == item.text]
+        if len(names) == len(node.items) and "\0" not in "".join(names):
+            return tuple(names), node.items
+    found = texts(_need)(reading, node)
+    return tuple([value for value, _ in found]), [item for _, item in found]
+
+
+def _need(reading: Reading, node: Node) -> Any:
+    """A name, names with `|` between them, or a mapping that says more."""
+    if not isinstance(node, Mapping):
+        return text(reading, node)
+    fields = read_mapping(reading, node, NEED)
+    if not fields.get("any_of"):
+        reading.report.error("value", "a need names at least one step in `any_of`", node)
+        return INVALID
+    return Need(tuple(name for name, _ in fields["any_of"]), fields.get("skip_satisfies", False))
+
+
+def _prompt(reading: Reading, node: Node) -> Any:
+    """A prompt, alone or with an agent of its own: fields of an Agent."""
+    read = filled(template, "the prompt")
+    if not isinstance(node, Mapping):
+        prompt = read(reading, node)
+        return prompt if prompt is INVALID else {"prompt": prompt}
+    fields = read_mapping(reading, node, PROMPT)
+    if "prompt" not in node.entries:
+        reading.report.error("value", "`agent` needs `prompt`", node)
+    return fields if "prompt" in fields else INVALID
+
+
+def _noop(reading: Reading, node: Node) -> Any:
+    """`true`, for there is nothing to say about doing nothing."""
+    return True if isinstance(node, Scalar) and node.value is True else wrong(reading, node, "true")
+
+
+def _agent(reading: Reading, node: Node) -> Any:
+    """The agent of a workflow: its settings, with the command as words."""
+    if isinstance(node, Scalar) and node.value is not None:
+        command = _agent_command(reading, node)
+        return INVALID if command is INVALID else {"command": command}
+    return read_mapping(reading, node, AGENT)
+
+
+def _agent_command(reading: Reading, node: Node) -> Any:
+    """The words of an agent's command: a list, or a text of plain words."""
+    if isinstance(node, Sequence):
+        words = [word for word, _ in texts(filled(text, "a word of the command"))(reading, node)]
+    else:
+        command = text(reading, node)
+        if command is INVALID:
+            return INVALID
+        words = list(plain_argv(command) or ())
+    return tuple(words) or wrong(reading, node, "the words of a command", "command: [claude, -p]")
+
+
+def _write_file(reading: Reading, node: Node) -> Any:
+    """A file and what stands in it."""
+    fields = read_mapping(reading, node, WRITE_FILE)
+    if isinstance(node, Mapping):
+        for key in ("path", "content"):
+            if key not in node.entries:
+                reading.report.error("value", f"`write_file` needs `{key}`", node)
+    return WriteFile(**fields) if "path" in fields and "content" in fields else INVALID
+
+
+def _mode(reading: Reading, node: Node) -> Any:
+    """The permissions of a file: octal, with or without a zero in front, quoted or not."""
+    digits = node.text.removeprefix("0o") if isinstance(node, Scalar) else ""
+    if 3 <= len(digits) <= 4 and set(digits) <= set("01234567"):
+        return int(digits, 8)
+    return wrong(reading, node, "permissions such as 644 or 0755")
+
+
+INPUT = table(
+    "an input", "What is known about a value that the caller gives.",
+    Key("default", "value", "Taken where the caller gives none.", node_itself),
+    Key("required", "true or false", "The caller must give it.", boolean),
+    Key("type", "text, number, bool, json", "What a given value is read as.", choice("text", "number", "bool", "json")),
+    Key("schema", "JSON schema", "What a given value must be.", schema),
+)  # fmt: skip
+SECRET = table(
+    "a secret", "Where a secret's value comes from: one of the two.",
+    Key("env", "text", "The environment variable that holds it.", filled(text, "`env`")),
+    Key("file", "path", "The file that holds it, relative to the workflow file.", filled(text, "`file`")),
+)  # fmt: skip
+RESOURCES = table(
+    "resources", "What a step takes of the machine while it runs.",
+    Key("cpus", "number", "Processors, parts of one included.", number(0.001, CPUS_MAX)),
+    Key("memory", "size", "Memory: bytes, or `512m`, `4g`, `4GiB`.", memory, "memory_bytes"),
+    Key("gpus", "whole number", "Whole graphics processors, given as CUDA_VISIBLE_DEVICES.", integer(0, GPUS_MAX)),
+    Key("runtime", "duration", "Enforced like `timeout`.", duration, "runtime_seconds"),
+    Key("escalate", "mapping", "Ask for more and try again after oom or a timeout.", node_itself),
+)  # fmt: skip
+AGENT = table(
+    "agent", "The command line of an agent.",
+    Key("command", "text or list of words", "What is called; `claude -p` where it is left out.", _agent_command),
+    Key("prompt", "argument, stdin", "How the prompt is handed over; as the last argument where it is left out.",
+        choice("argument", "stdin"), "prompt_by"),
+    Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
+        "cost_max"),
+    Key("max_tokens", "whole number", "An answer that reports more tokens has failed.", integer(1, TOKENS_MAX),
+        "tokens_max"),
+    Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration,
+        "timeout_seconds"),
+)  # fmt: skip
+PROMPT = table(
+    "agent, of a step", "A prompt for an agent of its own.",
+    Key("prompt", "text", "The prompt.", filled(template, "the prompt")),
+    Key("prompt_by", "argument, stdin", "How it is handed over.", choice("argument", "stdin")),
+    *(AGENT.keys[word] for word in ("command", "max_cost", "max_tokens")),
+)  # fmt: skip
+NEED = table(
+    "a need", "What a step waits for, with how it is met.",
+    Key("any_of", "name or list of names", "It waits for all of these, and is met by one success.", texts(text)),
+    Key("skip_satisfies", "true or false", "`true`: a skipped step meets it too, as list order does.", boolean),
+)  # fmt: skip
+WRITE_FILE = table(
+    "write_file", "A file made from text.",
+    Key("path", "path", "Where, relative to the step's folder.", filled(template, "`path`")),
+    Key("content", "text", "What stands in it.", template),
+    Key("mode", "permissions", "In octal; 644 where it is left out.", _mode),
+)  # fmt: skip
+ARC = table(
+    "an arc", "One way to go on.",
+    Key("step", "text", "The step to run next.", text),
+    Key("when", "condition", "Only where this holds.", condition),
+    Key("args", "mapping", "Values for the step that it leads to.", read_inputs),
+)  # fmt: skip
+ARCS = table(
+    "next", "Ways to go on, with a mode.",
+    Key("mode", "all, first", "Take every arc that holds, or the first.", choice("all", "first")),
+    Key("arcs", "list of arcs", "The arcs, in order.", node_itself),
+)  # fmt: skip
+STEP = table(
+    "a step", "One node of the workflow; it needs exactly one action.",
+    Key("id", "text", "The name of a step in a list.", text),
+    Key("name", "text", "The name of a step in a list that has no `id`.", text),
+    Key("shell", "command", "Action: a command for the shell; plain words run without one.",
+        filled(text, "`shell`")),
+    Key("agent", "prompt or mapping", "Action: a prompt for the workflow's agent, or for one of its own.", _prompt),
+    Key("claude", "as `agent`", "The same as `agent`.", _prompt, "agent"),
+    Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
+        filled(text, "`validate`")),
+    *PROGRAM_KEYS,
+    Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
+    Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
+        node_itself),
+    Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
+    Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
+    Key("map", "mapping", "Action: steps that run once for each item.", node_itself),
+    *ACTION_KEYS,
+    FUNCTION_KEY,
+    QUERY_KEY,
+    Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
+    Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
+    Key("stdin", "text", "What the command of `shell` reads.", template),
+    Key("inherit", "true or false",
+        "`false`: in a map or a handler, nothing is taken over from the step around: no env, folder, shell.", boolean),
+    Key("needs", "name, mapping, or list", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
+    Key("next", "name, list, or mapping", "Steps that run because this one went well, each `{step, when}`.",
+        node_itself),
+    Key("join", "any, all",
+        "Where arcs lead here: run for each that is taken, or once, when no path that is under way can lead here.",
+        choice("any", "all")),
+    Key("when", "condition", "Skip the step where this does not hold.", condition),
+    Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.", duration, "timeout_seconds"),
+    Key("grace", "duration", "The time between SIGTERM and SIGKILL.", duration_or_zero, "grace_seconds"),
+    Key("env", "mapping", "Added to the environment of the step.", environment),
+    Key("working_dir", "path", "Where the step runs, relative to the caller's folder.",
+        filled(template, "`working_dir`")),
+    Key("capture", "name, or mapping of names to forms", "Gives the output names: " + ", ".join(CAPTURE_FORMS) + ".",
+        _capture),
+    Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
+        texts(filled(template, "an output"))),
+    *OUTPUT_KEYS,
+    *MODEL_KEYS,
+    Key("resources", "mapping", "What the step takes of the machine while it runs.", _resources),
+    Key("commit_required", "true or false", "The step must have made a commit in the git repository it runs in.",
+        boolean),
+    Key("critical", "true or false", "`true`: when it fails, every unfinished step beside it is canceled.", boolean),
+    Key("in_order", "true or false", "`true`: in each item it waits until all items before are over.", boolean),
+    Key("called_only", "true or false",
+        "Runs only as a remedy, or always; where it is left out, that follows from who names it.", boolean),
+    Key("foreach", "true or false",
+        "`true`: the output is a list, and steps that need this one run once for each of its items.", boolean),
+    Key("fanout", "map, reduce", "Below a `foreach` step: `reduce` runs once, after all items; `map` is the default.",
+        choice("map", "reduce")),
+    Key("max_parallel", "whole number", "Beside `foreach`: items that run at once.", max_parallel),
+    Key("error_policy", "mapping",
+        "Beside `foreach`: what failed items mean; without it they fail the fan-out once all are done.", node_itself),
+    Key("on_finish", "command, step, list or mapping",
+        "Beside `foreach`: follows the last item, whatever came of them.", node_itself),
+    Key("rules", "list of rules", "The ladder, rule by rule; it stands above what the other keys say.", node_itself),
+    Key("failure_handler", "name", "The rules of `failure_handlers` under this name answer the step's failures first.",
+        node_itself),
+    Key("retry", "whole number or mapping", "Try again when the step fails; the same as `on_failure.retry`.",
+        read_retry),
+    Key("rerun_on_loss", "retry, never", "`never`: park an attempt that was lost, instead of running it again.",
+        choice("retry", "never"), "on_loss"),
+    Key("park", "true or false", "Hold the step for a person to judge when it stays failed.", boolean),
+    Key("on_failure", "true, false, command, list or mapping",
+        "Answers a failure; `true`: dependents go on and the run does not fail for it; `false`: no defaults.",
+        node_itself),
+    Key("on_fail", "as `on_failure`", "The same as `on_failure`.", node_itself, "on_failure"),
+    Key("max_attempts", "whole number", "As inside `on_failure`, where it belongs.", integer(1, RETRIES_MAX)),
+    Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
+    Key("fail_workflow", "true or false", "As inside `on_failure`; `false`: the run does not fail for this step.",
+        boolean),
+    Key("on_exit_code", "mapping of exit codes to commands",
+        "Answers these exit codes first: the step counts as recovered once the commands of its code pass.",
+        node_itself),
+    Key("on_success", "command, step, list or mapping", "Follows a success, before dependents start.", node_itself),
+    Key("continue_on_error", "true or false", "In a handler: the next command runs even if this one fails.", boolean),
+)  # fmt: skip
+WORKFLOW = table(
+    "the workflow", "The file itself.",
+    Key("resile", "1", "The version of the native file.", _version),
+    Key("name", "text", "What the workflow is called; the file's name where it is left out.", filled(text, "`name`")),
+    Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",
+        max_parallel),
+    Key("grace", "duration", "The time between SIGTERM and SIGKILL, for every step.", duration_or_zero,
+        "grace_seconds"),
+    Key("shell_program", "text", "The shell for every step; `sh` where it is left out.", program),
+    Key("env", "mapping", "Added to the environment of every step.", environment),
+    Key("env_files", "path or list of paths",
+        "Files of NAME=value lines beside the workflow file, read when a run starts; `env` stands above them.",
+        lambda reading, node: tuple(path for path, _ in texts(filled(text, "a path"))(reading, node))),
+    Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
+    Key("secrets", "list or mapping",
+        "Values that never appear in logs, events or the database; all steps of the run have them.", _secrets),
+    Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` where it is left out.", _agent),
+    Key("templates", "dollar, liquid, jinja",
+        "The language of texts; with one other than `dollar`, `${…}` means nothing in them.",
+        choice("dollar", "liquid", "jinja")),
+    Key("failure_key", "on_failure, on_fail", "What messages call the answer to a failure.",
+        choice("on_failure", "on_fail")),
+    Key("memory_file", "path or mapping", "Where the run's memory is kept between runs.", read_memory_file),
+    Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
+        filled(text, "`memory_namespace`")),
+    CLUSTER_KEY,
+    Key("failure_handlers", "mapping", "Rules by name, which steps share with `failure_handler`.", node_itself),
+    Key("routing", "mapping", "Limits and defaults of jumps and remedies.",
+        lambda reading, node: read_mapping(reading, node, ROUTING)),
+    Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`.", node_itself),
+    Key("mode", "mapreduce", "The workflow is `setup`, then a step called `map`, then `reduce`, instead of `steps`.",
+        choice("mapreduce")),
+    Key("setup", "list of steps, or {commands}", "What runs before the map, in order.", node_itself),
+    Key("map", "mapping", "What runs for each item.", node_itself),
+    Key("reduce", "list of steps, or {commands}", "What runs after the map, in order; it sees `${map.total}` and more.",
+        node_itself),
+    Key("error_policy", "mapping", "What failed items mean, in every map without an `error_policy` of its own.",
+        node_itself),
+    Key("handlers", "mapping", "Lists of steps by name, for `on_item_failure: custom:NAME`.", node_itself),
+)  # fmt: skip
+
+TABLES: tuple[Table, ...] = (
+    WORKFLOW, STEP, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, CONDITION, RESOURCES, *INSIDE_TABLES,
+    HTTP, PYTHON, WRITE_FILE, AGENT, PROMPT, INPUT,
+    SECRET
+)  # fmt: skip

@@ -1,0 +1,435 @@
+"""Checks of `${...}` once every name is known: certain mistakes are errors, likely ones warnings.
+
+A bare `${NAME}` that nobody knows belongs to the shell and is not looked at; one with a path (`${a.b}`) does not,
+unless quotes keep it away from the shell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from typing import Any
+
+from resile.dialects.formats.yaml import Mark, Node
+from resile.dialects.native.keys.steps import ROOTS
+from resile.dialects.native.step import Drafted, NativeReading, Scope
+from resile.dialects.reading.diagnostics import Reading, Text, did_you_mean, nearest
+from resile.errors import shorten
+from resile.languages.references import is_one_reference, names, path_of
+from resile.languages.shell.quoting import knows_ansi
+from resile.model.fanout import FanOut
+from resile.model.workflow import Child
+
+ERROR_FIELDS = ("message", "exit_code", "step", "timestamp", "stdout", "stderr", "kind", "attempt", "signal")
+STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")
+EXECUTION_FIELDS = (
+    "status", "failed_steps", "tolerated_steps", "canceled_steps", "skipped_steps", "results", "first_failure"
+)  # fmt: skip
+FANOUT_FIELDS = (
+    "total", "successful", "failed", "skipped", "held", "failure_rate", "error_types", "failure_patterns",
+    "dead_letters", "results", "outcomes",
+)  # fmt: skip
+ITEM_ROOTS = ("item", "item_index", "item_id")
+ROOT_HINTS = {
+    "item": "the steps of a map's items, and those below a `foreach` step, have it",
+    "item_index": "it is a number, without fields",
+    "item_id": "it is a text, without fields",
+    "map": "it is what came of a map step called `map`; of another, `${steps.NAME.total}`",
+}
+_SHIELDED = ("single", "ansi", "literal", "comment")
+_BLANKS = r"(?<![\\$])\$\{([ \t][^{}\n]*|[^{}\n]*[ \t])\}"
+_NESTING = frozenset("'\"`\\<>()[]")
+_SECOND_SHELL = r"(?:^|[\s;&|(])(?:(eval)|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
+
+
+def check_references(reading: NativeReading, inputs: dict[str, Any], end: Drafted | None) -> None:
+    """Check captured names and every text that was read, scope by scope, outer ones first."""
+    root = reading.scopes[0]
+    if end is not None:
+        root.drafts = {**root.drafts, "end": end}
+    lint = _Lint(reading, inputs)
+    captured: dict[int, ChainMap[str, str]] = {}
+    for scope in reading.scopes:
+        around = captured[id(scope.around)] if scope.around is not None else ChainMap()
+        own = {**scope.captured, **_check_captures(reading, scope, inputs)}
+        captured[id(scope)] = around.new_child(own)
+        if scope.texts:
+            lint.enter(scope, captured[id(scope)])
+            for text in scope.texts:
+                lint.check(text)
+            lint.check_lists()
+
+
+def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> dict[str, str]:
+    """The captured names and who captures them; a name that two give a value to is probably a mistake."""
+    captured: dict[str, str] = {}
+    for draft in scope.drafts.values():
+        if not draft.step.capture:
+            continue
+        where = draft.node.entries["capture"][0] if "capture" in draft.node.entries else draft.key
+        _check_fallback(reading, draft, where)
+        for capture in draft.step.capture:
+            name = capture.name
+            if name in captured:
+                message = f"`{name}` is captured in `{shorten(captured[name])}` too: the last to finish decides"
+                reading.report.warning("capture-clash", message, where)
+            elif name in inputs:
+                message = f"`{name}` is an input too: `${{{name}}}` is captured, `${{inputs.{name}}}` given"
+                reading.report.warning("capture-clash", message, where)
+            captured.setdefault(name, draft.step.name)
+    return captured
+
+
+def _check_fallback(reading: Reading, draft: Drafted, where: Node) -> None:
+    """What a step captures is read from its fallback too, so that must print something."""
+    for rule in draft.step.rules:
+        last = rule.repair.steps[-1] if rule.then == "fallback" and rule.repair is not None else None
+        if last is not None and isinstance(last.action, FanOut | Child):
+            word = "map" if isinstance(last.action, FanOut) else "workflow"
+            message = f"`capture` can't be read from the fallback: its last command is a `{word}`, which prints nothing"
+            reading.report.error("conflict", message, where, hint="end the fallback with a command that prints it")
+        elif last is not None and last.when is not None:
+            message = "the last command of the fallback has a `when`: where that is false, nothing new is captured"
+            reading.report.warning("fallback-skipped", message, where)
+
+
+class _Lint:
+    """Looks at texts, one after the other, in the scope that it has entered."""
+
+    def __init__(self, reading: NativeReading, inputs: dict[str, Any]) -> None:
+        self.reading = reading
+        self.report = reading.report
+        self.inputs = inputs
+        self.scope = reading.scopes[0]
+        self.captured: ChainMap[str, str] = ChainMap()
+        self.drafts: ChainMap[str, Drafted] = ChainMap()
+        self.lines: list[str] = []
+        self.told: set[tuple[int, int, str]] = set()
+
+    def enter(self, scope: Scope, captured: ChainMap[str, str]) -> None:
+        """Look at the texts of this scope from here on."""
+        self.scope, self.captured = scope, captured
+        scopes = [scope]
+        while scopes[-1].around is not None:
+            scopes.append(scopes[-1].around)
+        self.drafts = ChainMap(*(each.drafts for each in scopes))
+
+    def check(self, text: Text) -> None:
+        """Every reference in one text."""
+        if text.program:
+            self._check_places(text)
+        self._check_blanks(text)
+        for name, offset in names(text.node.text):
+            path = path_of(name)
+            if len(path) == 1:
+                continue
+            match path[0]:
+                case "inputs":
+                    self._input(text, name, path, offset)
+                case "steps":
+                    self._step(text, name, path, offset)
+                case "execution":
+                    self._execution(text, name, path, offset)
+                case "error" | "shell" if self._in_repair(text):
+                    self._failure(text, name, path, offset)
+                case "item" if self.scope.around is not None:
+                    pass
+                case "map" if self._map_step() is not None:
+                    self._map(text, name, path, offset)
+                case "env":
+                    if len(path) != 2:
+                        self._error(text, name, offset, "`env` has the form `${env.NAME}`")
+                case root if root not in self.captured:
+                    self._unknown_root(text, name, str(root), offset)
+                case _:
+                    pass
+
+    def _check_blanks(self, text: Text) -> None:
+        """A name that stands with blanks inside its braces is no reference, and no shell can read it either."""
+        for found in re.finditer(_BLANKS, text.node.text):
+            written = f"${{{found[1].strip()}}}"
+            if is_one_reference(written) and self._is_ours(text, path_of(written[2:-1])):
+                message = f"`{shorten(found[0])}` is left as it stands: no blank can be inside the braces"
+                place = self._where(text, found[1], found.start())
+                if self._is_news(place, message):
+                    self.report.warning("blank", message, place, hint=f"write `{shorten(written)}`")
+
+    def check_lists(self) -> None:
+        """A fan-out over one name alone: no shell reads it, so the workflow must know it."""
+        for draft in self.scope.drafts.values():
+            source = draft.step.action.source if isinstance(draft.step.action, FanOut) else None
+            if source is None or not is_one_reference(source.template):
+                continue
+            path = path_of(source.template[2:-1])
+            is_known = path[0] in self.captured or (path[0] in ITEM_ROOTS and self.scope.around is not None)
+            if len(path) == 1 and not is_known:
+                near = did_you_mean(str(path[0]), self.captured, "captured names")
+                message = f"`{source.template}`: no step captures `{path[0]}`, and no shell reads it here"
+                from resile.dialects.native.fanout import input_of
+
+                self.report.error("unknown-variable", message, input_of(draft.node), hint=near)
+
+    def _in_repair(self, text: Text) -> bool:
+        """Is there a failure that this text can speak of: in a handler, or in a step that is called for?"""
+        return text.in_repair or text.owner in self.scope.called
+
+    def _map_step(self) -> Drafted | None:
+        """The fan-out that `${map.…}` speaks of: the one that is called so."""
+        draft = self.drafts.get("map")
+        return draft if draft is not None and _fans_out(draft) else None
+
+    def _where(self, text: Text, name: str, offset: int) -> Mark:
+        """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
+        if not self.lines:
+            self.lines = self.reading.source.data.decode("utf-8").split("\n")
+        lines = self.lines
+        wanted = f"${{{name}}}"
+        skip = text.node.text[:offset].count(wanted)
+        line, column = text.node.line, text.node.column
+        for number in range(line - 1, min(len(lines), line + text.node.text.count("\n") + 1_000)):
+            at = lines[number].find(wanted, column - 1 if number == line - 1 else 0)
+            while at >= 0:
+                if not skip:
+                    return Mark(number + 1, at + 1)
+                skip -= 1
+                at = lines[number].find(wanted, at + 1)
+        return Mark(line, column)
+
+    def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
+        """A reference that can't be right."""
+        place = None if self.report.full else self._where(text, name, offset)
+        if place is None or self._is_news(place, message):
+            self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+
+    def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
+        """A reference that is probably not right."""
+        place = self._where(text, name, offset)
+        if self._is_news(place, message):
+            self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+
+    def _is_news(self, place: Mark, message: str) -> bool:
+        """Is this said for the first time? One handler can stand in many steps of an item."""
+        count = len(self.told)
+        self.told.add((place.line, place.column, message))
+        return len(self.told) > count
+
+    def _input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """An input must be declared."""
+        if str(path[1]) not in self.inputs:
+            message = f"there is no input `{shorten(str(path[1]))}`"
+            hint = did_you_mean(str(path[1]), self.inputs, "inputs") or "declare it under `inputs`"
+            self._error(text, name, offset, message, hint)
+
+    def _step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """A step must exist, have that property, and have run before."""
+        if len(path) < 3:
+            message = f"what of that step? One of {', '.join(STEP_FIELDS)}"
+            self._error(text, name, offset, message, "`${steps.NAME.output}`")
+            return
+        step, field = str(path[1]), str(path[2])
+        if step in text.beside and field in STEP_FIELDS:
+            return
+        draft = self.drafts.get(step)
+        if draft is None:
+            self._unknown_step(text, name, step, offset)
+            return
+        fields = STEP_FIELDS + (FANOUT_FIELDS if _fans_out(draft) else ())
+        if field not in fields:
+            self._error(text, name, offset, f"a step has no `{shorten(field)}`", did_you_mean(field, fields, "it has"))
+        elif field == "outputs" and _is_unread_child(draft):
+            pass
+        elif field == "outputs" and (len(path) < 4 or str(path[3]) not in _outputs(draft)):
+            hint = did_you_mean(str(path[3]) if len(path) > 3 else "", sorted(_outputs(draft)), "it captures")
+            self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
+        else:
+            self._must_have_run(text, name, step, offset)
+
+    def _unknown_step(self, text: Text, name: str, step: str, offset: int) -> None:
+        """Report a step that is not there, or that runs for items elsewhere."""
+        scope: Scope | None = self.scope
+        while scope is not None and step not in scope.inner:
+            scope = scope.around
+        if scope is not None:
+            holder = scope.inner[step]
+            called = f".{holder}" if re.fullmatch(r"\w[\w-]*", holder) else f"['{holder}']"
+            hint = f"what came of them is `${{steps{called}.results}}`"
+            self._error(text, name, offset, f"`{shorten(step)}` runs inside the items of `{shorten(holder)}`", hint)
+            return
+        hint = did_you_mean(step, self.drafts, "steps")
+        if "." in name and any(other.startswith(f"{step}.") for other in self.drafts):
+            hint = f"quote a name with dots: `${{steps['{step}.…'].output}}`"
+        self._error(text, name, offset, f"there is no step `{shorten(step)}`", hint)
+
+    def _must_have_run(self, text: Text, name: str, step: str, offset: int) -> None:
+        """Warn of a step that may not have run when this text is rendered."""
+        scope, owner, is_inside = self.scope, text.owner, text.is_inside
+        # A step around the items has run where it has run before the fan-out.
+        while step not in scope.drafts and scope.around is not None:
+            scope, owner, is_inside = scope.around, scope.owner, scope.is_inside
+            if owner == step:
+                # Its own items can ask how many there are.
+                return
+        if not _has_run(scope, owner, is_inside, step):
+            message = f"`{shorten(step)}` may not have run when `{shorten(owner)}` starts"
+            self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
+
+    def _map(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """What came of the items of the step called `map`."""
+        field = str(path[1])
+        if field not in FANOUT_FIELDS:
+            hint = did_you_mean(field, FANOUT_FIELDS, "it has")
+            self._error(text, name, offset, f"a map has no `{shorten(field)}`", hint)
+        else:
+            self._must_have_run(text, name, "map", offset)
+
+    def _failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """The failure that a repair answers."""
+        root, field = str(path[0]), str(path[1])
+        fields = ERROR_FIELDS if root == "error" else ("output",)
+        if field not in fields:
+            hint = did_you_mean(field, fields, "it has")
+            self._error(text, name, offset, f"`{root}` has no `{shorten(field)}`", hint)
+
+    def _execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+        """The execution as a whole, which only `end` sees complete."""
+        wanted = str(path[1])
+        if wanted not in EXECUTION_FIELDS:
+            message = f"the execution has no `{shorten(wanted)}`"
+            self._error(text, name, offset, message, did_you_mean(wanted, EXECUTION_FIELDS, "it has"))
+        elif text.owner != "end":
+            self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")
+
+    def _unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
+        """A name with a path that nobody knows; no shell variable has one, but other languages do."""
+        if root in ROOTS:
+            hint = ROOT_HINTS.get(root, "")
+            self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here", hint)
+            return
+        hint = self._meant(name.removeprefix("raw:"), root)
+        if not hint and text.program:
+            if "." not in name and knows_ansi(text.program):
+                return
+            if self._is_shielded(text, offset):
+                return
+        known = ", ".join(ROOTS[:4])
+        fallback = f"`${{…}}` reads {known} and captured names" if "." in name else "arrays need `shell_program: bash`"
+        self._warning("unknown-variable", text, name, offset, f"`{shorten(root)}` is not known", hint or fallback)
+
+    def _meant(self, name: str, root: str) -> str:
+        """A hint at what a name with an unknown first word was probably to say."""
+        if root in self.drafts:
+            return f"did you mean `${{steps.{shorten(name)}}}`?"
+        if root in self.inputs:
+            return f"did you mean `${{inputs.{shorten(name)}}}`?"
+        if root in ("secrets", "secret"):
+            return f"secrets are environment variables: write `${shorten(str(path_of(name)[1]))}`"
+        near = nearest(root, [*ROOTS, *self.captured])
+        if near:
+            return f"did you mean `{near}`?"
+        near = nearest(root, self.drafts)
+        return f"did you mean `${{steps.{shorten(near + name[len(root) :])}}}`?" if near else ""
+
+    def _is_shielded(self, text: Text, offset: int) -> bool:
+        """Do quotes or a comment keep the shell from reading this reference, as code in another language does?"""
+        from resile.languages.shell.lexer import read
+        from resile.languages.shell.tokens import Hole
+
+        at = 0
+        for piece in read(text.node.text, knows_ansi(text.program)):
+            if isinstance(piece, Hole):
+                if at == offset:
+                    return piece.place in _SHIELDED
+                at += len(piece.source)
+            elif isinstance(piece, str):
+                at += len(piece)
+        return False
+
+    def _check_places(self, text: Text) -> None:
+        """A known value must stand where it can be quoted, and not be read a second time as code."""
+        known = {name for name, _ in names(text.node.text) if self._is_ours(text, path_of(name))}
+        if not known:
+            return
+        from resile.languages.shell.lexer import read
+        from resile.languages.shell.tokens import Hole
+
+        # Where nothing quotes or nests, every place is sound: reading 100,000 such commands would take seconds.
+        is_flat = text.node.text.count("${") == len(known) and _NESTING.isdisjoint(text.node.text)
+        for piece in () if is_flat else read(text.node.text, knows_ansi(text.program)):
+            if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
+                message = f"`{piece.source}`: no value can be put here safely: {piece.reason}"
+                place = self._where(text, piece.name, 0)
+                if self._is_news(place, message):
+                    self.report.error("shell-place", message, place)
+        if _read_twice(text.node.text, known):
+            message = "a value inside `eval` or `sh -c` is read a second time, as code"
+            hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
+            if self._is_news(Mark(text.node.line, text.node.column), message):
+                self.report.warning("second-shell", message, text.node, hint=hint)
+
+    def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
+        """Will the workflow know this name?"""
+        if path[0] in self.captured or (path[0] in ITEM_ROOTS and self.scope.around is not None):
+            return True
+        if path[0] == "map" and len(path) > 1:
+            return self._map_step() is not None
+        roots = ("inputs", "env", "steps", "execution", *(("error", "shell") if self._in_repair(text) else ()))
+        return len(path) > 1 and path[0] in roots
+
+
+def _read_twice(text: str, known: set[str]) -> bool:
+    """Does one of these references stand in code that a second shell reads: behind `eval`, or in the word of `-c`?"""
+    holes = {offset: offset + len(name) + 3 for name, offset in names(text)}
+    ours = [offset for name, offset in names(text) if name in known]
+    for found in re.finditer(_SECOND_SHELL, text):
+        end = _code_end(text, found.end(), holes, found[1] is not None)
+        if any(found.end() <= offset < end for offset in ours):
+            return True
+    return False
+
+
+def _code_end(text: str, at: int, holes: dict[int, int], is_eval: bool) -> int:
+    """Where such code ends: all words behind `eval` are code, one behind `-c`."""
+    while text[at : at + 1] in (" ", "\t"):
+        at += 1
+    quote = ""
+    while at < len(text):
+        character = text[at]
+        if at in holes:
+            at = holes[at]
+            continue
+        if character == "\\" and quote != "'":
+            at += 1
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "\n;&|)" or (character in " \t" and not is_eval):
+            break
+        at += 1
+    return at
+
+
+def _has_run(scope: Scope, owner: str, is_inside: bool, step: str) -> bool:
+    """Has a step certainly run when another starts? In what follows it, it has; a remedy can't know."""
+    if not owner or owner in scope.called or (is_inside and owner == step) or scope.ancestors is None:
+        return True
+    return scope.ancestors.has(owner, step)
+
+
+def _fans_out(draft: Drafted) -> bool:
+    """Does a step run others for each item? One whose `map` could not be read does, and what is wrong is said there."""
+    return isinstance(draft.step.action, FanOut) or "map" in draft.node.entries
+
+
+def _is_unread_child(draft: Drafted) -> bool:
+    """Does a step run a workflow that could not be read, so that nobody knows what it captures?"""
+    return "workflow" in draft.node.entries and not isinstance(draft.step.action, Child)
+
+
+def _outputs(draft: Drafted) -> set[str]:
+    """The names that `outputs` of a step has: what it captures, or what its child workflow does."""
+    if isinstance(draft.step.action, Child):
+        from resile.dialects.native.child_workflow import captured_names
+
+        return captured_names(draft.step.action.workflow)
+    return {capture.name for capture in draft.step.capture}

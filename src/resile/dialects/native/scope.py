@@ -1,0 +1,125 @@
+"""The steps of one scope: a list or a mapping becomes drafts, and drafts become connected steps.
+
+    listed, mapped -> read_drafts -> settle: fold foreach (native_foreach) -> edges (native_graph)
+                                             -> who names whom (native_routes)
+
+The workflow is one scope, and so is what runs for each item of a fan-out: names are known within, and to the scopes
+inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.graph import Ancestors, connect
+from resile.dialects.native.keys.fanout import PHASE
+from resile.dialects.native.routes import called_only, called_steps, check_routes
+from resile.dialects.native.step import Drafted, NativeReading, Within, is_dangling, read_step
+from resile.dialects.reading.diagnostics import Reading, read_mapping
+from resile.dialects.reading.values import name_problem
+from resile.errors import shorten
+from resile.model.limits import STEPS_MAX
+from resile.model.workflow import Step
+
+Named = tuple[str, Node, Node]
+"""A step's name, the node that gives it, and the step itself."""
+
+
+def named_steps(reading: Reading, steps: Node, word: str, unnamed: str = "step") -> Iterable[Named]:
+    """The steps of a list or a mapping that stands under the key `word`, with their names."""
+    if isinstance(steps, Scalar):
+        reading.report.error("type", f"`{word}` must be a list or a mapping, not {describe(steps)}", steps)
+        return ()
+    count = len(steps.items if isinstance(steps, Sequence) else steps.entries)
+    if count == 0:
+        reading.report.error("value", f"`{word}` is empty", steps, hint="there must be at least one step")
+    if count > STEPS_MAX:
+        reading.report.error("limit", f"{count} steps are more than {STEPS_MAX}", steps)
+        return ()
+    return _listed(reading, steps, unnamed) if isinstance(steps, Sequence) else _mapped(reading, steps)
+
+
+def phase_steps(reading: Reading, node: Node, word: str, unnamed: str) -> Iterable[Named]:
+    """The steps of a phase: a list, or a mapping with that list under `commands`."""
+    commands: Node | None = node
+    if isinstance(node, Mapping):
+        commands = read_mapping(reading, node, PHASE).get("commands")
+        if commands is None:
+            reading.report.error("value", f"`{word}` needs a list of steps, or `commands`", node)
+            return ()
+    if isinstance(commands, Mapping):
+        reading.report.error("type", f"`{word}` must be a list of steps, not a mapping", commands)
+        return ()
+    return named_steps(reading, commands, word, unnamed) if commands is not None else ()
+
+
+def read_drafts(reading: NativeReading, named: Iterable[Named], within: Within) -> dict[str, Drafted]:
+    """Every step by its name, in the order of the file."""
+    report = reading.report
+    drafts: dict[str, Drafted] = {}
+    for name, key, node in named:
+        problem = name_problem(name)
+        if problem:
+            report.error("name", f"the step name `{shorten(name)}` {problem}", key)
+        if not isinstance(node, Mapping):
+            hint = "write {shell: …}" if isinstance(node, Scalar) and node.value is not None else ""
+            report.error("type", f"a step must be a mapping, not {describe(node)}", node, hint=hint)
+            continue
+        place = key if isinstance(key, Scalar) else node
+        reading.owner = name
+        draft = read_step(reading, name, node, place, within)
+        first = drafts.get(name)
+        if first is not None:
+            where = f"{first.key.line}:{first.key.column}"
+            report.error("duplicate", f"the step `{shorten(name)}` is here twice; the first is at {where}", place)
+            continue
+        drafts[name] = draft
+    reading.owner = ""
+    return drafts
+
+
+def settle(reading: NativeReading, drafts: dict[str, Drafted], is_list: bool) -> tuple[Step, ...]:
+    """The steps of the scope that is being read, with their edges; what does not fit is reported."""
+    scope = reading.scope
+    if any(draft.foreach is not None or draft.fanout for draft in drafts.values()):
+        from resile.dialects.native.foreach import fold
+
+        drafts = fold(reading, drafts, is_list)
+    scope.drafts = drafts
+    scope.called = called_steps(scope, drafts)
+    steps = connect(reading, drafts, is_list, called_only(drafts, scope.called))
+    scope.ancestors = Ancestors(steps, is_list)
+    return check_routes(reading, steps, scope.ancestors) if scope.named or scope.called else steps
+
+
+def _mapped(reading: Reading, steps: Mapping) -> Iterator[Named]:
+    """The steps of a mapping, called by their keys."""
+    for name, (key, node) in steps.entries.items():
+        if isinstance(node, Mapping):
+            for word in ("id", "name"):
+                if word in node.entries:
+                    message = f"in a mapping of steps the key is the name: `{shorten(name)}`"
+                    reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+        yield name, key, node
+
+
+def _listed(reading: Reading, steps: Sequence, unnamed: str) -> Iterator[Named]:
+    """The steps of a list, called by `id`, else by `name`, else by their place."""
+    items = steps.items
+    if any(is_dangling(item) for item in items):
+        from resile.dialects.native.failures.commands import attach_dangling
+
+        items = attach_dangling(reading, items)
+    for number, node in enumerate(items, 1):
+        name, key = f"{unnamed}-{number}", node
+        if isinstance(node, Mapping):
+            for word in ("id", "name"):
+                entry = node.entries.get(word)
+                if entry is not None and isinstance(entry[1], Scalar) and entry[1].value is not None:
+                    name, key = entry[1].text, entry[1]
+                    break
+            if "id" in node.entries and "name" in node.entries:
+                where = node.entries["name"][0]
+                reading.report.warning("conflict", "`name` changes nothing where there is an `id`", where)
+        yield name, key, node

@@ -1,0 +1,480 @@
+"""One step of a native file: its mapping becomes a model Step, its failure keys become rules.
+
+The same door for every step: those of the workflow, `end`, and the commands of handlers (`within` says where).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.function import check_beside, check_types, valued
+from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
+from resile.dialects.native.keys.programs import read_inputs
+from resile.dialects.native.keys.steps import ACTIONS, ARC, ARCS, STEP
+from resile.dialects.native.needs import Needs, read_needs
+from resile.dialects.reading.diagnostics import INVALID, Diagnostics, Reading, Source, Text, read_mapping
+from resile.dialects.reading.values import text, wrong
+from resile.errors import shorten
+from resile.model.fanout import FanOut
+from resile.model.rules import Origin, Rule, SuccessActions
+from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Templates, Validate
+
+if TYPE_CHECKING:
+    from resile.dialects.native.child_workflow import Family
+    from resile.dialects.native.failures.error_policy import Policy
+    from resile.dialects.native.failures.ladder import Answer
+    from resile.dialects.native.graph import Ancestors
+
+FANOUT_DEPTH_MAX = 8
+_PASSED_ON = (
+    "grace_seconds",
+    "capture",
+    "when",
+    "commit_required",
+    "critical",
+    "in_order",
+    "join",
+    "cases",
+    "effects",
+    *OUTPUT_FIELDS,
+)
+_LADDER_KEYS = frozenset(
+    (
+        "rules",
+        "retry",
+        "park",
+        "on_failure",
+        "on_exit_code",
+        "max_attempts",
+        "fail_workflow",
+        "failure_handler",
+        "resources",
+        "continue_on_error",
+    )
+)
+_HANGS_ON = frozenset(("on_failure", "on_fail", "max_attempts", "max_retries", "fail_workflow"))
+_NOT_FOR_END = {
+    "needs": "`end` runs after every other step by itself",
+    "next": "nothing runs after `end`",
+    "join": "`end` runs once, after every path",
+    "when": "`end` runs in every case",
+    "park": "`end` is the way out and can't wait for a judgement",
+    "critical": "nothing is left to be canceled",
+    "foreach": "nothing runs after `end`",
+    "fanout": "`end` runs once, after every item",
+    "in_order": "`end` runs once, after every item",
+    "called_only": "`end` runs in every case",
+}
+_NOT_IN_A_HANDLER = {
+    "needs": "its commands run in the order in which they are written",
+    "called_only": "its commands run in the order in which they are written",
+    "in_order": "no other runs beside it",
+    "next": "its commands run in the order in which they are written",
+    "join": "its commands run in the order in which they are written",
+    "park": "a handler ends by itself",
+    "critical": "no other runs beside it",
+    "foreach": "a `map` in it runs steps for each item",
+    "fanout": "a `map` in it runs steps for each item",
+    "function": "functions are steps of the workflow, which `run` can name",
+}
+_RUNS_NO_PROGRAM = ("outputs", "commit_required", "resources", "grace", "rerun_on_loss")
+_OF_A_VALUE = ("transform", "checks")
+_FOR_STEPS_INSIDE = {
+    "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
+    "workflow": (*_RUNS_NO_PROGRAM, "env", "working_dir"),
+}
+_ACTIONS = frozenset(ACTIONS)
+_BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish")
+
+
+How = Literal["needs", "next", "run", "goto", "transitions"]
+
+
+class Named(Struct, frozen=True, gc=False):
+    """A step of the workflow that another one names; looked at once all steps are known."""
+
+    owner: str
+    how: How
+    node: Scalar
+    by_default: bool = False
+
+
+class Within(Struct, frozen=True, gc=False):
+    """Where a step stands and what it takes over; `before` names the commands before it in a handler."""
+
+    program: str = "sh"
+    env: dict[str, str] = {}
+    working_dir: str = ""
+    before: tuple[str, ...] | None = None
+
+
+class Scope(Struct):
+    """Steps that know each other by name: those of the workflow, or those that run for each item of a fan-out.
+
+    `around` is the scope that holds the fan-out, `owner` its step there; `is_inside`: in one of its handlers.
+    `spoken` are (owner, text) in the code of `run_js`: where one is the name of a step, that step counts as named.
+    `captured` are names that handlers capture, with the step whose handler it is. `inner` names the steps that
+    stand in fan-outs of this scope, with the step that runs them.
+    """
+
+    around: Scope | None = None
+    owner: str = ""
+    is_inside: bool = False
+    texts: list[Text] = field(default_factory=list)
+    named: list[Named] = field(default_factory=list)
+    spoken: list[tuple[str, str]] = field(default_factory=list)
+    captured: dict[str, str] = field(default_factory=dict)
+    inner: dict[str, str] = field(default_factory=dict)
+    drafts: dict[str, Drafted] = field(default_factory=dict)
+    called: frozenset[str] = frozenset()
+    ancestors: Ancestors | None = None
+
+
+class Stranger(Struct, frozen=True, gc=False):
+    """A name that the scope of an item does not know; reported once the names around it are known."""
+
+    scope: Scope
+    how: How
+    node: Scalar | Mapping
+    name: str
+
+
+class NativeReading(Reading):
+    """A native file being read: what the workflow says for its steps, and what they say about each other.
+
+    `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
+    `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
+    `family` are the files of the workflows that this one calls, `templates` the language of its texts; `level`
+    counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
+    `onward` and `needing` are what hints call the ways on and back.
+    """
+
+    onward = "`next` leads on to another step"
+    needing = "`needs`"
+
+    def __init__(self, source: Source, report: Diagnostics) -> None:
+        super().__init__(source, report)
+        self.agent: dict[str, Any] = {}
+        self.handlers: dict[str, tuple[Rule, ...]] = {}
+        self.defaults: Answer | None = None
+        self.scope = Scope(texts=self.texts)
+        self.scopes = [self.scope]
+        self.strangers: list[Stranger] = []
+        self.lists: dict[str, list[Node]] = {}
+        self.handlers_used: set[str] = set()
+        self.policy: Policy | None = None
+        self.policy_used = False
+        self.family: Family | None = None
+        self.templates: Templates = "dollar"
+        self.level = 0
+        self.needs: dict[str, Need] = {}
+        self.need_lists: dict[tuple[Any, ...], tuple[Need, ...]] = {}
+
+    @contextmanager
+    def inside(self, scope: Scope) -> Iterator[None]:
+        """Read the steps of another scope; its texts and names are kept with it."""
+        outer = self.scope, self.owner, self.depth
+        self.scope, self.owner, self.depth = scope, "", 0
+        self.texts = scope.texts
+        self.scopes.append(scope)
+        yield
+        self.scope, self.owner, self.depth = outer
+        self.texts = self.scope.texts
+
+
+class ForEach(Struct, frozen=True):
+    """What a step says about the items that its output is."""
+
+    within: Within
+    place: Origin
+    policy: Policy | None = None
+    max_parallel: int | None = None
+    on_finish: SuccessActions | None = None
+
+
+class Drafted(Struct, gc=False):
+    """A step on its way: names it refers to keep their nodes until all steps are known."""
+
+    step: Step
+    node: Mapping
+    key: Scalar | Mapping
+    needs: Needs = ()
+    arcs: tuple[tuple[Arc, Scalar], ...] = ()
+    foreach: ForEach | None = None
+    fanout: str = ""
+
+
+def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
+    """The step that a mapping describes; what is wrong with it is reported."""
+    origin = Origin(key.line, key.column)
+    command = _plain_command(reading, node, within) if name != "end" else None
+    if command is not None:
+        needed = node.entries.get("needs")
+        needs: Needs = read_needs(reading, *STEP.keys["needs"].read(reading, needed[1])) if needed else ()
+        return Drafted(Step(name=name, action=command, origin=origin), node, key, needs)
+    fields = read_mapping(reading, node, STEP)
+    _check_place(reading, name, node, within)
+    inner = _inner(fields, within)
+    action = _action(reading, name, node, key, fields, inner)
+    needs = read_needs(reading, *fields["needs"]) if "needs" in fields else ()
+    if isinstance(action, FanOut) and action.source.step and (action.source.step,) not in (n.any_of for n, _ in needs):
+        from resile.dialects.native.fanout import input_of
+
+        needs = (*needs, (Need((action.source.step,)), input_of(node)))
+    mode: Any = "all"
+    arcs: tuple[tuple[Arc, Scalar], ...] = ()
+    if "next" in fields:
+        mode, arcs = _arcs(reading, fields["next"])
+    rules = _rules(reading, node, fields, inner)
+    if isinstance(action, Function):
+        check_beside(reading, node, action)
+        fields["capture"] = valued(name)
+    elif rules:
+        check_types(reading, name, node, key, rules)
+    step = Step(
+        name=name,
+        action=action,
+        arcs_mode=mode,
+        env=inner.env,
+        working_dir=inner.working_dir,
+        timeout_seconds=fields.get("timeout_seconds", _agent_time(reading, action)),
+        resources=fields["resources"][0] if "resources" in fields else None,
+        rules=rules,
+        on_success=_on_success(reading, node, fields, inner),
+        on_loss="park" if fields.get("on_loss") == "never" else "retry",
+        outputs=tuple(path for path, _ in fields.get("outputs", ())),
+        origin=origin,
+        **{field: fields[field] for field in _PASSED_ON if field in fields},
+    )
+    return Drafted(step, node, key, needs, arcs, _foreach(reading, name, node, fields, inner), fields.get("fanout", ""))
+
+
+def _plain_command(reading: NativeReading, node: Mapping, within: Within) -> Shell | None:
+    """The command of a step that has nothing besides, or only needs; of these a large file has many."""
+    entry = node.entries.get("shell")
+    if entry is None or len(node.entries) > (2 if "needs" in node.entries else 1) or reading.defaults is not None:
+        return None
+    if within.before is not None or within.env or within.working_dir:
+        return None
+    value = entry[1].value if type(entry[1]) is Scalar else None
+    if type(value) is not str or "${" in value or "\0" in value or not value.strip():
+        return None
+    return Shell(value, within.program)
+
+
+def _inner(fields: dict[str, Any], within: Within) -> Within:
+    """What the commands and steps inside a step take over from it."""
+    if not fields.get("inherit", True):
+        within = Within(before=within.before)
+    if fields.keys().isdisjoint(("shell_program", "env", "working_dir")):
+        return within
+    return Within(
+        fields.get("shell_program", within.program),
+        {**within.env, **fields["env"]} if "env" in fields else within.env,
+        fields.get("working_dir", within.working_dir),
+        within.before,
+    )
+
+
+def _foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Within) -> ForEach | None:
+    """What stands beside `foreach: true`; without it, that has no meaning."""
+    if not fields.get("foreach") or inner.before is not None or name == "end":
+        for word in _BESIDE_FOREACH:
+            if word in node.entries:
+                hint = f"`{word}` stands inside `map`" if "map" in node.entries and word != "on_finish" else ""
+                where = node.entries[word][0]
+                reading.report.error("conflict", f"`{word}` has no meaning without `foreach: true`", where, hint=hint)
+        return None
+    from resile.dialects.native.foreach import read_foreach
+
+    return read_foreach(reading, name, node, fields, inner)
+
+
+def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
+    """The ladder of a step; only a file that has one pays for reading it."""
+    if _LADDER_KEYS.isdisjoint(fields) and reading.defaults is None:
+        return ()
+    from resile.dialects.native.failures.ladder import read_rules
+
+    return read_rules(reading, node, fields, inner)
+
+
+def _on_success(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> SuccessActions | None:
+    """What follows a success."""
+    if "on_success" not in fields:
+        return None
+    from resile.dialects.native.failures.commands import read_success
+
+    return read_success(reading, fields["on_success"], place_of(node, "on_success"), inner)
+
+
+def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> None:
+    """`end` and the commands of a handler stand apart from the others, so some keys mean nothing there."""
+    if within.before is not None:
+        refused, who = _NOT_IN_A_HANDLER, "a command of a handler"
+    elif "continue_on_error" in node.entries:
+        hint = "`on_failure: true` lets dependents of a failed step go on"
+        where = node.entries["continue_on_error"][0]
+        reading.report.error("conflict", "`continue_on_error` has a meaning only in a handler", where, hint=hint)
+        return
+    elif name == "end":
+        refused, who = _NOT_FOR_END, "`end`"
+    else:
+        return
+    for word, reason in refused.items():
+        if word in node.entries:
+            reading.report.error("reserved", f"{who} takes no `{word}`: {reason}", node.entries[word][0])
+
+
+def _action(
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Within
+) -> Action:
+    """The one thing that a step does."""
+    given = [word for word in node.entries if word in _ACTIONS]
+    if len(given) > 1:
+        given.sort(key=ACTIONS.index)
+        second = node.entries[given[1]][0]
+        reading.report.error("action", f"a step does one thing: `{given[0]}` or `{given[1]}`", second)
+    elif not given:
+        hint = f"give it one of: {', '.join(f'`{word}`' for word in ACTIONS)}"
+        reading.report.error("action", f"the step `{shorten(name)}` does nothing", key, hint=hint)
+    word = given[0] if given else "noop"
+    if len(fields) > 1:
+        _check_keys(reading, node, fields, word)
+    field = "agent" if word == "claude" else word
+    if field not in fields:
+        return Noop()
+    value = fields[field]
+    match field:
+        case "agent":
+            settings = {name: value for name, value in reading.agent.items() if name != "timeout_seconds"}
+            return Agent(**settings | value)
+        case "python":
+            return _with_inputs(reading, value, node, fields)
+        case "write_file" | "http" | "script" | "log" | "memory" | "ask" | "collect" | "query" | "function":
+            action: Action = value
+            return action
+        case "noop":
+            return Noop()
+        case "map":
+            from resile.dialects.native.fanout import read_map
+
+            return read_map(reading, name, value, inner) or Noop()
+        case "workflow":
+            from resile.dialects.native.child_workflow import read_child
+
+            child = read_child(reading, value, fields.get("inputs"), node.entries[word][0], fields.get("result", ""))
+            return replace(child, shares=fields.get("shares", False)) if child is not None else Noop()
+    source = node.entries[word][1]
+    if "${" in value and isinstance(source, Scalar):
+        reading.refers(source, inner.program)
+    if word == "shell":
+        return Shell(value, inner.program, fields.get("stdin", ""))
+    return Validate(value, inner.program)
+
+
+def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
+    """Keys that mean nothing to what the step does."""
+    if word not in ("shell", "validate", "map") and "shell_program" in fields:
+        where = node.entries["shell_program"][0]
+        reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
+    if word != "shell" and "stdin" in fields:
+        where = node.entries["stdin"][0]
+        reading.report.error("action", "`stdin` has no meaning without `shell`", where)
+    if word in ("noop", "write_file", "http", *INSIDE_ACTIONS) and fields.get("commit_required"):
+        where = node.entries["commit_required"][0]
+        reading.report.error("action", f"`commit_required` has no meaning for `{word}`, which makes no commit", where)
+    if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
+        where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
+        reading.report.error("action", "`noop` has no output that could become something", where)
+    for key in ("result", "shares"):
+        if word != "workflow" and key in fields:
+            reading.report.error("action", f"`{key}` has no meaning without `workflow`", node.entries[key][0])
+    if word not in ("python", "workflow") and "inputs" in fields:
+        where = node.entries["inputs"][0]
+        reading.report.error("action", "`inputs` has no meaning without `python` or `workflow`", where)
+    _check_steps_inside(reading, node, fields, word)
+
+
+def _check_steps_inside(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
+    """Keys that have no meaning for what only runs other steps; what a workflow gives may become a value."""
+    keys = _FOR_STEPS_INSIDE.get(word, ())
+    if word == "workflow" and [capture.form for capture in fields.get("capture", ())] != ["value"]:
+        keys = ("capture", *keys)
+    if word == "workflow" and "transform" not in fields:
+        keys = ("capture", "checks", *keys)
+    for key in dict.fromkeys(keys):
+        if key in node.entries:
+            hint = "write it at the steps inside"
+            message = f"`{key}` has no meaning for `{word}`, which runs no program of its own"
+            reading.report.error("action", message, node.entries[key][0], hint=hint)
+
+
+def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[str, Any]) -> Python:
+    """The code of a step with the inputs that stand beside it."""
+    if "inputs" not in fields:
+        return action
+    if action.inputs:
+        hint = "keep one of them"
+        reading.report.error("conflict", "`python` has `inputs` already", node.entries["inputs"][0], hint=hint)
+    inputs = read_inputs(reading, fields["inputs"])
+    return action if inputs is INVALID else replace(action, inputs=inputs)
+
+
+def _agent_time(reading: NativeReading, action: Action) -> float | None:
+    """The time that the workflow gives its agent."""
+    return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
+
+
+def _arcs(reading: Reading, node: Node) -> tuple[Any, tuple[tuple[Arc, Scalar], ...]]:
+    """`next` in its four forms: a name, names, arcs, arcs with a mode."""
+    mode, items = "all", node
+    if isinstance(node, Mapping) and ("mode" in node.entries or "arcs" in node.entries):
+        fields = read_mapping(reading, node, ARCS)
+        mode = fields.get("mode", "all")
+        if "arcs" not in fields:
+            reading.report.error("value", "`next` with a mode needs `arcs`", node)
+            return mode, ()
+        items = fields["arcs"]
+    listed = items.items if isinstance(items, Sequence) else [items]
+    if not listed:
+        reading.report.error("value", "`next` names no step", node)
+    arcs = [arc for item in listed if (arc := _arc(reading, item)) is not None]
+    return mode, tuple(arcs)
+
+
+def _arc(reading: Reading, node: Node) -> tuple[Arc, Scalar] | None:
+    """One arc: a name, or `{step, when}`."""
+    if isinstance(node, Scalar):
+        name = text(reading, node)
+        return None if name is INVALID else (Arc(name), node)
+    if isinstance(node, Sequence):
+        wrong(reading, node, "a step's name or {step, when}")
+        return None
+    fields = read_mapping(reading, node, ARC)
+    target = node.entries.get("step")
+    if target is None:
+        reading.report.error("value", "an arc needs `step`", node)
+        return None
+    if "step" not in fields or not isinstance(target[1], Scalar):
+        return None
+    return Arc(fields["step"], fields.get("when"), fields.get("args", {})), target[1]
+
+
+def place_of(node: Mapping, key: str) -> Origin:
+    """Where a key stands."""
+    where = node.entries[key][0]
+    return Origin(where.line, where.column)
+
+
+def is_dangling(item: Node) -> str:
+    """The `on_failure` of an item in a list of steps that has no action of its own, or an empty text."""
+    if not isinstance(item, Mapping) or not item.entries.keys() <= _HANGS_ON:
+        return ""
+    return next((word for word in ("on_failure", "on_fail") if word in item.entries), "")

@@ -1,0 +1,1 @@
+"""The model written as a native file: what `resile migrate` prints."""

@@ -1,0 +1,168 @@
+"""A workflow of any dialect as the text of a native file that comes to the same model.
+
+    emit(workflow, findings)  ->  text     short keys first; read back; where a step's rules differ, rule by rule
+
+What is written is never a guess: the text is compiled again and compared. A workflow that no native file can say is
+an error that names the first difference. Workflows that steps call stand in those steps, so that one file is enough.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from resile.dialects.native.writer.compare import Difference, differences
+from resile.dialects.native.writer.relocate import moved
+from resile.dialects.native.writer.rules import handler_rule, rule_by_rule
+from resile.dialects.native.writer.step import Around, Writer
+from resile.dialects.native.writer.values import duration, given
+from resile.dialects.native.writer.yaml import Block, write
+from resile.dialects.reading.diagnostics import compile_text
+from resile.errors import Diagnostic, ResileError
+from resile.model.fanout import FanOut
+from resile.model.workflow import Input, Secret, Shell, Step, Validate, Workflow
+
+ROUNDS_MAX = 4
+
+
+def emit(workflow: Workflow, findings: Sequence[Diagnostic] = (), folder: str = "") -> str:
+    """The native file; `findings` become comments, `folder` is where the file is going to stand."""
+    folder = folder or workflow.folder
+    original, workflow = workflow, moved(workflow, folder)
+    plainly: frozenset[int] | None = frozenset()
+    for _ in range(ROUNDS_MAX):
+        text = _text(original, workflow, plainly, findings)
+        found = _read_back(text, workflow, folder)
+        if not found:
+            return text
+        # The rules of a handler come back in every step that names it, so they are put right first.
+        shared = [each for each in found if ".failure_handlers." in each.path]
+        odd = frozenset(step for each in shared or found for step in each.within)
+        plainly = plainly | odd if plainly is not None and odd - plainly else None
+    text = _text(original, workflow, None, findings)
+    found = _read_back(text, workflow, folder, strictly=True)
+    if found:
+        raise ResileError(
+            "migrate",
+            f"no native file says what this one does: {found[0].path.lstrip('.')} would be something else",
+            where=original.file,
+            hint="this is a mistake in Resile; the file runs as it is",
+        )
+    return text
+
+
+def _read_back(text: str, workflow: Workflow, folder: str, strictly: bool = False) -> list[Difference]:
+    """Where the text comes to something else; one place without a step where it does not compile."""
+    compiled = compile_text(text, file=os.path.join(folder, "migrated.yaml"), folder=folder, dialect="native")
+    if compiled.workflow is None:
+        if strictly:
+            error = next(finding for finding in compiled.diagnostics if finding.severity == "error")
+            line = text.split("\n")[error.line - 1].strip() if error.line else ""
+            message = f"no native file says what this one does: {error.message}"
+            raise ResileError(
+                "migrate", message, where=workflow.file, hint=f"it would have to be: {line}" if line else ""
+            )
+        return [Difference("", ())]
+    return list(differences(workflow, compiled.workflow))
+
+
+def _text(
+    original: Workflow, workflow: Workflow, plainly: frozenset[int] | None, findings: Sequence[Diagnostic]
+) -> str:
+    """The text, with comments at the steps that they are about."""
+    document = part(workflow, Writer(plainly, findings, workflow))
+    name = os.path.basename(original.file)
+    notes = (f"From {name}, a file of {original.dialect}; written by `resile migrate`.", *document.notes)
+    return write(Block({"resile": 1, **document}), notes)
+
+
+def part(workflow: Workflow, writer: Writer) -> Block:
+    """A workflow as a mapping: a file, or what stands in the step that calls it."""
+    inner = Writer(writer.plainly, writer.findings, workflow)
+    program = _program(workflow)
+    written = Block({"name": workflow.name})
+    written |= given(workflow, max_parallel="max_parallel")
+    if workflow.grace_seconds != 10.0:
+        written["grace"] = duration(workflow.grace_seconds)
+    if program != "sh":
+        written["shell_program"] = program
+    written |= {word: value for word in ("env", "env_files") if (value := _plain(getattr(workflow, word)))}
+    if workflow.inputs:
+        written["inputs"] = {name: _input(declared) for name, declared in workflow.inputs.items()}
+    if workflow.secrets:
+        written["secrets"] = _secrets(workflow.secrets)
+    written |= given(workflow, templates="templates", failure_key="failure_key")
+    if workflow.memory_file is not None:
+        more = given(workflow.memory_file, load="load", save="save")
+        written["memory_file"] = {"path": workflow.memory_file.path, **more} if more else workflow.memory_file.path
+    written |= given(workflow, memory_namespace="memory_namespace")
+    if workflow.cluster is not None:
+        written["cluster"] = msgspec.to_builtins(workflow.cluster)
+    if workflow.failure_handlers:
+        written["failure_handlers"] = _handlers(workflow, inner)
+    if workflow.loops_max != 10:
+        written["routing"] = {"max_loops": workflow.loops_max}
+    written["steps"] = inner.steps(workflow.steps, workflow.end, Around(program))
+    written.notes = inner.left_over()
+    return written
+
+
+def _plain(value: Any) -> Any:
+    """A tuple as a list."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _handlers(workflow: Workflow, writer: Writer) -> dict[str, Any]:
+    """The rules that steps share."""
+    is_plain = writer.plainly is None or id(workflow) in writer.plainly
+    written: dict[str, Any] = {}
+    for name, rules in workflow.failure_handlers.items():
+        listed = [None if is_plain else handler_rule(rule, workflow.folder) for rule in rules]
+        full = rule_by_rule(rules, lambda steps, word: writer.commands(steps, word, Around()))
+        written[name] = {"rules": [short or long for short, long in zip(listed, full, strict=True)]}
+    return written
+
+
+def _input(declared: Input) -> Any:
+    """A declared input: its default alone where that says all."""
+    if declared == Input(default=declared.default) and isinstance(declared.default, str):
+        return declared.default
+    if declared == Input("json", declared.default) and isinstance(declared.default, list):
+        return declared.default
+    written: dict[str, Any] = {} if declared.required and declared.kind == "text" else {"type": declared.kind}
+    if declared.default is not None:
+        written["default"] = declared.default
+    return written | given(declared, required="required", schema="schema")
+
+
+def _secrets(secrets: dict[str, Secret]) -> Any:
+    """Secrets: a list where each is the variable of its name."""
+    if all(secret == Secret(env=name) for name, secret in secrets.items()):
+        return list(secrets)
+    return {name: given(secret, env="env", file="file") for name, secret in secrets.items()}
+
+
+def _program(workflow: Workflow) -> str:
+    """The shell of all commands, or `sh` where they are for different ones."""
+    programs = {program for step in (*workflow.steps, workflow.end) for program in _programs(step)}
+    return programs.pop() if len(programs) == 1 else "sh"
+
+
+def _programs(step: Step) -> Iterator[str]:
+    """The shells of a step and of those inside it."""
+    match step.action:
+        case Shell(program=program) | Validate(program=program):
+            yield program
+        case FanOut(source=source, steps=steps):
+            if source.command:
+                yield source.program
+            for inner in steps:
+                yield from _programs(inner)
+    for rule in step.rules:
+        for inner in rule.repair.steps if rule.repair is not None else ():
+            yield from _programs(inner)
+    for inner in step.on_success.steps if step.on_success is not None else ():
+        yield from _programs(inner)

@@ -1,0 +1,254 @@
+"""The ladder of a step as the native file writes it: in its short keys where they say all of it, else rule by rule.
+
+short(rules)   retry, on_exit_code, on_failure, park ... as a guess: whoever writes a file reads it back, and
+               writes out the rules of those steps for which the guess was wrong
+rule_by_rule   every field of every rule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from resile.dialects.native.failures.handlers import SCRIPT_NAME
+from resile.dialects.native.writer.values import backoff, condition, duration, given, routes, size
+from resile.model.rules import Escalation, Match, Repair, Rule, SuccessActions
+from resile.model.workflow import Shell, Step
+
+Commands = Callable[[tuple[Step, ...], str], Any]
+"""Writes the commands of a handler; the word is that by which unnamed ones are called."""
+
+
+def rule_by_rule(rules: tuple[Rule, ...], commands: Commands) -> list[Any]:
+    """Every rule with all its fields."""
+    return [_rule(rule, commands) for rule in rules]
+
+
+def _rule(rule: Rule, commands: Commands) -> dict[str, Any]:
+    """One rule."""
+    written: dict[str, Any] = {"then": rule.then}
+    if rule.text != rule.then:
+        written["text"] = rule.text
+    written |= _match(rule.match)
+    if rule.when is not None:
+        written["when"] = condition(rule.when)
+    if rule.limit != 1:
+        written["limit"] = rule.limit
+    if rule.wait is not None:
+        written["backoff"] = backoff(rule.wait)
+    if rule.repair is not None:
+        written |= _repair(rule.repair, commands)
+    if rule.change is not None:
+        written["escalate"] = _growth(rule.change)
+    written |= routes(rule.target, rule.target_js, rule.transitions)
+    return written | given(
+        rule, limit_of="limit_of", cost="cost", routing="routing", retries_anyway="retries_anyway", halts="halts"
+    )
+
+
+def _match(match: Match) -> dict[str, Any]:
+    """What a rule answers."""
+    words = {
+        "codes": "exit_codes",
+        "codes_excluded": "except_exit_codes",
+        "signals": "signals",
+        "kinds": "kinds",
+        "pattern": "pattern",
+        "types": "types",
+    }
+    return {word: list(value) if isinstance(value, tuple) else value for word, value in given(match, **words).items()}
+
+
+def _repair(repair: Repair, commands: Commands) -> dict[str, Any]:
+    """What runs before the verdict."""
+    written: dict[str, Any] = {}
+    if repair.steps:
+        written["commands"] = commands(repair.steps, "on_failure")
+    written |= _calls(repair.calls, repair.calls_js)
+    if repair.timeout_seconds is not None:
+        written["timeout"] = duration(repair.timeout_seconds)
+    if repair.on_failure != "next" or not written:
+        written["on_repair_failure"] = repair.on_failure
+    return written
+
+
+def _calls(calls: tuple[str, ...], code: str) -> dict[str, Any]:
+    """The named steps that run first."""
+    return ({"run": list(calls)} if calls else {}) | ({"run_js": code} if code else {})
+
+
+def _growth(change: Escalation) -> dict[str, Any]:
+    """How much more a further try has."""
+    written = given(change, factor="factor")
+    if change.memory_bytes_max:
+        written["memory_max"] = size(change.memory_bytes_max)
+    if change.runtime_seconds_max:
+        written["runtime_max"] = duration(change.runtime_seconds_max)
+    return written
+
+
+def escalation(rule: Rule) -> dict[str, Any] | None:
+    """`resources.escalate`, where the rule is what that comes to."""
+    if rule.change is None or not rule.text.startswith("escalate"):
+        return None
+    return _growth(rule.change) | ({"rounds": rule.limit} if rule.limit != 3 else {})
+
+
+def success(actions: SuccessActions, commands: Commands) -> Any:
+    """What follows a success."""
+    written: dict[str, Any] = {}
+    if actions.steps:
+        written["commands"] = commands(actions.steps, "on_success")
+    written |= _calls(actions.calls, actions.calls_js)
+    written |= routes(actions.target, actions.target_js, actions.transitions)
+    jumps = actions.target or actions.target_js or actions.transitions
+    if jumps and actions.cost != 1:
+        written["cost"] = actions.cost
+    if actions.run_cost:
+        written["run_cost"] = actions.run_cost
+    return written["commands"] if written.keys() == {"commands"} else written
+
+
+class _Walk:
+    """The rules that are not yet said, in order."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self.left = rules
+
+    def take(self, holds: Callable[[Rule], bool]) -> Rule | None:
+        """The next rule, if it is of this kind."""
+        return self.left.pop(0) if self.left and holds(self.left[0]) else None
+
+
+def short(rules: list[Rule], commands: Commands) -> dict[str, Any] | None:
+    """The keys that probably come to these rules, or None where no keys do."""
+    walk = _Walk(list(rules))
+    written: dict[str, Any] = {}
+    by_code: dict[str, Any] = {}
+    while (
+        rule := walk.take(lambda rule: rule.text.startswith("on_exit_code ") and len(rule.match.codes) == 1)
+    ) is not None:
+        if rule.repair is not None:
+            by_code[str(rule.match.codes[0])] = commands(rule.repair.steps, "on_failure")
+    if by_code:
+        written["on_exit_code"] = by_code
+    answer: dict[str, Any] = _retry(walk)
+    key = "on_fail" if any(rule.text.startswith("on_fail:") for rule in rules) else "on_failure"
+    answer |= _handler(walk, commands, key)
+    goto = walk.take(lambda rule: rule.then == "goto")
+    if goto is not None:
+        answer |= routes(goto.target, goto.target_js, goto.transitions)
+    answer |= _at_last(walk, commands, key, answer)
+    parks = walk.take(lambda rule: rule.then == "park" and rule.text == "park") is not None
+    continues = walk.take(lambda rule: rule.text == "continue_on_error") is not None
+    if walk.left:
+        return None
+    if answer.keys() == {"retry"}:
+        written["retry"] = answer.pop("retry")
+    if answer:
+        written[key] = _shortest(answer)
+    return written | ({"park": True} if parks else {}) | ({"continue_on_error": True} if continues else {})
+
+
+def _retry(walk: _Walk) -> dict[str, Any]:
+    """Plain retries, and re-attempts after named steps."""
+    rule = walk.take(
+        lambda rule: rule.then == "retry" and rule.routing and (rule.repair is None or not rule.repair.steps)
+    )
+    if rule is None:
+        return {}
+    written: dict[str, Any] = {}
+    if rule.text.startswith("retry"):
+        wait = {"backoff": backoff(rule.wait)} if rule.wait is not None else {}
+        written["retry"] = {"max": rule.limit, **wait} if wait else rule.limit
+    return written | (_calls(rule.repair.calls, rule.repair.calls_js) if rule.repair is not None else {})
+
+
+def _handler(walk: _Walk, commands: Commands, key: str) -> dict[str, Any]:
+    """The handler, before each further execution and after the last."""
+    written: dict[str, Any] = {}
+    again = walk.take(lambda rule: rule.text.startswith(f"{key}: max_attempts "))
+    if again is not None:
+        written |= _handler_keys(again.repair, commands) | {"max_attempts": again.limit + 1}
+    words = tuple(f"{key}: {word}" for word in ("recovery", "custom", "fallback"))
+    ends = walk.take(lambda rule: rule.text in words)
+    if ends is not None:
+        written = _handler_keys(ends.repair, commands) | written
+        strategy = ends.text.rpartition(" ")[2]
+        if strategy != "recovery":
+            written["strategy"] = strategy
+    return written
+
+
+def _handler_keys(repair: Repair | None, commands: Commands) -> dict[str, Any]:
+    """What a handler runs, in which time, and what its failure means."""
+    if repair is None:
+        return {}
+    written: dict[str, Any] = {"commands": commands(repair.steps, "on_failure")}
+    if repair.timeout_seconds is not None:
+        written["timeout"] = duration(repair.timeout_seconds)
+    if repair.on_failure == "fail":
+        written["handler_failure_fatal"] = True
+    return written
+
+
+def _at_last(walk: _Walk, commands: Commands, key: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """What is left when all the others are spent."""
+    written: dict[str, Any] = {}
+    cleanup = walk.take(lambda rule: rule.text.startswith((f"{key}: cleanup, then", f"{key}: handler, then")))
+    if cleanup is not None:
+        written |= _handler_keys(cleanup.repair, commands)
+        if cleanup.text.startswith(f"{key}: cleanup"):
+            written["strategy"] = "cleanup"
+    has_commands = "commands" in answer or "commands" in written
+    if walk.take(lambda rule: rule.text == f"{key}: accept") is not None:
+        written["accept"] = True
+    elif walk.take(lambda rule: rule.text == "fail_workflow: false") is not None:
+        written["fail_workflow"] = False
+    elif walk.take(lambda rule: rule.text == f"{key}: tolerate") is not None:
+        written |= {} if has_commands else {"tolerates": True}
+    elif has_commands and not (walk.left and walk.left[0].then == "park"):
+        written["fail_workflow"] = True
+    return written
+
+
+def _shortest(answer: dict[str, Any]) -> Any:
+    """`on_failure` in its shortest form."""
+    if answer.keys() == {"tolerates"}:
+        return True
+    commands = answer.get("commands")
+    if isinstance(commands, list) and len(commands) == 1 and isinstance(commands[0], str):
+        answer = {**answer, "commands": commands[0]}
+    return answer["commands"] if answer.keys() == {"commands"} else answer
+
+
+def handler_rule(rule: Rule, folder: str) -> dict[str, Any] | None:
+    """A rule of a failure handler in the keys of one, or None where those say too little."""
+    is_like_theirs = rule.then == "retry" and rule.limit_of == "rule" and rule.when is None and rule.change is None
+    if not is_like_theirs or rule.match.codes_excluded:
+        return None
+    written = _match(rule.match) or {"match_all_exit_codes": True}
+    repair = rule.repair
+    if repair is not None:
+        if len(repair.steps) != 1 or repair.steps[0].name != SCRIPT_NAME or repair.on_failure == "next":
+            return None
+        written["recovery_script"] = _script(repair.steps[0].action, folder)
+    written["max_retries"] = rule.limit
+    if rule.wait is not None:
+        written["backoff"] = backoff(rule.wait)
+    if repair is not None and repair.timeout_seconds is not None:
+        written["timeout"] = duration(repair.timeout_seconds)
+    return written | ({"on_script_failure": "fail"} if repair is not None and repair.on_failure == "fail" else {})
+
+
+def _script(action: object, folder: str) -> str:
+    """The path of a script from the file's folder, or the script itself."""
+    import os
+    import shlex
+
+    if not isinstance(action, Shell):
+        return ""
+    if action.program == "bash":
+        return action.command
+    path = os.path.relpath(shlex.split(action.command)[-1], folder)
+    return path if path.startswith("../") else f"./{path}"

@@ -1,0 +1,301 @@
+"""A step of the model as a mapping of native keys; what it would have without saying is left out.
+
+    Writer.steps(scope)  ->  a list where each step follows the one before, else a mapping with `needs`
+    Writer.step          ->  action, edges, limits, values, ladder: in the order in which the reference has them
+
+A step inside another takes over its environment, folder and shell, so only what differs is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from resile.dialects.native.routes import STRING_LITERAL, remedies_among
+from resile.dialects.native.writer.actions import action_keys
+from resile.dialects.native.writer.rules import escalation, rule_by_rule, short, success
+from resile.dialects.native.writer.values import condition, duration, given, need, one_or_list, size
+from resile.dialects.native.writer.yaml import Block
+from resile.errors import Diagnostic
+from resile.model.fanout import FanOut
+from resile.model.rules import Match, Origin, Rule
+from resile.model.workflow import Arc, Function, Need, Noop, Shell, Step, Validate, Workflow
+
+
+class Around(Struct, frozen=True):
+    """What a step takes over from where it stands."""
+
+    program: str = "sh"
+    env: dict[str, str] = {}
+    working_dir: str = ""
+
+
+class Writer:
+    """Writes the steps of one workflow.
+
+    The rules of steps in `plainly` are written out, all of them where there is no such set; `findings` become comments
+    at the step at or below which they stand in the old file.
+    """
+
+    def __init__(self, plainly: frozenset[int] | None, findings: Sequence[Diagnostic], workflow: Workflow) -> None:
+        self.plainly = plainly
+        self.findings = findings
+        self.handlers = workflow.failure_handlers
+        self._notes: dict[Origin, list[str]] = {}
+        places = sorted({step.origin for step in _all_steps(workflow)}, key=lambda place: (place.line, place.column))
+        for finding in findings:
+            if finding.file == workflow.file and finding.severity != "error":
+                before = [place for place in places if place.line <= finding.line]
+                self._notes.setdefault(before[-1] if before else Origin(), []).append(finding.message)
+
+    def left_over(self) -> tuple[str, ...]:
+        """Comments that belong to no step."""
+        return tuple(note for notes in self._notes.values() for note in notes)
+
+    def steps(self, steps: tuple[Step, ...], end: Step | None, around: Around) -> Any:
+        """The steps of a scope."""
+        is_list = _is_list(steps)
+        placed = list(_in_order(steps)) if is_list else [(step, step.needs) for step in steps]
+        odd = _oddly_called(placed)
+        implicit = Step(name="end", action=Noop())
+        last = [("end", end)] if end is not None and replace(end, origin=Origin()) != implicit else []
+        if is_list:
+            return [
+                *(self._item(step, place, needs, odd, around) for place, (step, needs) in enumerate(placed, 1)),
+                *(self._named(step, {"id": name}, (), odd, around) for name, step in last),
+            ]
+        written = {step.name: self._named(step, {}, needs, odd, around) for step, needs in placed}
+        return written | {name: self._named(step, {}, (), odd, around) for name, step in last}
+
+    def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Around) -> Block:
+        """A step of a list; its number is its name where it has no other."""
+        return self._named(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
+
+    def _named(
+        self, step: Step, name: dict[str, str], needs: tuple[Need, ...], odd: dict[str, bool], around: Around
+    ) -> Block:
+        """A step of a scope, with what it waits for."""
+        written = self.step(step, around, name, needs)
+        if step.name in odd:
+            written["called_only"] = odd[step.name]
+        return written
+
+    def step(self, step: Step, around: Around, name: dict[str, str], needs: tuple[Need, ...] = ()) -> Block:
+        """The keys of a step."""
+        inherited = around
+        inherits = around.env.items() <= step.env.items() and bool(step.working_dir or not around.working_dir)
+        if not inherits:
+            inherited = Around()
+        inner = Around(_program(step, inherited), step.env, step.working_dir)
+        written = Block(name)
+        written.notes = tuple(self._notes.pop(step.origin, ()))
+        written |= action_keys(step.action, self, inner)
+        if inner.program != inherited.program:
+            written["shell_program"] = inner.program
+        if not inherits:
+            written["inherit"] = False
+        written |= _edges(step, needs)
+        written |= _limits(step)
+        env = {name: value for name, value in step.env.items() if inherited.env.get(name) != value}
+        written |= {"env": env} if env else {}
+        if step.working_dir != inherited.working_dir:
+            written["working_dir"] = step.working_dir
+        written |= _values(step)
+        written |= self._ladder(step, inner)
+        if step.on_success is not None:
+            written["on_success"] = success(step.on_success, lambda steps, word: self.commands(steps, word, inner))
+        return written
+
+    def commands(self, steps: tuple[Step, ...], word: str, around: Around) -> list[Any]:
+        """The commands of a handler; one without keys is just its text."""
+        written: list[Any] = []
+        for place, step in enumerate(steps, 1):
+            name = {} if step.name == f"{word}-{place}" else {"id": step.name}
+            keys = self.step(step, around, name)
+            is_text = keys.keys() == {"shell"} and not keys.notes and not keys["shell"].startswith("/")
+            written.append(keys["shell"] if is_text else keys)
+        return written
+
+    def _ladder(self, step: Step, inner: Around) -> dict[str, Any]:
+        """The rules of a step, with what it takes of the machine."""
+        resources: dict[str, Any] = {}
+        if step.resources is not None:
+            resources = given(step.resources, cpus="cpus", gpus="gpus")
+            if step.resources.memory_bytes:
+                resources["memory"] = size(step.resources.memory_bytes)
+            if step.resources.runtime_seconds is not None:
+                resources["runtime"] = duration(step.resources.runtime_seconds)
+
+        def commands(steps: tuple[Step, ...], word: str) -> list[Any]:
+            """The commands of the step's handlers."""
+            return self.commands(steps, word, inner)
+
+        written: dict[str, Any] = {"resources": resources} if step.resources is not None else {}
+        is_plain = self.plainly is None or id(step) in self.plainly
+        if not is_plain and step.rules:
+            rules, handler = self._handed(step.rules)
+            grown = next((rule for rule in rules if escalation(rule) is not None), None)
+            if grown is not None and resources:
+                rules.remove(grown)
+                written["resources"] = {**resources, "escalate": escalation(grown)}
+            said = short(rules, commands)
+            if said is not None:
+                return written | ({"failure_handler": handler} if handler else {}) | said
+            written = {"resources": resources} if step.resources is not None else {}
+        if step.rules:
+            written["rules"] = rule_by_rule(step.rules, commands)
+        return written
+
+    def _handed(self, rules: tuple[Rule, ...]) -> tuple[list[Rule], str]:
+        """The rules without those of a failure handler, and its name."""
+        for name, handed in self.handlers.items():
+            texts = [rule.text for rule in handed]
+            if handed and [rule.text for rule in rules if rule.text in texts] == sorted(
+                texts, key=lambda text: handed[texts.index(text)].match == Match()
+            ):
+                return [rule for rule in rules if rule.text not in texts], name
+        return list(rules), ""
+
+
+def _program(step: Step, around: Around) -> str:
+    """The shell that a step says for itself and for what stands inside it."""
+    match step.action:
+        case Shell(program=program) | Validate(program=program):
+            return program
+        case FanOut(source=source) if source.command:
+            return source.program
+    return around.program
+
+
+def _edges(step: Step, needs: tuple[Need, ...]) -> dict[str, Any]:
+    """What a step waits for, what follows, and whether it runs at all."""
+    written: dict[str, Any] = {}
+    if needs:
+        written["needs"] = [need(each) for each in needs]
+    if step.arcs:
+        arcs = [_arc(arc) for arc in step.arcs]
+        written["next"] = {"mode": "first", "arcs": arcs} if step.arcs_mode == "first" else arcs
+    if step.join == "all":
+        written["join"] = "all"
+    if step.when is not None:
+        written["when"] = condition(step.when)
+    return written
+
+
+def _arc(arc: Arc) -> Any:
+    """One way to go on; just a name where it is always taken."""
+    if arc.when is None and not arc.args:
+        return arc.step
+    when = {"when": condition(arc.when)} if arc.when is not None else {}
+    return {"step": arc.step, **when, **({"args": arc.args} if arc.args else {})}
+
+
+def _limits(step: Step) -> dict[str, Any]:
+    """The time that a step has."""
+    written: dict[str, Any] = {}
+    if step.timeout_seconds is not None:
+        written["timeout"] = duration(step.timeout_seconds)
+    if step.grace_seconds is not None:
+        written["grace"] = duration(step.grace_seconds)
+    return written
+
+
+def _values(step: Step) -> dict[str, Any]:
+    """What becomes of the output, and what a step says about itself."""
+    written: dict[str, Any] = {}
+    if len(step.capture) == 1 and step.capture[0].form == "text":
+        written["capture"] = step.capture[0].name
+    elif step.capture and not isinstance(step.action, Function):
+        written["capture"] = {capture.name: capture.form for capture in step.capture}
+    if step.transform is not None:
+        words = ("parse", "template", "code", "as_items", "schema")
+        written["transform"] = given(step.transform, **{word: word for word in words})
+    if step.checks:
+        written["checks"] = [
+            {
+                "name": check.name,
+                "code": check.code,
+                "must": check.must,
+                **given(check, effect="effect", message="message"),
+            }
+            for check in step.checks
+        ]
+    if step.cases:
+        fields = {word: word for word in step.cases[0].__struct_fields__}
+        written["cases"] = [{"when": case.when, **given(case, **fields)} for case in step.cases]
+    if step.effects:
+        written["effects"] = [msgspec.to_builtins(effect) for effect in step.effects]
+    for word in ("args", "aliases"):
+        if getattr(step, word):
+            written[word] = getattr(step, word)
+    if step.outputs:
+        written["outputs"] = one_or_list(step.outputs)
+    written |= {word: True for word in ("commit_required", "critical", "in_order") if getattr(step, word)}
+    if step.on_loss == "park":
+        written["rerun_on_loss"] = "never"
+    written |= {word: list(getattr(step, word)) for word in ("tags", "events") if getattr(step, word)}
+    return written | ({"group": step.group} if step.group else {})
+
+
+def _in_order(steps: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Need, ...]]]:
+    """The steps of a list with the needs that its order does not say."""
+    before = ""
+    for step in steps:
+        follows = before and step.needs[:1] == (Need((before,), True),)
+        yield step, step.needs[1:] if follows and not step.called_only else step.needs
+        before = before if step.called_only else step.name
+
+
+def _is_list(steps: tuple[Step, ...]) -> bool:
+    """Does the order of a list say at least one edge of every step but the first?"""
+    before, count = "", 0
+    for step in steps:
+        if step.called_only:
+            continue
+        if before and step.needs[:1] != (Need((before,), True),) and (before,) not in (n.any_of for n in step.needs):
+            return False
+        if not before and step.needs:
+            return False
+        before, count = step.name, count + 1
+    return count > 1 or len(steps) == 1
+
+
+def _oddly_called(placed: list[tuple[Step, tuple[Need, ...]]]) -> dict[str, bool]:
+    """The steps of which nobody would know, from who names them, whether they run only as a remedy."""
+    called = frozenset(name for step, _ in placed for name in _called_by(step))
+    edges = {
+        step.name: frozenset([name for each in needs for name in each.any_of] + [arc.step for arc in step.arcs])
+        for step, needs in placed
+    }
+    known = remedies_among(called & edges.keys(), edges)
+    return {step.name: step.called_only for step, _ in placed if step.called_only != (step.name in known)}
+
+
+def _called_by(step: Step) -> Iterator[str]:
+    """The names that a step, its handlers and their code call for."""
+    for rule in step.rules:
+        if rule.repair is not None:
+            yield from rule.repair.calls
+            yield from (found for _, found in re.findall(STRING_LITERAL, rule.repair.calls_js))
+            for inner in rule.repair.steps:
+                yield from _called_by(inner)
+    if step.on_success is not None:
+        yield from step.on_success.calls
+        yield from (found for _, found in re.findall(STRING_LITERAL, step.on_success.calls_js))
+        for inner in step.on_success.steps:
+            yield from _called_by(inner)
+
+
+def _all_steps(workflow: Workflow) -> Iterator[Step]:
+    """The steps of a workflow and those of its items; what stands in a handler is said at the step whose it is."""
+    steps = [*workflow.steps, workflow.end]
+    while steps:
+        step = steps.pop()
+        yield step
+        if isinstance(step.action, FanOut):
+            steps += step.action.steps

@@ -1,0 +1,149 @@
+"""Plain data as YAML that people read: block style, texts of several lines as `|`, comments above what they are about.
+
+    Block   a mapping with comments of its own
+    write   data -> text; reading the text gives the data again
+
+Only what needs quotes has them; a list of a few short words stands in one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from resile.dialects.formats.yaml import resolve
+
+INDENT = "  "
+FLOW_CHARACTERS_MAX = 88
+# What a plain text may not hold or begin with, in a block and, stricter, in a list in one line.
+_INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`= \t")
+_UNSAFE = re.compile(r": |:$| #|[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]|^\s|\s$|^---|^\.\.\.")
+_UNSAFE_IN_FLOW = re.compile(r"[,\[\]{}:#'\"&*!|>%@`]")
+_NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_WORDS_OF_OLD = frozenset(("y", "n", "yes", "no", "on", "off"))
+"""Words that other readers of YAML take for true and false."""
+
+
+class Block(dict[str, Any]):
+    """A mapping with comments that stand above it."""
+
+    notes: tuple[str, ...] = ()
+
+
+def write(data: dict[str, Any], notes: tuple[str, ...] = ()) -> str:
+    """The text of a file that holds this mapping, with comments at its top."""
+    return "\n".join([*(_comment(note, "") for note in notes), *_mapping(data, "")]) + "\n"
+
+
+def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
+    """The lines of a mapping, with an empty one between blocks that have several."""
+    for key, value in data.items():
+        yield from _notes(value, indent)
+        yield from _entry(f"{indent}{_scalar(key)}:", value, indent)
+
+
+def _notes(value: Any, indent: str) -> Iterator[str]:
+    """The comments of a value."""
+    yield from (_comment(note, indent) for note in (value.notes if isinstance(value, Block) else ()))
+
+
+def _comment(note: str, indent: str) -> str:
+    """A comment in one line: nothing in it can end it."""
+    return f"{indent}# {''.join(c if c.isprintable() else ' ' for c in note)}"
+
+
+def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
+    """One entry of a mapping or a list, which begins with `head`."""
+    if isinstance(value, dict) and value:
+        yield head
+        yield from _mapping(value, indent + INDENT)
+    elif isinstance(value, list | tuple) and value:
+        line = _in_one_line(value)
+        if line and len(head) + len(line) < FLOW_CHARACTERS_MAX:
+            yield f"{head} {line}"
+            return
+        yield head
+        for item in value:
+            yield from _item(item, indent + INDENT)
+    elif isinstance(value, str) and "\n" in value and _is_literal(value):
+        yield from _literal(head, value, indent + INDENT)
+    else:
+        yield f"{head} {_scalar(value)}"
+
+
+def _item(value: Any, indent: str) -> Iterator[str]:
+    """One item of a list."""
+    yield from _notes(value, indent)
+    if isinstance(value, dict) and value:
+        lines = _mapping(value, indent + INDENT)
+        first = next(lines)
+        while first.lstrip().startswith("#"):
+            yield f"{indent}{first.lstrip()}"
+            first = next(lines)
+        yield f"{indent}- {first[len(indent) + len(INDENT) :]}"
+        yield from lines
+    else:
+        yield from _entry(f"{indent}-", value, indent)
+
+
+def _in_one_line(values: list[Any] | tuple[Any, ...]) -> str:
+    """A list of plain words, numbers and nothing else in one line, or an empty text."""
+    parts: list[str] = []
+    for value in values:
+        part = _scalar(value) if not isinstance(value, dict | list | tuple) else "\n"
+        if "\n" in part or (isinstance(value, str) and part == value and _UNSAFE_IN_FLOW.search(part)):
+            part = _quoted(value) if isinstance(value, str) else "\n"
+        if "\n" in part:
+            return ""
+        parts.append(part)
+    return f"[{', '.join(parts)}]"
+
+
+def _is_literal(text: str) -> bool:
+    """Can this text stand in lines of its own?"""
+    return not _NOT_LITERAL.search(text) and bool(text.strip()) and not text.startswith(("\t", "\n"))
+
+
+def _literal(head: str, text: str, indent: str) -> Iterator[str]:
+    """A text in lines of its own; what follows the `|` says how it begins and ends."""
+    begins = str(len(INDENT)) if text.startswith(" ") else ""
+    ends = "" if text.endswith("\n") and not text.endswith("\n\n") else "+" if text.endswith("\n") else "-"
+    if text.strip(" \n") != text.strip() and not text.endswith("\n"):
+        yield f"{head} {_quoted(text)}"
+        return
+    yield f"{head} |{begins}{ends}"
+    lines = text.split("\n")
+    if text.endswith("\n"):
+        lines.pop()
+    yield from (f"{indent}{line}" if line else "" for line in lines)
+
+
+def _scalar(value: Any) -> str:
+    """A value in one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, str):
+        return value if _is_plain(value) else _quoted(value)
+    return "{}" if isinstance(value, dict) else "[]" if isinstance(value, list | tuple) else str(value)
+
+
+def _is_plain(text: str) -> bool:
+    """Does this text need no quotes?"""
+    if not text or text[0] in _INDICATORS or _UNSAFE.search(text) or text.lower() in _WORDS_OF_OLD:
+        return False
+    return isinstance(resolve(text), str)
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes: single ones, or double ones where something must be escaped."""
+    if not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]", text):
+        return "'" + text.replace("'", "''") + "'"
+    import msgspec
+
+    escaped = msgspec.json.encode(text).decode()
+    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda found: f"\\u{ord(found[0]):04x}", escaped)

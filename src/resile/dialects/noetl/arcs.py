@@ -1,0 +1,229 @@
+"""`next`: where a path goes on, in every form in which playbooks write it.
+
+    next: name     [name, ...]     [{step, when, args}, ...]     [{when, then: [...]}, ..., {else: [...]}]
+    next: {spec: {mode: exclusive | inclusive}, arcs: [{step, when, args}]}
+
+All arcs of a list whose condition holds are taken, `else` where none before it holds; of `arcs` only the first, unless
+they are inclusive. `end` is the last step, however it is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.noetl.keys import ARC, NEXT, NEXT_SPEC
+from resile.dialects.noetl.values import NoetlReading, arguments, items
+from resile.dialects.reading.diagnostics import INVALID, did_you_mean
+from resile.dialects.reading.values import wrong
+from resile.dialects.visor.values import read_keys
+from resile.errors import shorten
+from resile.languages.jinja.templates import expression_of
+from resile.model.builtin_actions import Effect
+from resile.model.rules import Origin
+from resile.model.workflow import Arc, Condition
+
+END = "end"
+
+
+class Arcs(Struct):
+    """Arcs with their mode, and the variables that are set where one is taken; `asked` are the conditions so far."""
+
+    arcs: list[Arc] = field(default_factory=list)
+    is_exclusive: bool = False
+    effects: list[Effect] = field(default_factory=list)
+    asked: list[Condition] = field(default_factory=list)
+
+
+class Given(Struct, frozen=True):
+    """Under what an arc stands: the case that led to it, and the conditions that must hold, or that must not."""
+
+    case: int = -1
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+
+def target_of(reading: NoetlReading, node: Node) -> str:
+    """The step that a node names, or an empty text after a report."""
+    if not isinstance(node, Scalar) or node.value is None:
+        wrong(reading, node, "the name of a step")
+        return ""
+    name = node.text.strip()
+    if name.lower() == END or (reading.final and name == reading.final):
+        return END
+    if name in reading.names:
+        return name
+    same = [other for other in reading.names if other.lower() == name.lower() == "start"]
+    if same:
+        return same[0]
+    hint = did_you_mean(name, [*reading.names, END], "steps")
+    reading.report.error("unknown-step", f"there is no step `{shorten(name)}`", node, hint=hint)
+    return ""
+
+
+def all_of(conditions: tuple[Condition, ...]) -> Condition | None:
+    """One condition for several."""
+    if not conditions:
+        return None
+    first, *rest = conditions
+    return Condition(first.source, first.language, first.origin, (*first.besides, *rest))
+
+
+def none_of(conditions: tuple[Condition, ...]) -> Condition:
+    """A condition that holds where none of these does."""
+    return Condition("", "none", Origin(), conditions)
+
+
+def read_next(reading: NoetlReading, node: Node, besides: tuple[Condition, ...] = (), given: Given = Given()) -> Arcs:
+    """The arcs of a `next`; each holds only where those besides it do."""
+    found = Arcs()
+    if isinstance(node, Mapping):
+        if "arcs" in node.entries or "spec" in node.entries:
+            _read_spec(reading, node, found)
+            listed = node.entries.get("arcs")
+            node = listed[1] if listed is not None else Sequence([], node.line, node.column)
+        else:
+            node = Sequence([node], node.line, node.column)
+    for item in items(node):
+        if isinstance(item, Mapping):
+            _read_arc(reading, item, besides, given, found)
+        elif name := target_of(reading, item):
+            found.arcs.append(Arc(name, all_of(besides)))
+    if found.is_exclusive:
+        found.arcs = _exclusive(found.arcs)
+    return found
+
+
+def _exclusive(arcs: list[Arc]) -> list[Arc]:
+    """Arcs of which only the first that holds is taken: each holds only where those before it do not."""
+    found: list[Arc] = []
+    before: list[Condition] = []
+    for arc in arcs:
+        when = all_of((*((arc.when,) if arc.when is not None else ()), *((none_of(tuple(before)),) if before else ())))
+        found.append(Arc(arc.step, when, arc.args))
+        if arc.when is None:
+            # Nothing is left for those behind it; they are kept, because they say what the file says.
+            before = [Condition("true", "jinja")]
+        else:
+            before.append(arc.when)
+    return found
+
+
+def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
+    """How arcs are chosen."""
+    fields = read_keys(reading, node, NEXT)
+    for word in node.entries.keys() - {"spec", "arcs", "desc"}:
+        if word in NEXT.keys:
+            message = f"`{word}` means nothing beside `arcs`"
+            reading.report.error("conflict", message, node.entries[word][0], hint="write it in one of the `arcs`")
+    spec: Node | None = fields.get("spec")
+    mode = read_keys(reading, spec, NEXT_SPEC).get("mode", "exclusive") if spec is not None else "exclusive"
+    found.is_exclusive = mode == "exclusive"
+
+
+def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Condition, ...], given: Given, found: Arcs) -> None:
+    """One entry of a list: an arc, or a condition with the arcs behind it."""
+    typo = next((name for name in node.entries if name.startswith("-") and name[1:] in ARC.keys), "")
+    if typo:
+        key = node.entries[typo][0]
+        hint = f"write `- {typo[1:]}: …`, with a blank after the dash"
+        reading.report.error("unknown-key", f"`{typo}` is no key", key, hint=hint)
+        return
+    fields = read_keys(reading, node, ARC)
+    before = tuple(condition.source for condition in found.asked)
+    if "else" in fields:
+        if {"when", "then", "step", "args", "set"} & fields.keys():
+            reading.report.error("conflict", "`else` stands alone", node.entries["else"][0])
+        none = none_of(tuple(found.asked))
+        inner = read_next(
+            reading, fields["else"], (*besides, none), Given(given.case, given.when, (*given.unless, *before))
+        )
+        found.arcs += inner.arcs
+        found.effects += inner.effects
+        return
+    own: tuple[Condition, ...] = ()
+    if "when" in node.entries:
+        if "when" not in fields:
+            return
+        where = node.entries["when"][1]
+        own = (Condition(fields["when"], "jinja", Origin(where.line, where.column)),)
+        found.asked.extend(own)
+    elif found.is_exclusive:
+        # Nothing is left for those behind it.
+        found.asked.append(Condition("true", "jinja"))
+    if ("then" in fields) == ("step" in fields):
+        reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
+        return
+    held = tuple(condition.source for condition in own)
+    under = Given(given.case, (*given.when, *held), (*given.unless, *(before if found.is_exclusive else ())))
+    if "set" in fields:
+        found.effects += _set_by_arc(reading, fields["set"], under)
+    args = fields.get("args", {})
+    if "then" in fields:
+        inner = read_next(reading, fields["then"], (*besides, *own), under)
+        found.arcs += [Arc(arc.step, arc.when, {**args, **arc.args}) for arc in inner.arcs]
+        found.effects += inner.effects
+    elif name := target_of(reading, fields["step"]):
+        found.arcs.append(Arc(name, all_of((*besides, *own)), args))
+
+
+def _set_by_arc(reading: NoetlReading, node: Node, under: Given) -> list[Effect]:
+    """The variables that are set where an arc is taken."""
+    texts = [expression_of(text) for text in (*under.when, *under.unless)]
+    if not all(texts):
+        message = "`set` stands under a condition that is no single expression"
+        reading.report.error("value", message, node, hint="write the condition as one `{{ … }}`")
+        return []
+    when, unless = texts[: len(under.when)], texts[len(under.when) :]
+    return read_set(
+        reading,
+        node,
+        under.case,
+        " and ".join(f"({text})" for text in when),
+        unless=" or ".join(f"({text})" for text in unless),
+    )
+
+
+def read_set(
+    reading: NoetlReading,
+    node: Node,
+    case: int = -1,
+    when: str = "",
+    kind: Any = "set",
+    unless: str = "",
+    place: str = "",
+) -> list[Effect]:
+    """Variables, each in this place: a mapping, a list of `name` and `value`, or either of them under `ctx`."""
+    pairs: list[tuple[str, Any]] = []
+    if isinstance(node, Sequence):
+        for item in node.items:
+            entries = item.entries if isinstance(item, Mapping) else {}
+            named = entries.get("name")
+            if named is None or "value" not in entries or len(entries) > 2 or not isinstance(named[1], Scalar):
+                wrong(reading, item, "a variable with `name` and `value`")
+                continue
+            value = arguments(reading, Mapping({"value": entries["value"]}, item.line, item.column))
+            pairs += [(named[1].text, value["value"])] if value is not INVALID else []
+    elif isinstance(node, Mapping):
+        for name, (_, value) in node.entries.items():
+            if name in ("ctx", "vars") and isinstance(value, Mapping):
+                read = arguments(reading, value)
+                pairs += list(read.items()) if read is not INVALID else []
+            else:
+                read = arguments(reading, Mapping({name: node.entries[name]}, node.line, node.column))
+                pairs += list(read.items()) if read is not INVALID else []
+    else:
+        wrong(reading, node, "variables with their values")
+    return [
+        Effect(kind=kind, name=place + _plain(name), value=value, case=case, when=when, unless=unless)
+        for name, value in pairs
+    ]
+
+
+def _plain(name: str) -> str:
+    """The name of a variable without the place in which newer playbooks keep it."""
+    for place in ("ctx.", "vars.", "iter."):
+        name = name.removeprefix(place)
+    return name

@@ -1,0 +1,103 @@
+"""Playbooks that a step runs: a file relative to the playbook, or the one of its folder that has this `metadata.path`.
+
+The step waits for the other playbook and inherits its verdict. Which values the other takes is known from its workload;
+what a step gives beyond that is known to it as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Node, Scalar
+from resile.dialects.native.child_workflow import _compile
+from resile.dialects.noetl.values import NoetlReading, name
+from resile.dialects.reading.diagnostics import INVALID, did_you_mean
+from resile.errors import shorten
+from resile.languages.jinja.templates import is_template
+from resile.model.workflow import Child, Input, Workflow
+
+FILES_LOOKED_AT_MAX = 1_000
+HEAD_BYTES = 8 * 1024
+_ENDINGS = (".yaml", ".yml")
+_METADATA = re.compile(rb"^metadata:(.*?)(?=^[^\s#]|\Z)", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(rb"""(?:^|[{,])[ \t]*path:[ \t]*["']?([^\s"'#,}]+)""", re.MULTILINE)
+
+
+def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> Child | None:
+    """The playbook of a step, or None after a report."""
+    path = name(reading, node)
+    if path is INVALID:
+        return None
+    if is_template(path):
+        message = f"`{shorten(path)}`: a value never decides on what runs"
+        reading.report.error("value", message, node, hint="write the path out")
+        return None
+    folder = reading.source.folder
+    file = _file(folder, path)
+    if not file:
+        hint = did_you_mean(path, _paths(folder)) or "a file relative to this one, or a `metadata.path` in its folder"
+        reading.report.error("playbook", f"there is no playbook `{shorten(path, 120)}`", node, hint=hint)
+        return None
+    workflow = _compile(reading, os.path.relpath(file, folder), node)
+    if workflow is None:
+        return None
+    result = str(fields.get("return_step", ""))
+    if result and not _has_step(workflow, result):
+        steps = [step.name for step in workflow.steps]
+        hint = did_you_mean(result, steps, "its steps")
+        reading.report.error("value", f"`{shorten(path)}` has no step `{shorten(result)}`", node, hint=hint)
+        return None
+    if not result and isinstance(node, Scalar) and workflow.end.origin.line:
+        result = "end"
+    return Child(path, workflow, result="end" if result.lower() == "end" else result)
+
+
+def with_inputs(child: Child, names: set[str]) -> Child:
+    """The same, with these values among those that it can be given."""
+    unknown = {key: Input(kind="json") for key in sorted(names) if key not in child.workflow.inputs}
+    return replace(child, workflow=replace(child.workflow, inputs={**child.workflow.inputs, **unknown}))
+
+
+def _has_step(workflow: Workflow, step: str) -> bool:
+    """Is there a step of this name?"""
+    return step.lower() == "end" or any(other.name == step for other in workflow.steps)
+
+
+def _file(folder: str, path: str) -> str:
+    """The file of a playbook, or an empty text."""
+    for ending in ("", *_ENDINGS):
+        file = os.path.join(folder, path + ending)
+        if os.path.isfile(file):
+            return file
+    return _paths(folder).get(path.strip("/"), "")
+
+
+def _paths(folder: str) -> dict[str, str]:
+    """The files of a folder by the path that they give themselves."""
+    found: dict[str, str] = {}
+    try:
+        names = sorted(os.listdir(folder))[:FILES_LOOKED_AT_MAX]
+    except OSError:
+        return {}
+    for file in names:
+        if file.endswith(_ENDINGS) and os.path.isfile(os.path.join(folder, file)):
+            path = _path_in(os.path.join(folder, file))
+            if path:
+                found.setdefault(path.strip("/"), os.path.join(folder, file))
+    return found
+
+
+def _path_in(file: str) -> str:
+    """The path that stands in the beginning of a file."""
+    try:
+        with open(file, "rb") as opened:
+            head = opened.read(HEAD_BYTES)
+    except OSError:
+        return ""
+    metadata = _METADATA.search(head)
+    found = _PATH.search(metadata[1]) if metadata is not None else None
+    return found[1].decode("utf-8", "replace") if found is not None else ""

@@ -1,0 +1,320 @@
+"""The NoETL front end: a playbook becomes a Workflow with Jinja templates.
+
+    file -> workload (inputs), keychain (secrets), workbook -> steps (noetl_step) -> arcs between them -> Workflow
+
+A run begins at `start`, else at the step that `executor` names, else at the first one, and goes along the arcs; a step
+that no arc reached is skipped, and every path ends in `end`, which is made where the playbook has none. Nothing is
+parsed and ignored: a key changes what runs, is refused by name, or is a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, mark_at
+from resile.dialects.noetl.arcs import END, target_of
+from resile.dialects.noetl.child_playbook import with_inputs
+from resile.dialects.noetl.keys import EXECUTOR, EXECUTOR_SPEC, FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
+from resile.dialects.noetl.step import read_step
+from resile.dialects.noetl.tools.tool import keys_with_tool
+from resile.dialects.noetl.values import NoetlReading, arguments, from_workload, given_names
+from resile.dialects.reading.diagnostics import Diagnostics, Source, Table, did_you_mean
+from resile.dialects.reading.values import name_problem, wrong
+from resile.dialects.visor.values import read_keys
+from resile.errors import shorten
+from resile.model.fanout import FanOut
+from resile.model.limits import STEPS_MAX
+from resile.model.workflow import Child, Condition, Input, Noop, Secret, Step, Workflow
+
+__all__ = ["TABLES", "compile_noetl"]
+
+VERSIONS = ("noetl.io/v1", "noetl.io/v2", "noetl.io/v10")
+_KEYCHAIN = re.compile(rb"\bkeychain\.([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)")
+# In braces only: elsewhere a function of this name is somebody else's.
+_TOKEN = re.compile(rb"""\{\{[^{}]*?\btoken\(\s*(?:'([^'{}]+)'|"([^"{}]+)"|([A-Za-z_][\w.]*))[^{}]*\}\}""")
+
+
+def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
+    """The workflow in a playbook, or None where it has an error."""
+    reading = NoetlReading(source, report)
+    fields = read_keys(reading, root, FILE)
+    _check_version(reading, root)
+    name = _name(reading, fields, source.file)
+    reading.workload = _workload(reading, fields)
+    about = _executor(reading, fields.get("executor"))
+    reading.final = _final(reading, about.get("final_step"), fields.get("workflow"))
+    listed = _listed(reading, root, fields)
+    reading.known = frozenset(reading.workload) | frozenset(reading.names) | given_names(root)
+    _read_keychain(reading, fields.get("keychain"))
+    _find_secrets(reading, source.data)
+    _read_workbook(reading, fields.get("workbook"))
+    steps: dict[str, Step] = {}
+    for step_name, key, node in listed:
+        step = read_step(reading, step_name, key, node)
+        if step is not None:
+            steps[step_name] = step
+    reading.owner = ""
+    end = steps.pop(END, None) or Step(name=END, action=Noop())
+    if reading.final:
+        end = replace(end, aliases={reading.final: END})
+    entry = _entry(reading, about, fields.get("executor"), list(steps))
+    if report.errors or not entry:
+        return None
+    ordered = [steps.pop(entry), *steps.values()]
+    return Workflow(
+        name=name,
+        dialect="noetl",
+        file=source.file,
+        folder=source.folder,
+        steps=tuple(_connected(ordered)),
+        end=_with_child_inputs(end, ordered),
+        inputs={key: _input(value, key in reading.fixed) for key, value in reading.workload.items()},
+        secrets=reading.secrets | _of_children(ordered),
+        templates="jinja",
+    )
+
+
+def _check_version(reading: NoetlReading, root: Mapping) -> None:
+    """The kind of playbook must be one of those that are known."""
+    given = root.entries.get("apiVersion")
+    if given is None:
+        return
+    node = given[1]
+    if not isinstance(node, Scalar) or node.text not in VERSIONS:
+        hint = did_you_mean(node.text, VERSIONS, "versions") if isinstance(node, Scalar) else ""
+        reading.report.error("version", f"there is no apiVersion {describe(node)}", node, hint=hint)
+
+
+def _name(reading: NoetlReading, fields: dict[str, Any], file: str) -> str:
+    """What the playbook is called."""
+    metadata: Node | None = fields.get("metadata")
+    known: dict[str, Any] = {}
+    if isinstance(metadata, Mapping):
+        # It is an open mapping of labels: only these two mean something to a run.
+        own = {word: entry for word, entry in metadata.entries.items() if word in METADATA.keys}
+        known = read_keys(reading, Mapping(own, metadata.line, metadata.column), METADATA)
+    elif metadata is not None:
+        wrong(reading, metadata, "a mapping with `name`")
+    stem = file.rpartition("/")[2].rpartition(".")[0] or file
+    words = (known.get("name"), fields.get("name"), known.get("path"), fields.get("path"), stem)
+    return next(str(word) for word in words if word)
+
+
+def _workload(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
+    """The values that a run can be given, with their defaults."""
+    found: dict[str, Any] = {}
+    for word in ("workload", "spec"):
+        node: Node | None = fields.get(word)
+        if node is None or (isinstance(node, Scalar) and node.value is None):
+            continue
+        reading.known = given_names(node) | frozenset(node.entries if isinstance(node, Mapping) else ())
+        values = arguments(reading, node)
+        if isinstance(values, dict):
+            found |= values if word == "workload" else {"spec": values}
+    return found
+
+
+def _input(value: Any, fixed: bool) -> Input:
+    """An input by its default; one that holds code can only be what the file says."""
+    kind: Any = "json"
+    if isinstance(value, bool):
+        kind = "bool"
+    elif isinstance(value, int | float):
+        kind = "number"
+    elif isinstance(value, str):
+        kind = "text"
+    return Input(kind=kind, default=value, schema={"const": value} if fixed else None)
+
+
+def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
+    """The entries of the keychain, each of whose fields is a variable of the environment."""
+    if node is not None and not isinstance(node, Sequence):
+        wrong(reading, node, "a list of entries")
+    for item in node.items if isinstance(node, Sequence) else []:
+        given = read_keys(reading, item, KEYCHAIN_ENTRY)
+        if "name" not in given:
+            if isinstance(item, Mapping) and "name" not in item.entries:
+                reading.report.error("value", "an entry of the keychain needs `name`", item)
+            continue
+        mapped = given.get("map")
+        fields = dict.fromkeys(mapped.entries if isinstance(mapped, Mapping) else ())
+        reading.keychain[given["name"]] = fields
+        for field in fields:
+            reading.add_secret(given["name"], field, item)
+
+
+def _find_secrets(reading: NoetlReading, text: bytes) -> None:
+    """The fields of the keychain that templates name, and the tokens that they ask for."""
+    for used in _KEYCHAIN.finditer(text):
+        name, place = used[1].decode(), mark_at(text, used.start())
+        if name in reading.keychain:
+            reading.add_secret(name, used[2].decode(), place)
+        else:
+            hint = did_you_mean(name, reading.keychain, "entries") or "name it under `keychain`"
+            reading.report.error("keychain", f"the keychain has no `{shorten(name)}`", place, hint=hint)
+    for used in _TOKEN.finditer(text):
+        place = mark_at(text, used.start())
+        given = (used[1] or used[2] or b"").decode()
+        known = given or from_workload(reading, f"{{{{ {(used[3] or b'').decode()} }}}}")
+        if known:
+            reading.add_secret(known, "token", place)
+        else:
+            hint = "write the name in quotes, or keep it in the workload as text"
+            reading.report.error(
+                "keychain", "which token this is must be known when the file is loaded", place, hint=hint
+            )
+
+
+def _read_workbook(reading: NoetlReading, node: Node | None) -> None:
+    """The tools that steps can call; each is read where one does."""
+    if node is not None and not isinstance(node, Sequence):
+        wrong(reading, node, "a list of tools")
+    for item in node.items if isinstance(node, Sequence) else []:
+        fields = read_keys(reading, item, _of_workbook(item))
+        given: Node | None = fields.get("name")
+        if not isinstance(given, Scalar) or given.value is None or not isinstance(item, Mapping):
+            if isinstance(item, Mapping):
+                reading.report.error("value", "an entry of the workbook needs `name`", item)
+        elif given.text in reading.workbook:
+            reading.report.error("duplicate", f"the workbook has `{shorten(given.text)}` twice", given)
+        else:
+            reading.workbook[given.text] = (given, item)
+
+
+def _of_workbook(node: Node) -> Table:
+    """The keys of an entry of the workbook."""
+    return keys_with_tool(WORKBOOK_ENTRY, node) if isinstance(node, Mapping) else WORKBOOK_ENTRY
+
+
+def _listed(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> list[tuple[str, Scalar, Mapping]]:
+    """The steps with their names, which are then known."""
+    report = reading.report
+    node: Node | None = fields.get("workflow")
+    if not isinstance(node, Sequence) or not node.items or len(node.items) > STEPS_MAX:
+        count = len(node.items) if isinstance(node, Sequence) else 0
+        message = (
+            f"{count} steps are more than {STEPS_MAX}" if count else "a playbook needs `workflow`, a list of steps"
+        )
+        report.error("limit" if count else "value", message, node or root)
+        return []
+    found: list[tuple[str, Scalar, Mapping]] = []
+    for item in node.items:
+        given = item.entries.get("step") if isinstance(item, Mapping) else None
+        if given is None or not isinstance(item, Mapping):
+            message = "a step needs `step`, its name" if isinstance(item, Mapping) else f"{describe(item)} is no step"
+            report.error("value", message, item)
+            continue
+        key = given[1]
+        if not isinstance(key, Scalar) or key.value is None:
+            wrong(reading, key, "the name of a step")
+            continue
+        name = END if key.text.strip().lower() == END or key.text.strip() == reading.final else key.text
+        problem = name_problem(name)
+        if problem:
+            report.error("name", f"the step name `{shorten(name)}` {problem}", key)
+        elif name in reading.names:
+            first = reading.names[name]
+            message = f"the step `{shorten(name)}` is here twice; the first is at {first.line}:{first.column}"
+            report.error("duplicate", message, key)
+        else:
+            reading.names[name] = key
+            found.append((name, key, item))
+    return found
+
+
+def _executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
+    """What the file says of its first and its last step."""
+    fields = read_keys(reading, node, EXECUTOR) if node is not None else {}
+    spec: Node | None = fields.get("spec")
+    about = read_keys(reading, spec, EXECUTOR_SPEC) if spec is not None else {}
+    if about.get("no_next_is_error"):
+        message = "`no_next_is_error` is not run: a step without an arc leads to `end`"
+        reading.report.error("not-run", message, spec, hint="take it out")
+    return about
+
+
+def _final(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
+    """The step that runs last, where the file calls it something else than `end`; else an empty text."""
+    if node is None:
+        return ""
+    if not isinstance(node, Scalar) or node.value is None:
+        wrong(reading, node, "the name of a step")
+        return ""
+    wanted, names = node.text.strip(), _written_names(steps)
+    if wanted.lower() == END:
+        return ""
+    if wanted not in names:
+        hint = did_you_mean(wanted, names, "steps")
+        reading.report.error("unknown-step", f"there is no step `{shorten(wanted)}`", node, hint=hint)
+    elif any(name.lower() == END for name in names):
+        message = f"`{shorten(wanted)}` is to run last, and so is `end`, which is here as well"
+        reading.report.error("conflict", message, node, hint="keep one of them")
+    elif wanted.lower() == "start" or wanted == names[0]:
+        reading.report.error("conflict", "a run can't end with the step that it begins with", node)
+    else:
+        reading.report.notice("final-step", f"`{shorten(wanted)}` runs last, after every path: here it is `end`", node)
+        return wanted
+    return ""
+
+
+def _written_names(steps: Node | None) -> list[str]:
+    """The names of the steps as the file has them."""
+    items = steps.items if isinstance(steps, Sequence) else []
+    found = [item.entries["step"][1] for item in items if isinstance(item, Mapping) and "step" in item.entries]
+    return [name.text.strip() for name in found if isinstance(name, Scalar)]
+
+
+def _entry(reading: NoetlReading, about: dict[str, Any], node: Node | None, names: list[str]) -> str:
+    """The step at which a run begins, or an empty text."""
+    named = target_of(reading, about["entry_step"]) if "entry_step" in about else ""
+    start = next((name for name in names if name.lower() == "start"), "")
+    entry = start or named or (names[0] if names else "")
+    if named and named != entry:
+        reading.report.error("conflict", "a run begins at `start`, and `entry_step` names another", about["entry_step"])
+    if not entry and not reading.report.errors:
+        reading.report.error("value", "there is no step to begin with", node)
+    return entry if entry != END else ""
+
+
+def _of_children(steps: list[Step]) -> dict[str, Secret]:
+    """The secrets of the playbooks that steps run, which must be there before the run starts."""
+    found: dict[str, Secret] = {}
+    for step in steps:
+        inner = step.action.steps[0].action if isinstance(step.action, FanOut) else step.action
+        found |= inner.workflow.secrets if isinstance(inner, Child) else {}
+    return found
+
+
+def _connected(steps: list[Step]) -> list[Step]:
+    """The steps, each with what arcs bring to its playbook.
+
+    One that no arc leads to is never begun; where several paths meet all that are under way are waited for.
+    """
+    sources: dict[str, set[str]] = {}
+    for step in steps:
+        for arc in step.arcs:
+            sources.setdefault(arc.step, set()).add(step.name)
+    found: list[Step] = []
+    for number, step in enumerate(steps):
+        if number and step.name not in sources:
+            step = replace(step, when=Condition("false"))
+        elif number and len(sources[step.name]) > 1:
+            step = replace(step, join="all")
+        found.append(_with_child_inputs(step, steps))
+    return found
+
+
+def _with_child_inputs(step: Step, steps: list[Step]) -> Step:
+    """A step that runs a playbook, which can be given what its arguments and the arcs that lead here have."""
+    brought = {name for other in steps for arc in other.arcs if arc.step == step.name for name in arc.args}
+    if isinstance(step.action, Child):
+        return replace(step, action=with_inputs(step.action, brought | step.args.keys()))
+    if isinstance(step.action, FanOut) and isinstance(step.action.steps[0].action, Child):
+        inner = step.action.steps[0]
+        assert isinstance(inner.action, Child)
+        inner = replace(inner, action=with_inputs(inner.action, brought | inner.args.keys()))
+        return replace(step, action=replace(step.action, steps=(inner,)))
+    return step

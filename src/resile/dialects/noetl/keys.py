@@ -1,0 +1,352 @@
+"""The keys of a playbook, in tables: what is read, what is refused by name, and what is a comment.
+
+One table for each mapping of the grammar, of all four kinds of playbook: v1 (fields of the tool on the step), v2 with
+`case`, retry lists, and arcs. Which kind a step is written in is seen by its keys, and not by its `apiVersion`.
+"""
+
+from __future__ import annotations
+
+from resile.dialects.noetl.tools.keys import ARGS, AUTH, MODES, SCRIPT, SCRIPT_SOURCE, SHAPES, TOOLS
+from resile.dialects.noetl.values import (
+    arguments,
+    arguments_or_template,
+    attempts,
+    comment,
+    condition,
+    count,
+    data,
+    factor,
+    filled_template,
+    jitter,
+    name,
+    node_itself,
+    seconds,
+    template,
+    timeout,
+    yes_or_no,
+)
+from resile.dialects.reading.diagnostics import Key, Table, table
+from resile.dialects.reading.values import choice, texts
+from resile.dialects.visor.values import refused
+
+LOOP = table(
+    "loop",
+    "runs the step once for each item",
+    Key("in", "template", "the list", node_itself),
+    Key("collection", "template", "the same as `in`", node_itself, "in"),
+    Key("iterator", "text", "what the item is called", name),
+    Key("element", "text", "the same as `iterator`", name, "iterator"),
+    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
+    Key("concurrency", "number", "how many at a time", count),
+    Key("limit", "number", "how many items at the most", count),
+    Key("spec", "mapping", "the same in the newer form", node_itself),
+    refused("cursor", "a cursor needs a database: list the items in a step before"),
+    *SHAPES,
+)
+LOOP_SPEC = table(
+    "spec of a loop",
+    "how the items run",
+    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
+    Key("max_in_flight", "number", "how many at a time", count),
+    Key("policy", "mapping", "rules about the items", node_itself),
+)
+LOOP_POLICY = table(
+    "policy of a loop",
+    "rules about the items",
+    comment("exec", "the items run where Resile runs"),
+    refused("failure", "a failed item lets the others finish and then fails the step"),
+)
+RETRY = table(
+    "retry",
+    "when a step is tried again",
+    Key("max_attempts", "number", "executions in all, the first included (3)", attempts),
+    Key("initial_delay", "seconds", "the first wait (1)", seconds),
+    Key("delay", "seconds", "the same as `initial_delay`", seconds, "initial_delay"),
+    Key("max_delay", "seconds", "the longest wait (60)", seconds),
+    Key("backoff_multiplier", "number", "by how much each wait is longer (2)", factor),
+    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
+    Key("jitter", "bool", "do waits differ a little?", jitter),
+    Key("retry_when", "condition", "asked after each attempt", condition),
+    Key("stop_when", "condition", "asked before `retry_when`", condition),
+    Key("retry_on", "list", "the kinds of failures that are tried again", texts(name)),
+    Key("params", "mapping", "parameters of the next request", arguments),
+    Key("next_call", "mapping", "what is other in the next attempt", node_itself),
+    Key("collect", "mapping", "what is kept of each attempt", node_itself),
+    Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
+    Key("per_iteration", "mapping", "the same, under `sink`", node_itself),
+)
+PER_ITERATION = table(
+    "per_iteration",
+    "what follows each attempt of a policy",
+    Key("sink", "mapping", "where its result goes", node_itself),
+)
+NEXT_CALL = table(
+    "next_call",
+    "what is other in the next attempt",
+    Key("url", "text", "another url", template),
+    Key("params", "mapping", "other parameters", arguments),
+    Key("headers", "mapping", "other headers", arguments),
+    Key("args", "mapping", "other arguments", arguments),
+    Key("payload", "data", "another body", data),
+)
+POLICY = table(
+    "a policy of `retry`",
+    "the first whose condition holds counts",
+    Key("when", "condition", "asked after each attempt", condition),
+    Key("then", "mapping", "how to go on", node_itself),
+)
+CASE = table(
+    "a case",
+    "asked at each event of the step; the first that holds counts",
+    Key("when", "condition", "of `event`, `response`, `error`", condition),
+    Key("then", "mapping or list", "what follows: every key of it", node_itself),
+)
+THEN = table(
+    "then",
+    "what follows from a case",
+    Key("next", "arcs", "where to go", node_itself),
+    Key("step", "text", "the same as `next`", node_itself),
+    Key("args", "mapping", "values for that step", arguments),
+    Key("call", "mapping", "a step that runs as well", node_itself),
+    Key("set", "mapping or list", "variables", node_itself),
+    Key("collect", "mapping", "adds to a variable", node_itself),
+    Key("result", "data", "the result of the step", node_itself),
+    Key("sink", "mapping", "where the result goes", node_itself),
+    Key("retry", "mapping", "one more attempt", node_itself),
+    Key("fail", "text", "the step fails, and this is why", node_itself),
+)
+COLLECT = table(
+    "collect",
+    "adds to a variable",
+    Key("from", "name", "what is added (the response)", name),
+    Key("data", "data", "what is added, as data", data),
+    Key("into", "name", "the variable", name),
+    Key("mode", "append | extend | merge | replace", "how", choice("append", "extend", "merge", "replace")),
+    Key("strategy", "append | extend | merge | replace", "the same as `mode`",
+        choice("append", "extend", "merge", "replace"), "mode"),
+    Key("path", "text", "the part of it that is added", name),
+)  # fmt: skip
+SINK = table(
+    "sink",
+    "a tool that takes the result",
+    Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log", node_itself),
+    Key("storage", "text or mapping", "the same as `tool`", node_itself, "tool"),
+    Key("backend", "text or mapping", "the same as `tool`", node_itself, "tool"),
+    Key("table", "text", "the table that takes a row", filled_template),
+    Key("mode", "insert | append | upsert", "add a row, or replace one", choice("insert", "append", "upsert")),
+    Key("key", "name or list", "the columns that tell a row", texts(name)),
+    Key("args", "mapping or template", "the row", arguments_or_template),
+    Key("data", "mapping or template", "the row, or a list of rows", data),
+    Key("mapping", "mapping", "columns, and the fields of a row that fill them", arguments),
+    Key("statement", "text", "statements instead of a table", node_itself, "command"),
+    Key("command", "text", "the same as `statement`", node_itself),
+    Key("commands", "text", "the same as `statement`", node_itself, "command"),
+    Key("query", "text", "the same as `statement`", node_itself, "command"),
+    Key("auth", "text", "the credential", node_itself),
+    Key("database", "text", "the file of a DuckDB database", template),
+    Key("url", "text", "where a request goes", filled_template),
+    Key("endpoint", "text", "the same as `url`", filled_template, "url"),
+    Key("method", "text", "GET, POST …", name),
+    Key("headers", "mapping", "headers of the request", arguments),
+    Key("params", "mapping", "what stands behind the `?`", arguments_or_template),
+    Key("payload", "data", "the body", data),
+    Key("code", "text", "Python code that takes the result", node_itself),
+    Key("when", "condition", "whether it takes the result", condition),
+)
+ARC = table(
+    "an arc of `next`",
+    "where to go",
+    Key("step", "text", "the step", node_itself),
+    Key("when", "condition", "whether", condition),
+    Key("then", "list", "where to, where it holds", node_itself),
+    Key("else", "list", "where to, where none of those before holds", node_itself),
+    Key("args", "mapping", "values for that step", arguments),
+    Key("with", "mapping", "the same as `args`", arguments, "args"),
+    Key("data", "mapping", "the same as `args`", arguments, "args"),
+    Key("input", "mapping", "the same as `args`", arguments, "args"),
+    Key("set", "mapping", "variables that are set when it is taken", node_itself),
+    comment("desc", "what it is for"),
+)
+NEXT = table(
+    "next",
+    "arcs with their mode",
+    Key("spec", "mapping", "how arcs are chosen", node_itself),
+    Key("arcs", "list", "the arcs", node_itself),
+    *(key for key in ARC.keys.values() if key.name != "set"),
+)
+NEXT_SPEC = table(
+    "spec of next",
+    "how arcs are chosen",
+    Key("mode", "exclusive | inclusive", "the first that holds, or all", choice("exclusive", "inclusive")),
+    comment("on_no_match", "a step from which no arc is taken leads to `end`"),
+)
+ASSERT = table(
+    "assert",
+    "what must be there",
+    Key("expects", "list", "arguments", texts(name)),
+    Key("returns", "list", "keys of the result", texts(name)),
+)
+STEP = table(
+    "a step",
+    "one step of the workflow",
+    Key("step", "text", "its name", node_itself),
+    comment("desc", "what it is for"),
+    comment("description", "what it is for"),
+    Key("tool", "mapping or text", "what it does", node_itself),
+    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    *ARGS,
+    Key("loop", "mapping", "runs it for each item of a list", node_itself),
+    Key("case", "list", "what follows from its events", node_itself),
+    Key("next", "arcs", "where to go", node_itself),
+    Key("vars", "mapping", "variables that are set from its result", arguments),
+    Key("set", "mapping", "the same as `vars`", node_itself),
+    Key("retry", "true, number, mapping or list", "when it is tried again", node_itself),
+    Key("sink", "mapping", "where its result goes", node_itself),
+    Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
+    Key("assert", "mapping", "what must be there", node_itself),
+    Key("timeout", "duration", "how long it may take", timeout),
+    Key("critical", "bool", "does its failure cancel what runs beside it?", yes_or_no),
+    Key("pass", "bool", "with `true` the tool is not run", yes_or_no),
+    Key("spec", "mapping", "whether it is admitted", node_itself),
+    refused("output", "a step's result is what its tool gives"),
+    refused("auth", "it belongs into `tool`"),
+    refused("call", "it belongs into `then` of a case"),
+    refused("run", "it belongs into `tool`"),
+)
+WORKBOOK_ENTRY = table(
+    "an entry of the workbook",
+    "a tool that steps can call",
+    Key("name", "text", "its name", node_itself),
+    comment("desc", "what it is for"),
+    Key("tool", "mapping or text", "the tool", node_itself),
+    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    Key("assert", "mapping", "what must be there", node_itself),
+    Key("sink", "mapping", "where the result goes", node_itself),
+)
+TASK = table(
+    "the task of an iterator",
+    "a tool that runs for each item",
+    comment("name", "what it is called"),
+    comment("desc", "what it is for"),
+    Key("tool", "mapping or text", "the tool", node_itself),
+    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    *ARGS,
+    Key("sink", "mapping", "where the result of an item goes", node_itself),
+    Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
+    Key("assert", "mapping", "what must be there for an item", node_itself),
+    Key("retry", "true, number, mapping or list", "when an item is tried again", node_itself),
+    Key("timeout", "duration", "how long an item may take", timeout),
+)
+KEYCHAIN_ENTRY = table(
+    "an entry of the keychain",
+    "secrets, read from the environment: `keychain.NAME.FIELD` is $NAME_FIELD in capitals",
+    Key("name", "text", "its name", name),
+    Key("map", "mapping", "its fields", node_itself),
+    *(
+        comment(word, "the environment takes the place of the service")
+        for word in ("kind", "scope", "provider", "auth", "auto_renew", "endpoint", "method", "headers", "data", "ttl",
+                     "credential", "type", "description", "fields", "cache", "project")
+    ),
+)  # fmt: skip
+EXECUTOR = table(
+    "executor",
+    "how the playbook starts",
+    Key("spec", "mapping", "the steps that begin and end it", node_itself),
+    comment("kind", "Resile runs it"),
+    comment("profile", "Resile runs it"),
+    comment("version", "Resile runs it"),
+    comment("requires", "what is needed is looked at when the file is loaded"),
+)
+EXECUTOR_SPEC = table(
+    "spec of the executor",
+    "the steps that begin and end a run",
+    Key("entry_step", "text", "the first step", node_itself),
+    Key("final_step", "text", "the step that runs last", node_itself),
+    Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", yes_or_no),
+    comment("pool", "Resile has one"),
+)
+METADATA = table(
+    "metadata",
+    "what the playbook is called",
+    Key("name", "text", "its name", name),
+    Key("path", "text", "the name by which other playbooks call it", name),
+)
+FILE = table(
+    "a playbook",
+    "the whole file",
+    Key("apiVersion", "text", "noetl.io/v1, /v2 or /v10", node_itself),
+    Key("kind", "Playbook", "what the file is", choice("Playbook", "playbook")),
+    Key("metadata", "mapping", "what it is called", node_itself),
+    Key("name", "text", "the same as `metadata.name`", name),
+    Key("path", "text", "the same as `metadata.path`", name),
+    comment("description", "what it is for"),
+    comment("version", "what it is called"),
+    Key("workload", "mapping", "values that a run can be given, with their defaults", node_itself),
+    Key("spec", "mapping", "more of them, under the name `spec`", node_itself),
+    Key("keychain", "list", "secrets", node_itself),
+    Key("workbook", "list", "tools that steps can call", node_itself),
+    Key("workflow", "list", "the steps", node_itself),
+    Key("executor", "mapping", "how it starts", node_itself),
+    comment("tracing", "Resile has its own log and metrics"),
+)
+STEP_SPEC = table("spec of a step", "what is said about the step", Key("policy", "mapping", "by rules", node_itself))
+STEP_POLICY = table(
+    "policy of a step",
+    "rules about the step",
+    Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
+    refused("lifecycle", "write `timeout` on the step"),
+    refused("failure", "a failed item lets the others finish and then fails the step"),
+    refused("emit", "every step writes its events"),
+)
+ADMIT = table(
+    "admit",
+    "the first rule that holds decides",
+    Key("rules", "list", "the rules", node_itself),
+    Key("mode", "exclusive", "the first counts", choice("exclusive")),
+)
+ADMIT_RULE = table(
+    "a rule of `admit`",
+    "whether a step is admitted",
+    Key("when", "condition", "asked when a path comes to the step", condition),
+    Key("then", "mapping", "the answer", node_itself),
+    Key("else", "mapping", "the answer where none of those before holds", node_itself),
+)
+ADMIT_ELSE = table("else of `admit`", "where no rule holds", Key("then", "mapping", "the answer", node_itself))
+ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", yes_or_no))
+TASK_SPEC = table("spec of a tool", "what is said about the tool", Key("policy", "mapping", "by rules", node_itself))
+TASK_POLICY = table(
+    "policy of a tool",
+    "what follows from its outcome: the first rule that holds counts",
+    Key("rules", "list", "the rules", node_itself),
+    Key("mode", "exclusive", "the first counts", choice("exclusive")),
+    Key("on_unmatched", "continue | fail", "what a failure that no rule speaks of means (fail)",
+        choice("continue", "fail")),
+    *(refused(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
+)  # fmt: skip
+TASK_RULE = table(
+    "a rule of a tool",
+    "what follows from an outcome",
+    Key("when", "condition", "of `outcome`", condition),
+    Key("then", "mapping", "what follows", node_itself),
+    Key("else", "mapping", "what follows where none of those before holds", node_itself),
+)
+TASK_ELSE = table("else of a tool", "where no rule holds", Key("then", "mapping", "what follows", node_itself))
+TASK_THEN = table(
+    "then of a tool",
+    "what follows from an outcome",
+    Key("do", "continue | retry | jump | break | fail", "how to go on",
+        choice("continue", "retry", "jump", "break", "fail")),
+    Key("to", "text", "the tool to jump to", name),
+    Key("attempts", "number", "executions in all, the first included (3)", attempts, "max_attempts"),
+    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
+    Key("delay", "seconds", "the first wait (1)", seconds, "initial_delay"),
+    Key("set_ctx", "mapping", "variables of the playbook", node_itself),
+    Key("set_iter", "mapping", "variables of this item, or of this visit of the step", node_itself),
+)  # fmt: skip
+TABLES: tuple[Table, ...] = (
+    FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, TASK, STEP, LOOP, LOOP_SPEC, LOOP_POLICY,
+    CASE, THEN, NEXT, NEXT_SPEC, ARC, COLLECT, SINK, RETRY, PER_ITERATION, POLICY, NEXT_CALL, ASSERT, STEP_SPEC,
+    STEP_POLICY, ADMIT, ADMIT_RULE, ADMIT_ELSE, ADMIT_THEN, TASK_SPEC, TASK_POLICY, TASK_RULE, TASK_ELSE, TASK_THEN,
+    SCRIPT, SCRIPT_SOURCE, AUTH,
+    *(known for kind, known in TOOLS.items() if kind != "duckdb"),
+)  # fmt: skip

@@ -1,0 +1,200 @@
+"""Loops: what a step runs for, written as `loop`, or as a tool that runs another one for each item.
+
+    loop: {in: list | template, iterator: name, mode, concurrency, where, order_by, limit, chunk}
+    tool: {kind: iterator, collection, element, task: {tool, sink}}
+
+Of the list those are taken for which `where` holds, in the order of `order_by`, the first `limit` of them, and with
+`chunk` so many at a time. All of it becomes one template, so that a migrated file says the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.noetl.event_cases import Follow, read_sinks
+from resile.dialects.noetl.keys import LOOP, LOOP_POLICY, LOOP_SPEC, TASK
+from resile.dialects.noetl.tools.keys import TOOLS
+from resile.dialects.noetl.tools.tool import Tool, around, keys_with_tool, read_tool
+from resile.dialects.noetl.values import NoetlReading, data
+from resile.dialects.reading.diagnostics import INVALID
+from resile.dialects.visor.values import read_keys
+from resile.errors import shorten
+from resile.languages.jinja.templates import (
+    condition_text,
+    expression_of,
+    is_template,
+    names_in,
+    problem,
+    text_expression,
+)
+from resile.model.fanout import Source
+
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_DIRECTION = re.compile(r"\s+(asc|desc)$", re.IGNORECASE)
+
+
+class Loop(Struct, frozen=True):
+    """What a step runs for: the list, the name of an item, and how many at a time (0: as many as there is room for)."""
+
+    source: Source
+    item: str
+    parallel: int
+
+
+def read_loop(reading: NoetlReading, node: Node) -> Loop | None:
+    """The loop of a step."""
+    fields = read_keys(reading, node, LOOP)
+    if not isinstance(node, Mapping):
+        return None
+    spec: Node | None = fields.get("spec")
+    about = read_keys(reading, spec, LOOP_SPEC) if spec is not None else {}
+    if "policy" in about:
+        read_keys(reading, about["policy"], LOOP_POLICY)
+    for word, newer in (("mode", "mode"), ("concurrency", "max_in_flight")):
+        if word in fields and newer in about and fields[word] != about[newer]:
+            message = f"`{word}` and `{newer}` of `spec` say different things"
+            reading.report.error("conflict", message, node.entries[word][0], hint="keep one of them")
+        if newer in about:
+            fields[word] = about[newer]
+    return _loop(reading, fields, node)
+
+
+def _loop(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Loop | None:
+    """A loop from its fields, however these were written."""
+    for word, known in (("in", {"in", "collection"}), ("iterator", {"iterator", "element"})):
+        if word not in fields:
+            if not known & node.entries.keys():
+                reading.report.error("value", f"a loop needs `{word}`", node)
+            return None
+    source = _source(reading, fields, node)
+    if source is None:
+        return None
+    in_turn = fields.get("mode", "sequential") == "sequential"
+    if in_turn and "concurrency" in fields and fields["concurrency"] > 1:
+        reading.report.error("conflict", "a sequential loop runs one item at a time", node, hint="mode: async")
+    return Loop(source, fields["iterator"], 1 if in_turn else fields.get("concurrency", 0))
+
+
+def _source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Source | None:
+    """Where the items come from: the list itself, or a template that comes to one."""
+    given: Node = fields["in"]
+    limit: int = fields.get("limit", 0)
+    values = data(reading, given) if isinstance(given, Sequence) else None
+    if values is INVALID:
+        return None
+    shaped = {"where", "order_by", "chunk"} & fields.keys()
+    if values is not None and not shaped and not any(is_template(text) for text in _texts(values)):
+        return Source(values=tuple(values), items_max=limit)
+    whole = _whole(reading, given, values)
+    if not whole:
+        return None
+    if not shaped and values is None:
+        return Source(template=condition_text(whole), items_max=limit)
+    text = _shaped(reading, whole, fields, node)
+    return Source(template=text, items_max=0 if "chunk" in fields else limit) if text else None
+
+
+def _whole(reading: NoetlReading, node: Node, values: Any) -> str:
+    """The list as a text that is one expression, with its braces or without; empty after a report."""
+    if values is not None:
+        return _expression(values)
+    if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.text.strip():
+        reading.report.error("type", "the items of a loop are a list, or a template that comes to one", node)
+        return ""
+    reason = problem(condition_text(node.text))
+    if reason:
+        reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
+    return "" if reason else node.text
+
+
+def _shaped(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Mapping) -> str:
+    """A template for the items that are wanted, in their order and number; empty after a report."""
+    text, item = expression_of(whole), fields["iterator"]
+    if not text:
+        hint = "write it as one `{{ … }}`"
+        reading.report.error("template", "what is chosen from must be one expression", fields["in"], hint=hint)
+        return ""
+    text = f"({text})"
+    if "where" in fields:
+        condition = fields["where"]
+        text += f" | chosen({item!r}, {condition!r}{_others(condition, item)})"
+    if "order_by" in fields:
+        found = _DIRECTION.search(fields["order_by"])
+        key = _DIRECTION.sub("", fields["order_by"]).strip()
+        if _FIELD.fullmatch(key) and key.partition(".")[0] != item:
+            key = f"{item}.{key}"
+        key = condition_text(key)
+        if problem(key):
+            where = node.entries["order_by"][1]
+            reading.report.error("template", f"`{shorten(fields['order_by'])}` is nothing to order by", where)
+            return ""
+        backwards = found is not None and found[1].lower() == "desc"
+        text += f" | ordered({item!r}, {key!r}{', reverse=true' if backwards else ''}{_others(key, item)})"
+    if "chunk" in fields:
+        part = f"({text} | list)[:{fields['limit']}]" if "limit" in fields else text
+        text = f"{part} | batch({fields['chunk']}) | list"
+    return f"{{{{ {text} }}}}"
+
+
+def _others(text: str, item: str) -> str:
+    """What else a text names, as it is handed on to whoever renders it for each item."""
+    return "".join(f", {name}={name}" for name in sorted(names_in(condition_text(text)) - {item}))
+
+
+def _expression(value: Any) -> str:
+    """Data whose texts may be templates, as one expression."""
+    if isinstance(value, str):
+        return text_expression(value) if is_template(value) else repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_expression(item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {_expression(inner)}' for name, inner in value.items())}}}"
+    return repr(value)
+
+
+def _texts(value: Any) -> list[str]:
+    """Every text in some data."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in inner for text in _texts(part)]
+
+
+def iterated(reading: NoetlReading, tool: Tool, loop: Loop | None, follow: Follow) -> tuple[Loop | None, Tool | None]:
+    """A tool that runs another one for each item."""
+    if loop is not None:
+        reading.report.error("conflict", "an iterator is a loop: it has none of its own", tool.kind_node)
+        return None, None
+    found = _loop(reading, tool.fields, tool.node)
+    task: Node | None = tool.fields.get("task")
+    if not isinstance(task, Mapping):
+        reading.report.error("value", "an iterator needs `task`, a mapping with the tool", tool.node)
+        return found, None
+    if "kind" in task.entries:
+        task = _with_tool_apart(task)
+    fields = read_keys(reading, task, keys_with_tool(TASK, task))
+    if "sink" in fields:
+        read_sinks(reading, fields["sink"], follow)
+    inner = read_tool(reading, task)
+    if inner is None:
+        if not {"tool", "type"} & task.entries.keys():
+            reading.report.error("value", "the task of an iterator needs `tool`", task)
+        return found, None
+    own: dict[str, Any] = {word: fields[word] for word in ("retry", "timeout", "assert") if word in fields}
+    args = {**inner.fields.get("args", {}), **fields.get("args", {})}
+    inner = Tool(inner.kind, {**inner.fields, **own, **({"args": args} if args else {})}, inner.node, inner.kind_node)
+    return found, around(tool, inner)
+
+
+def _with_tool_apart(task: Mapping) -> Mapping:
+    """A task that is its tool, with the keys of the tool in a mapping of their own."""
+    key, kind = task.entries["kind"]
+    known = TOOLS.get(kind.text.lower()) if isinstance(kind, Scalar) else None
+    names = known.keys if known is not None else {}
+    own = {word: entry for word, entry in task.entries.items() if word in TASK.keys and word not in names}
+    rest = {word: entry for word, entry in task.entries.items() if word not in own}
+    return Mapping({"tool": (key, Mapping(rest, task.line, task.column)), **own}, task.line, task.column)

@@ -1,0 +1,128 @@
+"""Requests of a playbook: an http tool, and who asks (`auth`).
+
+    auth: NAME      auth: {type: bearer | basic | api_key, name: NAME}      auth: {type: bearer, token: "{{ ... }}"}
+
+A credential is read from the environment like an entry of the keychain: `$NAME_TOKEN` of a bearer, `$NAME_USERNAME` and
+`$NAME_PASSWORD`, `$NAME_KEY`; and so it is a secret. What it comes to is a header.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.noetl.tools.keys import AUTH
+from resile.dialects.noetl.values import NoetlReading, filled_template, known_text
+from resile.dialects.reading.diagnostics import INVALID, did_you_mean
+from resile.dialects.reading.values import wrong
+from resile.dialects.visor.values import read_keys
+from resile.errors import shorten
+from resile.languages.jinja.templates import names_in, text_expression
+from resile.model.workflow import Http
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+PARTS = {"bearer": ("token",), "basic": ("username", "password"), "api_key": ("key",)}
+"""What each type of authentication needs."""
+_FORM = "application/x-www-form-urlencoded"
+
+
+def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http | None:
+    """One request; None after a report."""
+    if "url" not in fields:
+        if not {"url", "endpoint"} & node.entries.keys():
+            reading.report.error("value", "an http tool needs `url`", node)
+        return None
+    method = str(fields.get("method", "GET")).upper()
+    if method not in METHODS:
+        hint = did_you_mean(method, METHODS, "methods")
+        reading.report.error("value", f"`{shorten(method)}` is no method of HTTP", node.entries["method"][1], hint=hint)
+        return None
+    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
+    if "auth" in fields:
+        headers = with_auth(reading, headers, fields["auth"])
+    payload = fields.get("payload")
+    is_form = any(name.lower() == "content-type" and _FORM in value for name, value in headers.items())
+    as_text = isinstance(payload, str) and "{{" not in payload
+    return Http(
+        url=fields["url"],
+        method=method,
+        headers=headers,
+        body=payload if as_text else None,
+        json=payload if not as_text and not is_form else None,
+        form=payload if not as_text and is_form else None,
+        params=fields.get("params"),
+        envelope=True,
+        is_verified=fields.get("verify_ssl", True),
+    )
+
+
+def with_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> dict[str, str]:
+    """The headers with the one that says who asks."""
+    if isinstance(node, Scalar) and node.value is None:
+        return headers
+    name, value = _from_text(reading, node) if isinstance(node, Scalar) else _from_mapping(reading, node)
+    if not name:
+        return headers
+    if any(other.lower() == name.lower() for other in headers):
+        message = f"`auth` and `headers` both say `{shorten(name)}`"
+        reading.report.error("conflict", message, node, hint="keep one of them")
+    return {**headers, name: value}
+
+
+def _from_text(reading: NoetlReading, node: Scalar) -> tuple[str, str]:
+    """The header of a credential by its name, or of a token from the keychain."""
+    value = filled_template(reading, node)
+    if value is INVALID:
+        return "", ""
+    if "keychain" in names_in(value):
+        return "Authorization", f"Bearer {value}"
+    credential = known_text(reading, value, node)
+    return ("Authorization", f"Bearer {_secret(reading, credential, 'token', node)}") if credential else ("", "")
+
+
+def _from_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
+    """The header that a mapping describes, or nothing after a report."""
+    fields = read_keys(reading, node, AUTH)
+    if not isinstance(node, Mapping) or ("type" in node.entries and "type" not in fields):
+        return "", ""
+    kind = fields.get("type", "bearer")
+    wanted = PARTS[kind]
+    for word in fields:
+        if word not in (*wanted, "type", "name") and (word != "header" or kind != "api_key"):
+            message = f"`{word}` means nothing for `type: {kind}`"
+            reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+    credential = ""
+    if "name" in fields:
+        place: Node = fields["name"]
+        if not isinstance(place, Scalar):
+            wrong(reading, place, "the name of a credential")
+            return "", ""
+        credential = known_text(reading, place.text, place)
+    missing = [part for part in wanted if part not in fields]
+    if "name" in fields and not missing:
+        message = f"a credential gives nothing beside {' and '.join(f'`{part}`' for part in wanted)}"
+        reading.report.error("conflict", message, fields["name"], hint="keep one of them")
+    if missing and not credential:
+        if "name" not in fields:
+            message = f"`auth` of type `{kind}` needs {' and '.join(f'`{part}`' for part in missing)}, or `name`"
+            reading.report.error("value", message, node)
+        return "", ""
+    parts = [fields.get(part) or _secret(reading, credential, part, node) for part in wanted]
+    if kind == "api_key":
+        return fields.get("header", "X-API-Key"), parts[0]
+    if kind == "bearer":
+        return "Authorization", f"Bearer {parts[0]}"
+    username, password = (text_expression(part) for part in parts)
+    if not username or not password:
+        reading.report.error("template", "`username` and `password` are texts with `{{ … }}` and nothing else", node)
+    return "Authorization", f"Basic {{{{ ({username} ~ ':' ~ {password}) | b64encode }}}}"
+
+
+def _secret(reading: NoetlReading, credential: str, part: str, node: Node) -> str:
+    """A part of a credential, which is read from the environment like an entry of the keychain."""
+    field = part
+    if credential in reading.keychain:
+        known = reading.keychain[credential]
+        field = part if part in known or len(known) != 1 else next(iter(known))
+    reading.add_secret(credential, field, node)
+    return f"{{{{ keychain[{credential!r}][{field!r}] }}}}"

@@ -1,0 +1,199 @@
+"""The keys of the tools of a playbook, in tables: one for each kind, and what all of them have."""
+
+from __future__ import annotations
+
+from resile.dialects.noetl.values import (
+    arguments,
+    arguments_or_template,
+    comment,
+    condition,
+    count,
+    data,
+    filled_template,
+    name,
+    node_itself,
+    template,
+    timeout,
+    yes_or_no,
+)
+from resile.dialects.reading.diagnostics import Key, Table, table
+from resile.dialects.reading.values import choice
+from resile.dialects.visor.values import refused
+
+KINDS = ("python", "shell", "http", "postgres", "duckdb", "playbook", "workbook", "iterator", "noop")
+KINDS_REFUSED = {
+    "container": "a container runtime or a cluster",
+    "snowflake": "a Snowflake account",
+    "transfer": "two databases and their drivers",
+    "secrets": "a secret manager; name its entries under `keychain`",
+    "secret": "a secret manager; name its entries under `keychain`",
+    "playbooks": "a catalog of playbooks",
+    "script": "a cluster job; use `shell` or `python`",
+    "nats": "a NATS server",
+    "ducklake": "a DuckLake catalog",
+    "artifact": "an artifact store",
+    "subscription": "a message broker",
+    "agent": "an agent framework",
+    "rhai": "the Rhai language; use `python`",
+    "gcs": "Google Cloud Storage",
+    "sftp": "an SFTP server",
+    "save": "the old `save` tool; use `sink`",
+    "result": "a result store",
+    "mcp": "an MCP server",
+    "gateway": "a gateway",
+    "auth": "an identity service",
+    "provider": "a cloud provider",
+    "test": "NoETL's own test runner",
+}
+MODES = ("sequential", "async", "parallel")
+
+
+ARGS = (
+    Key("args", "mapping", "values for the step, by name", arguments),
+    Key("with", "mapping", "the same as `args`", arguments, "args"),
+    Key("input", "mapping", "the same as `args`", arguments, "args"),
+)
+DATA_ARGS = tuple(
+    Key(word, "mapping", "the same as `args`", arguments, "args") for word in ("data", "params", "payload")
+)
+"""More names of the arguments, where they are not those of a request."""
+_TOOL = (
+    Key("kind", "text", "what the tool does", node_itself),
+    *ARGS,
+    Key("retry", "mapping or list", "when the tool is tried again", node_itself),
+    Key("timeout", "duration", "how long it may take", timeout),
+    Key("loop", "mapping", "the same as `loop` of the step", node_itself),
+    Key("assert", "mapping", "the same as `assert` of the step", node_itself),
+)
+SHAPES = (
+    Key("where", "condition", "asked of each item, which is called as in the loop", condition),
+    Key("order_by", "field or expression, `asc` or `desc`", "what the items are sorted by", filled_template),
+    Key("chunk", "number", "how many items are one item", count),
+)
+PYTHON = table(
+    "a python tool",
+    "Python code with a `main`, whose parameters are found by name",
+    *_TOOL,
+    *DATA_ARGS,
+    Key("code", "text", "the code", node_itself),
+    Key("code_b64", "text", "the code in base64", node_itself),
+    Key("code_base64", "text", "the same as `code_b64`", node_itself, "code_b64"),
+    Key("script", "mapping", "a file that has the code", node_itself),
+    Key("result_status", "fail | ignore", "is a result with `status: error` a failure?", choice("fail", "ignore")),
+    comment("libs", "Python libraries are those of the environment"),
+)
+SHELL = table(
+    "a shell tool",
+    "commands for bash, one after the other until one fails",
+    *_TOOL,
+    Key("cmds", "list", "the commands", node_itself),
+    Key("command", "text", "one command", node_itself, "cmds"),
+    Key("cmd", "text", "the same as `command`", node_itself, "cmds"),
+    Key("commands", "list", "the same as `cmds`", node_itself, "cmds"),
+    Key("env", "mapping", "variables of the environment", arguments),
+    Key("cwd", "text", "the directory", template),
+    Key("working_dir", "text", "the same as `cwd`", template, "cwd"),
+)
+HTTP = table(
+    "an http tool",
+    "one request",
+    *_TOOL,
+    Key("method", "text", "GET, POST …", name),
+    Key("url", "text", "where to", filled_template),
+    Key("endpoint", "text", "the same as `url`", filled_template, "url"),
+    Key("headers", "mapping", "headers of the request", arguments),
+    Key("params", "mapping or template", "what stands behind the `?`", arguments_or_template),
+    Key("payload", "data", "the body: JSON, or text", data),
+    Key("data", "data", "the same as `payload`", data, "payload"),
+    Key("body", "data", "the same as `payload`", data, "payload"),
+    Key("json", "data", "the same as `payload`", data, "payload"),
+    Key("verify_ssl", "bool", "must the server prove who it is?", yes_or_no),
+    Key("auth", "name or mapping", "who asks: a credential from the environment, or its parts", node_itself),
+)
+AUTH = table(
+    "auth of an http tool",
+    "who asks; parts that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals",
+    Key("type", "bearer | basic | api_key", "how (bearer)", choice("bearer", "basic", "api_key")),
+    Key("name", "text", "the credential", node_itself),
+    Key("credential", "text", "the same as `name`", node_itself, "name"),
+    Key("token", "template", "of a bearer", filled_template),
+    Key("username", "template", "of basic authentication", filled_template),
+    Key("password", "template", "of basic authentication", filled_template),
+    Key("key", "template", "of an api_key", filled_template),
+    Key("header", "text", "the header that an api_key stands in (X-API-Key)", name),
+)
+QUERY = table(
+    "a postgres or duckdb tool",
+    "statements; every value is written for its place",
+    *_TOOL,
+    Key("command", "text", "the statements", node_itself),
+    Key("commands", "text or list", "the same as `command`", node_itself, "command"),
+    Key("query", "text", "the same as `command`", node_itself, "command"),
+    Key("statement", "text", "the same as `command`", node_itself, "command"),
+    Key("sql", "text", "the same as `command`", node_itself, "command"),
+    Key("script", "mapping", "a file that has the statements", node_itself),
+    Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database", node_itself),
+    Key("database", "text", "the file of a DuckDB database; one for each run where none is named", template),
+    Key("params", "list", "values that the statement is bound to", data),
+)
+PLAYBOOK = table(
+    "a playbook tool",
+    "another playbook, which the step waits for and whose verdict it inherits",
+    *_TOOL,
+    *DATA_ARGS,
+    Key("path", "text", "its file, or its `metadata.path`", node_itself),
+    Key("return_step", "text", "the step whose result is the result", name),
+    comment("task", "what the parent calls the step"),
+    comment("version", "the file that is there is run"),
+    refused("wait", "a step always waits for its playbook"),
+)
+WORKBOOK = table(
+    "a workbook tool",
+    "a tool of the workbook, with the arguments of the step",
+    *_TOOL,
+    *DATA_ARGS,
+    Key("name", "text", "its name in the workbook", name),
+    Key("task", "text", "the same as `name`", name, "name"),
+)
+ITERATOR = table(
+    "an iterator tool",
+    "a tool for each item of a list",
+    *_TOOL,
+    Key("collection", "template", "the list", node_itself, "in"),
+    Key("in", "template", "the list", node_itself),
+    Key("element", "text", "what the item is called", name, "iterator"),
+    Key("iterator", "text", "the same as `element`", name),
+    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
+    Key("concurrency", "number", "how many at a time", count),
+    Key("limit", "number", "how many items at the most", count),
+    Key("task", "mapping", "the tool", node_itself),
+    *SHAPES,
+)
+NOOP = table("a noop tool", "nothing: a point where paths meet", *_TOOL)
+TOOLS: dict[str, Table] = {
+    "python": PYTHON,
+    "shell": SHELL,
+    "http": HTTP,
+    "postgres": QUERY,
+    "duckdb": QUERY,
+    "playbook": PLAYBOOK,
+    "workbook": WORKBOOK,
+    "iterator": ITERATOR,
+    "noop": NOOP,
+}
+SCRIPT = table(
+    "script",
+    "where code or statements are kept",
+    Key("uri", "text", "the file, relative to the playbook", filled_template),
+    Key("source", "mapping", "what kind of place it is", node_itself),
+)
+SCRIPT_SOURCE = table(
+    "source of a script",
+    "the kind of place; only files are read, because text from outside never becomes code",
+    Key("type", "file | inline", "a file, or code in the playbook itself", name),
+    Key("code", "text", "the code of an inline script", node_itself),
+    *(
+        refused(word, "code is not fetched from elsewhere: keep it in a file")
+        for word in ("auth", "endpoint", "method", "timeout", "headers", "bucket", "region")
+    ),
+)

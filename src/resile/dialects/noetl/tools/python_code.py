@@ -1,0 +1,185 @@
+"""Python code in a playbook: what it asks for, and the templates that stand inside it.
+
+A `{{ ... }}` in code is a template where it names something that the playbook knows; then its value goes to the code as
+data, under a name of its own, and never becomes part of it. Any other belongs to Python. Code may come from the
+workload, where the file itself has it: then it is taken from there when the file is loaded, and a run can't change it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar
+from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
+from resile.dialects.noetl.values import BUILT_IN, NoetlReading, from_workload, template
+from resile.dialects.reading.diagnostics import INVALID
+from resile.dialects.reading.values import filled, text, wrong
+from resile.dialects.visor.values import read_keys
+from resile.errors import shorten
+from resile.languages.jinja.templates import is_one_output, names_in, problem
+from resile.model.limits import SCRIPT_BYTES_MAX
+from resile.model.workflow import Python
+
+_TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+CONTEXT = "context"
+
+
+def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> Python | None:
+    """The code of a python tool; None after a report."""
+    given = [word for word in ("code", "code_b64", "script") if word in fields]
+    if len(given) != 1:
+        message = (
+            "a python tool needs `code` or `script`" if not given else f"`{given[0]}` and `{given[1]}` are both code"
+        )
+        reading.report.error("value", message, node)
+        return None
+    status_fails = fields.get("result_status", "fail") == "fail"
+    if given[0] == "script":
+        return _from_script(reading, fields["script"], status_fails)
+    place: Node = fields[given[0]]
+    source = filled(text, "the code")(reading, place)
+    if source is not INVALID and given[0] == "code_b64":
+        source = _decoded(reading, source, place)
+    return None if source is INVALID else compile_code(reading, source, place, status_fails)
+
+
+def _decoded(reading: NoetlReading, source: str, node: Node) -> Any:
+    """Code that is written in base64."""
+    import base64
+    import binascii
+
+    try:
+        return base64.b64decode(source, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return wrong(reading, node, "code in base64")
+
+
+def _from_script(reading: NoetlReading, node: Node, status_fails: bool) -> Python | None:
+    """Code that is kept in a file, or in the workload."""
+    file, inline = read_script(reading, node)
+    if inline is not None:
+        source = filled(text, "the code")(reading, inline)
+        return None if source is INVALID else compile_code(reading, source, inline, status_fails)
+    return Python(file=file, status_fails=status_fails) if file else None
+
+
+def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
+    """The file of a script, or the code that stands in its place; neither after a report."""
+    fields = read_keys(reading, node, SCRIPT)
+    source: Node | None = fields.get("source")
+    about = read_keys(reading, source, SCRIPT_SOURCE) if source is not None else {}
+    kind = about.get("type", "file")
+    if kind == "inline" and "code" in about:
+        if isinstance(node, Mapping) and "uri" in node.entries:
+            message = "`uri` changes nothing beside inline code"
+            reading.report.warning("no-effect", message, node.entries["uri"][0], hint="take `uri` out")
+        return "", about["code"]
+    if "code" in about:
+        message = "`code` is for a source of the type `inline`"
+        reading.report.error("conflict", message, about["code"], hint="take it out, or say `type: inline`")
+    if kind not in ("file", "inline"):
+        message = f"a script of the type `{shorten(str(kind))}` is not run: text from outside never becomes code"
+        reading.report.error("not-run", message, source, hint="fetch the file before, and say `type: file`")
+        return "", None
+    if kind == "inline" or "uri" not in fields:
+        reading.report.error("value", "a script needs `uri`, or `source` with `type: inline` and `code`", node)
+        return "", None
+    return str(fields["uri"]), None
+
+
+def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: bool = True) -> Python | None:
+    """The code with its templates taken out, and the names that it asks for."""
+    if is_one_output(source):
+        value = from_workload(reading, source)
+        if value is None:
+            message = f"`{shorten(source.strip())}` is no code: a value never decides on what runs"
+            reading.report.error("value", message, node, hint="write the code out, or keep it in the workload as text")
+            return None
+        source = value
+    if len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
+        reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
+        return None
+    places: dict[str, Any] = {}
+    source = _without_templates(reading, source, places)
+    names = _asked_for(reading, source, node)
+    if names is None:
+        return None
+    return Python(source=source, names=names, places=places, status_fails=status_fails)
+
+
+def _without_templates(reading: NoetlReading, source: str, places: dict[str, Any]) -> str:
+    """The code with a name in the place of each template."""
+    if "{{" not in source:
+        return source
+    prefix = "value"
+    while prefix in source:
+        prefix += "_"
+
+    def replaced(found: re.Match[str]) -> str:
+        """A name, or the text as it is."""
+        written = found[0]
+        names = names_in(written) if not problem(written) else frozenset()
+        if not names or not names <= reading.known | BUILT_IN:
+            return written
+        # No name begins with another one.
+        name = f"{prefix}{len(places)}x"
+        places[name] = written
+        return name
+
+    return _TEMPLATE.sub(replaced, source)
+
+
+def _asked_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...] | None:
+    """The parameters of `main`, and `context` where the code speaks of it; None where it does not parse."""
+    import ast
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 0
+        said = getattr(error, "msg", None) or str(error)
+        place = Mark(node.line + line, 1) if isinstance(node, Scalar) and line and "\n" in node.text else node
+        hint = 'quotes stand here as they are: `"`, without a backslash' if '\\"' in source else ""
+        reading.report.error("python", f"the code does not parse: {said} (its line {line})", place, hint=hint)
+        return None
+    functions = [part for part in tree.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    mains = [part for part in functions if part.name == "main"]
+    names: list[str] = []
+    if mains:
+        arguments = mains[-1].args
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    elif not _leaves_result(tree):
+        hint = "def main(…): return …, or result = …"
+        reading.report.error("python", "the code has no `main` and leaves no `result`", node, hint=hint)
+        return None
+    else:
+        used = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+        names = sorted(used & (reading.known | BUILT_IN))
+    named = any(isinstance(part, ast.Name) and part.id == CONTEXT for part in ast.walk(tree))
+    return tuple(dict.fromkeys([*names, *([CONTEXT] if named or CONTEXT in names else [])]))
+
+
+def _leaves_result(tree: Any) -> bool:
+    """Does code without a `main` say what it comes to?"""
+    import ast
+
+    return any(
+        isinstance(part, ast.Name) and part.id == "result" and isinstance(part.ctx, ast.Store)
+        for part in ast.walk(tree)
+    )
+
+
+def statements_of(reading: NoetlReading, node: Node) -> Any:
+    """SQL: a text, or a list of them."""
+    from resile.dialects.formats.yaml import Sequence
+
+    if isinstance(node, Sequence):
+        parts = [template(reading, item) for item in node.items]
+        return INVALID if INVALID in parts else ";\n".join(part.rstrip().rstrip(";") for part in parts)
+    if isinstance(node, Mapping):
+        return wrong(reading, node, "statements")
+    return filled(template, "the statement")(reading, node)

@@ -1,0 +1,164 @@
+"""Sinks: tools that take the result of a step once it is there.
+
+    sink: {tool: postgres | duckdb, table, mode, key, args | data, mapping}      a row, or one for each item of a list
+    sink: {tool: postgres | duckdb, statement}      sink: {tool: http, url, payload}      sink: {tool: python, code}
+
+A result is in the run's log in any case, so `event_log` asks for nothing more. A sink that fails, fails its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.noetl.arcs import all_of
+from resile.dialects.noetl.keys import SINK
+from resile.dialects.noetl.tools.http import METHODS, with_auth
+from resile.dialects.noetl.tools.python_code import compile_code, statements_of
+from resile.dialects.noetl.tools.tool import auth_of, kind_of
+from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.reading.diagnostics import INVALID
+from resile.dialects.reading.values import wrong
+from resile.dialects.visor.values import read_keys
+from resile.errors import shorten
+from resile.model.rules import Origin
+from resile.model.workflow import Action, Condition, Http, Need, Query, Step
+
+KINDS = ("postgres", "duckdb", "http", "python")
+LOGS = ("event_log", "event", "log")
+_RESULT = "{{ result }}"
+_FIELDS = {
+    "postgres": ("table", "mode", "key", "args", "data", "mapping", "command", "auth"),
+    "duckdb": ("table", "mode", "key", "args", "data", "mapping", "command", "auth", "database"),
+    "http": ("url", "method", "headers", "params", "payload", "args", "data", "auth"),
+    "python": ("code", "args", "data"),
+    **dict.fromkeys(LOGS, ("args", "data")),
+}
+_OF_ROWS = {"table": "warning", "mode": "warning", "key": "error", "mapping": "error"}
+"""What statements say for themselves, and what would have to change them."""
+
+
+def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | None) -> Step | None:
+    """The step that a sink is; None where there is nothing to run, or after a report."""
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping with `tool`")
+        return None
+    merged = _with_tool(reading, node)
+    if merged is None:
+        return None
+    kind_node, whole = merged
+    fields = read_keys(reading, whole, SINK)
+    named = kind_node.text if isinstance(kind_node, Scalar) else ""
+    kind = named if named in LOGS else kind_of(reading, kind_node)
+    if kind and kind not in _FIELDS:
+        reading.report.error("not-run", f"a `{kind}` tool can't take a result", kind_node, hint=", ".join(KINDS))
+        return None
+    if not kind:
+        return None
+    for word in fields:
+        if word not in ("tool", "when") and word not in _FIELDS[kind]:
+            message = f"`{word}` means nothing for a {kind} sink"
+            reading.report.error("conflict", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out")
+    if kind in LOGS:
+        for word in sorted(fields.keys() & {"args", "data", "when"}):
+            message = f"`{word}` adds nothing: the result of a step is in the run's log in any case"
+            reading.report.warning(
+                "no-effect", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out"
+            )
+        return None
+    action = _action(reading, kind, fields, whole)
+    if action is None:
+        return None
+    args = fields.get("args", {})
+    own = {**args, "data": fields.get("data", args or _RESULT)} if isinstance(args, dict) else {"data": args}
+    origin = Origin(node.line, node.column)
+    if "when" in fields:
+        asked = Condition(fields["when"], "jinja", origin)
+        when = asked if when is None else all_of((when, asked))
+    return Step(name=name, action=action, when=when, args=own, origin=origin)
+
+
+def in_order(sinks: Iterable[Step]) -> tuple[Step, ...]:
+    """Sinks one after the other; one that has nothing to do holds nobody up."""
+    found: list[Step] = []
+    for sink in sinks:
+        found.append(replace(sink, needs=(Need((found[-1].name,), skip_satisfies=True),)) if found else sink)
+    return tuple(found)
+
+
+def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
+    """The kind of a sink, and its fields together with those of its tool."""
+    given = next((node.entries[word] for word in ("tool", "storage", "backend") if word in node.entries), None)
+    if given is None:
+        reading.report.error("value", "a sink needs `tool`", node, hint=", ".join((*KINDS, *LOGS)))
+        return None
+    tool = given[1]
+    if isinstance(tool, Scalar):
+        return tool, node
+    if not isinstance(tool, Mapping) or "kind" not in tool.entries:
+        wrong(reading, tool, "the kind of a tool, or a mapping with `kind`")
+        return None
+    inner = {word: entry for word, entry in tool.entries.items() if word != "kind"}
+    for word in inner.keys() & node.entries.keys():
+        message = f"`{shorten(word)}` stands in the sink and in its tool"
+        reading.report.error("conflict", message, inner[word][0], hint="keep one of them")
+    return tool.entries["kind"][1], Mapping({**inner, **node.entries}, node.line, node.column)
+
+
+def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> Action | None:
+    """What a sink does."""
+    if kind == "python":
+        if "code" not in fields:
+            reading.report.error("value", "a python sink needs `code`", node)
+            return None
+        place: Node = fields["code"]
+        if not isinstance(place, Scalar):
+            wrong(reading, place, "code")
+            return None
+        return compile_code(reading, place.text, place)
+    if kind == "http":
+        return _http(reading, fields, node)
+    return _query(reading, kind, fields, node)
+
+
+def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http | None:
+    """A request that carries the result."""
+    method = str(fields.get("method", "POST")).upper()
+    if "url" not in fields or method not in METHODS:
+        message = "an http sink needs `url`" if "url" not in fields else f"`{shorten(method)}` is no method of HTTP"
+        reading.report.error("value", message, node)
+        return None
+    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
+    if "auth" in fields:
+        headers = with_auth(reading, headers, fields["auth"])
+    body = fields.get("payload", fields.get("args", fields.get("data", _RESULT)))
+    return Http(url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params"))
+
+
+def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> Query | None:
+    """Rows for a table, or statements."""
+    engine: Any = kind
+    auth = auth_of(reading, fields.get("auth"), kind)
+    database = fields.get("database", "")
+    if "command" in fields:
+        for word, severity in _OF_ROWS.items():
+            if word in fields:
+                tell = reading.report.error if severity == "error" else reading.report.warning
+                message = f"`{word}` means nothing for statements"
+                tell("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+        statements = statements_of(reading, fields["command"])
+        return None if statements is INVALID else Query(engine, statements, auth=auth, database=database)
+    if "table" not in fields:
+        reading.report.error("value", f"a {kind} sink needs `table` or `statement`", node)
+        return None
+    key = tuple(value for value, _ in fields.get("key", ()))
+    if (fields.get("mode") == "upsert") != bool(key):
+        message = "`mode: upsert` needs `key`" if not key else "`key` is for `mode: upsert`"
+        reading.report.error("conflict", message, node)
+        return None
+    rows = fields.get("args", fields.get("data", _RESULT))
+    columns = {str(column): str(name) for column, name in fields.get("mapping", {}).items()}
+    return Query(engine, table=fields["table"], rows=rows, columns=columns, key=key, auth=auth, database=database)

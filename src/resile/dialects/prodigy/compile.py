@@ -1,0 +1,233 @@
+"""The Prodigy front end: a file of Prodigy becomes a native one, which the native front end reads.
+
+    tree of the user's file --translate--> native tree, each node where its origin stands --compile_native--> Workflow
+
+    [steps]                              commands | steps | tasks: [steps]
+    setup -> commands -> map -> reduce -> merge     one list, in this order; the map is the step `map`
+
+Where texts speak of files in `.prodigy`, a step makes that folder before all others, as Prodigy does.
+
+A file says what its author meant by it, not what the program of that name did with it: the decisions are those of
+the compatibility page. What can't be run is refused by name, where it stands.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.compile import compile_native
+from resile.dialects.prodigy.capture import add_capture, captured_names, cut_out, file_names, follow
+from resile.dialects.prodigy.environment import chosen, environment, native_secrets
+from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
+from resile.dialects.prodigy.maps import map_step, phase, timed_steps
+from resile.dialects.prodigy.native_nodes import (
+    FOLDER,
+    flag,
+    folder_step,
+    items_of,
+    listed,
+    mapping,
+    mentions,
+    number,
+    put,
+    text_in,
+    value_of,
+    word,
+)
+from resile.dialects.prodigy.serde_forms import as_written
+from resile.dialects.prodigy.step import steps
+from resile.dialects.prodigy.variables import STREAMS, Translation, Where, names_in
+from resile.dialects.reading.diagnostics import Diagnostics, Source, did_you_mean, read_mapping
+from resile.dialects.reading.values import wrong
+from resile.model.workflow import Workflow
+
+NAME = "prodigy"
+__all__ = ["NAME", "TABLES", "compile_prodigy", "translate"]
+
+_LISTS = ("commands", "steps", "tasks")
+_POLICY = ("on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection")
+
+
+def compile_prodigy(source: Source, root: Node, report: Diagnostics) -> Workflow | None:
+    """The workflow in a Prodigy file, or None where it has an error."""
+    native = translate(source, root, report)
+    if native is None or report.errors:
+        return None
+    workflow = compile_native(source, native, report)
+    return None if workflow is None else replace(workflow, dialect=NAME)
+
+
+def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None:
+    """The native tree of a Prodigy file; what can't be translated is reported."""
+    if isinstance(root, Sequence):
+        root = mapping(root, {"commands": root})
+    if not isinstance(root, Mapping):
+        report.error("type", f"expected a list of steps or a mapping, not {describe(root)}", root)
+        return None
+    root = as_written(root)
+    assert isinstance(root, Mapping)
+    t = Translation(source, report)
+    fields = read_mapping(t, root, WORKFLOW)
+    t.captured = captured_names(root)
+    t.files = file_names(root)
+    named = names_in(root)
+    t.streams = {(name, stream) for name in t.captured for stream in STREAMS if f"{name}.{stream}" in named}
+    t.retries = fields.get("retry_defaults")
+    _check_mode(t, root, fields)
+    out = mapping(root, {"resile": number(1, root)})
+    label = fields.get("name", fields.get("description"))
+    if label is not None:
+        put(out, "name", label)
+    where = Where()
+    secrets = mapping(root)
+    native_secrets(t, fields.get("secrets"), secrets)
+    profile = chosen(t, fields.get("profiles"), source.profile)
+    env = environment(t, fields.get("env"), profile, secrets, where)
+    made = _phases(t, fields, root, where)
+    for key, node in (("env", env), ("secrets", secrets)):
+        if node.entries:
+            put(out, key, node)
+    if "env_files" in fields:
+        put(out, "env_files", fields["env_files"])
+    if t.handlers:
+        put(out, "failure_handlers", mapping(root, t.handlers))
+    if t.inputs:
+        put(out, "inputs", mapping(root, {name: _input(is_required, root) for name, is_required in t.inputs.items()}))
+    folder = [folder_step(root)] if made and mentions(root, f"{FOLDER}/") else []
+    put(out, "steps", listed([*folder, *t.before_all, *made], root))
+    return out
+
+
+def _input(is_required: bool, at: Node) -> Mapping:
+    """An argument of the run."""
+    return mapping(at, {"required": flag(True, at)} if is_required else {"type": word("text", at)})
+
+
+def _check_mode(t: Translation, root: Mapping, fields: dict[str, Node]) -> None:
+    """The mode must be one that is known, and fit what is there."""
+    mode = fields.get("mode")
+    known = ("standard", "sequential", "mapreduce")
+    said = text_in(mode)
+    if mode is not None and said not in known:
+        wrong(t, mode, f"one of {', '.join(known)}", did_you_mean(said, known))
+    if said == "mapreduce" and "map" not in fields:
+        t.report.error("value", "`mode: mapreduce` needs `map`", root)
+    if mode is not None and said in known[:2] and "map" in fields:
+        t.report.error("conflict", f"`mode: {said}` has no `map`", root.entries["map"][0], hint="mode: mapreduce")
+    if "map" not in fields:
+        for key in ("error_policy", "reduce", *_POLICY):
+            if key in fields:
+                t.report.error("conflict", f"`{key}` has no meaning without `map`", root.entries[key][0])
+
+
+def _phases(t: Translation, fields: dict[str, Node], root: Mapping, where: Where) -> list[Node]:
+    """Everything that runs, in one list."""
+    lists = [key for key in _LISTS if key in fields]
+    if len(lists) > 1:
+        message = f"`{lists[1]}` and `{lists[0]}` say the same thing"
+        t.report.error("conflict", message, root.entries[lists[1]][0])
+    made: list[Node] = []
+    if "setup" in fields:
+        made += _setup(t, fields["setup"], where)
+    for key in lists[:1]:
+        if not isinstance(fields[key], Sequence):
+            wrong(t, fields[key], "a list of steps")
+        where.prefix, where.count = "step", 0
+        made += steps(t, items_of(fields[key]), where)
+        if not made:
+            t.report.warning("empty", f"`{key}` has no steps: nothing runs", fields[key])
+            made = [mapping(fields[key], {"id": word("nothing", fields[key]), "noop": flag(True, fields[key])})]
+    if "map" in fields:
+        step = map_step(t, fields["map"], where, _policy(fields, root))
+        made += [] if step is None else [step]
+        where.taken["map"] = 1
+    for key in ("reduce", "merge"):
+        if key in fields:
+            where.prefix, where.count = key, 0
+            made += _merge(t, steps(t, phase(t, fields[key]), where), fields[key], key)
+    if not made and not t.report.errors:
+        t.report.error("value", "there are no steps", root, hint="`commands` is a list of steps")
+    return made
+
+
+def _merge(t: Translation, made: list[Node], node: Node, key: str) -> list[Node]:
+    """The steps of a phase; before a merge that speaks of branches, a step that looks which one this is."""
+    if key != "merge" or not t.merges:
+        return made
+    message = "the work is done in place: `merge.source_branch` and `merge.target_branch` are the current branch"
+    t.report.notice("merge", message, node)
+    branch = mapping(node, {"id": word("merge branch", node), "shell": word("git branch --show-current", node)})
+    put(branch, "capture", word("merge_branch", node))
+    return [branch, *made]
+
+
+def _policy(fields: dict[str, Node], root: Mapping) -> Node | None:
+    """The error policy of the file, with what stands at its top over it."""
+    policy = fields.get("error_policy")
+    over = {key: root.entries[key] for key in _POLICY if key in fields}
+    if not over or (policy is not None and not isinstance(policy, Mapping)):
+        return policy
+    entries = policy.entries if policy is not None else {}
+    at = policy or next(iter(over.values()))[1]
+    return Mapping({**entries, **over}, at.line, at.column)
+
+
+def _setup(t: Translation, node: Node, where: Where) -> list[Node]:
+    """The steps before the map."""
+    where.prefix = "setup"
+    if not isinstance(node, Mapping):
+        return steps(t, phase(t, node), where)
+    fields = read_mapping(t, node, SETUP)
+    if "commands" not in node.entries:
+        t.report.error("value", "`setup` needs `commands`", node)
+    items = items_of(fields["commands"]) if "commands" in fields else []
+    if "timeout" in fields:
+        message = "`timeout` of `setup` is taken as the time for each of its steps that has no own"
+        t.report.notice("setup-timeout", message, fields["timeout"])
+        items = timed_steps(items, fields["timeout"])
+    made = steps(t, items, where)
+    if "capture_outputs" in fields:
+        _capture_outputs(t, fields["capture_outputs"], made)
+    return made
+
+
+def _capture_outputs(t: Translation, node: Node, made: list[Node]) -> None:
+    """Names for the output of setup's steps, by their place."""
+    if not isinstance(node, Mapping):
+        wrong(t, node, "a mapping of names to places")
+        return
+    for name, (key, value) in node.entries.items():
+        fields: dict[str, Node] = {"command_index": value}
+        if isinstance(value, Mapping):
+            fields = read_mapping(t, value, CAPTURED)
+        index = fields.get("command_index")
+        place = index.value if isinstance(index, Scalar) else None
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(made):
+            wrong(t, index or value, f"the place of a step of `setup`, from 0 to {max(len(made) - 1, 0)}")
+            continue
+        form = _form(t, fields)
+        step = made[place]
+        if not isinstance(step, Mapping):
+            continue
+        if "pattern" in fields:
+            whole = f"output_{key.line}_{key.column}"
+            add_capture(step, whole, "stderr" if form == "stderr" else "text", key)
+            follow(step, cut_out(t, name, whole, fields["pattern"], form == "lines", key))
+        else:
+            add_capture(step, name, form, key)
+        t.declare(name, form, text_in(value_of(step, "id")))
+
+
+def _form(t: Translation, fields: dict[str, Node]) -> str:
+    """The form of a captured output."""
+    source, lines = fields.get("source"), fields.get("multiline")
+    if source is not None and text_in(source) not in ("stdout", "stderr"):
+        hint = "redirect it in the command: … 2>&1"
+        t.report.error("refused", f"`source: {text_in(source)}` is not run", source, hint=hint)
+    if lines is not None and text_in(lines) not in ("preserve", "array"):
+        message = f"`multiline: {text_in(lines)}` is not run: lines are cut out by commands"
+        t.report.error("refused", message, lines, hint="preserve or array")
+    if text_in(source) == "stderr":
+        return "stderr"
+    return "lines" if text_in(lines) == "array" else "text"

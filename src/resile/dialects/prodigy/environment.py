@@ -1,0 +1,151 @@
+"""The environment of a Prodigy file: `env` with computed values, `profiles`, `secrets`.
+
+A value that is computed at run time is captured by a step before all others and put into the environment of each step;
+a fixed one is the workflow's. Secrets stay where they are: a file names the variable or the file that holds one.
+"""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.prodigy.keys import COMPUTED, SECRET
+from resile.dialects.prodigy.native_nodes import mapping, put, text_in, value_of, word
+from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.reading.diagnostics import did_you_mean, read_mapping
+from resile.dialects.reading.values import IDENTIFIER, wrong
+from resile.errors import shorten
+
+_FROM_ENV = re.compile(r"\$\{(?:env[:.])?([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)|([A-Za-z_]\w*)")
+_POSITIONAL = re.compile(r"\$(?:\{(\d{1,3})\}|(\d{1,3}))")
+
+
+def environment(t: Translation, node: Node | None, profile: Mapping | None, secrets: Mapping, where: Where) -> Mapping:
+    """The native `env`; computed values become steps, and the fixed ones are known to texts from here on."""
+    out = mapping(node or secrets)
+    entries: dict[str, tuple[Scalar, Node]] = {}
+    for given in (node, profile):
+        if isinstance(given, Mapping):
+            entries |= given.entries
+        elif given is not None:
+            wrong(t, given, "a mapping of names to values")
+    for name, (key, value) in entries.items():
+        kept: Node | None = _computed(t, name, key, value, secrets, where) if isinstance(value, Mapping) else value
+        if kept is None:
+            continue
+        value = kept
+        if isinstance(value, Scalar) and value.value is not None:
+            written = _POSITIONAL.sub(lambda found: f"${{ARG_{found[1] or found[2]}}}", value.text)
+            # A value may name those before it; its own name in it is the caller's.
+            value = word(t.fixed(word(written, value), where), value)
+            where.env[name] = value.text
+        out.entries[name] = (key, value)
+    return out
+
+
+def _computed(t: Translation, name: str, key: Scalar, node: Mapping, secrets: Mapping, where: Where) -> Node | None:
+    """A value that a command or a condition decides on, or that is a secret: nothing; else the value that it has."""
+    fields = read_mapping(t, node, COMPUTED)
+    kinds = [word_ for word_ in ("command", "condition", "value") if word_ in fields]
+    if len(kinds) != 1:
+        message = f"the variable `{shorten(name)}` needs `command`, `condition` or `value`, one of them"
+        t.report.error("value", message, key)
+        return None
+    if not IDENTIFIER.fullmatch(name):
+        t.report.error("name", f"`{shorten(name)}` can't be the name of a computed variable", key)
+        return None
+    match kinds[0]:
+        case "command":
+            step = mapping(key, {"id": word(f"env {name}", key), "shell": t.shell(fields["command"], where)})
+            put(step, "capture", word(name, key))
+            t.before_all.append(step)
+        case "condition":
+            t.before_all.append(_conditional(t, name, key, fields, where))
+        case "value":
+            return _given(t, name, fields, secrets)
+    t.declare(name, "text", f"env {name}")
+    t.computed[name] = word(f"${{{name}}}", key)
+    return None
+
+
+def _conditional(t: Translation, name: str, key: Scalar, fields: dict[str, Node], where: Where) -> Node:
+    """A value of two: the one for `false`, replaced by the other where the condition holds."""
+    from resile.dialects.prodigy.step import when
+
+    given = {word_: text_in(fields.get(word_)) for word_ in ("when_true", "when_false")}
+    otherwise = {"id": word(f"env {name}", key), "shell": word(f"printf %s {quote(given['when_false'])}", key)}
+    held: dict[str, Node] = {"id": word("condition", key), "shell": word(f"printf %s {quote(given['when_true'])}", key)}
+    condition = when(t, fields["condition"], where)
+    if condition is not None:
+        held["when"] = condition
+    then = mapping(key, {**held, "capture": word(name, key)})
+    return mapping(key, {**otherwise, "capture": word(name, key), "on_success": then})
+
+
+def _given(t: Translation, name: str, fields: dict[str, Node], secrets: Mapping) -> Node | None:
+    """A plain value that is written as a mapping, or nothing for a secret, which names its variable."""
+    value, said = fields["value"], fields.get("secret")
+    if said is None or (isinstance(said, Scalar) and said.value is False):
+        return value
+    match = _FROM_ENV.fullmatch(text_in(value))
+    if match is None or match[3]:
+        message = f"the secret `{shorten(name)}` is written in the file, where it can't be one"
+        t.report.error("refused", message, value, hint="name the variable that holds it: value: ${NAME}")
+    else:
+        put(secrets, name, mapping(value, {"env": word(match[1] or match[2], value)}))
+    return None
+
+
+def native_secrets(t: Translation, node: Node | None, out: Mapping) -> None:
+    """Secrets by the variable or the file that holds them."""
+    if node is None:
+        return
+    if not isinstance(node, Mapping):
+        wrong(t, node, "a mapping of names to variables")
+        return
+    for name, (key, value) in node.entries.items():
+        if isinstance(value, Mapping):
+            fields = read_mapping(t, value, SECRET)
+            provider = text_in(fields.get("provider")) or "env"
+            if provider not in ("env", "file"):
+                message = f"`provider: {shorten(provider)}` is not run: secrets come from variables or files"
+                t.report.error("refused", message, fields["provider"], hint="provider: env or file")
+                continue
+            if "key" not in fields:
+                t.report.error("value", f"the secret `{shorten(name)}` needs `key`", key)
+                continue
+            put(out, name, mapping(value, {provider: fields["key"]}), key)
+            continue
+        match = _FROM_ENV.fullmatch(text_in(value))
+        if match is None:
+            wrong(t, value, "the name of an environment variable", "API_KEY: SECRET_API_KEY")
+            continue
+        put(out, name, mapping(value, {"env": word(match[1] or match[2] or match[3], value)}), key)
+
+
+def chosen(t: Translation, node: Node | None, profile: str) -> Mapping | None:
+    """The environment of the chosen profile."""
+    found: dict[str, Node] = {}
+    if isinstance(node, Mapping):
+        found = {name: value for name, (_, value) in node.entries.items()}
+    elif node is not None:
+        wrong(t, node, "a mapping of names to environments")
+    result: Mapping | None = None
+    for name, value in found.items():
+        if not isinstance(value, Mapping):
+            wrong(t, value, "a mapping of names to values")
+        elif name == profile:
+            kept = {key: entry for key, entry in value.entries.items() if key != "description"}
+            result = Mapping(kept, value.line, value.column)
+    if profile and profile not in found:
+        hint = did_you_mean(profile, found) or "its profiles: " + ", ".join(map(_described, found.items()))
+        t.report.error("profile", f"there is no profile `{shorten(profile)}`", node, hint=hint if found else "")
+    return result
+
+
+def _described(profile: tuple[str, Node]) -> str:
+    """A profile with what it says about itself."""
+    name, node = profile
+    said = text_in(value_of(node, "description")) if isinstance(node, Mapping) else ""
+    return f"{name} ({said})" if said else name

@@ -1,0 +1,223 @@
+"""What a Prodigy step says about its failures, in the words of a native file.
+
+on_failure            true, a command, a list of commands or steps, or a mapping: the keys of a handler, and those
+                      of a step, which then is what the handler runs
+retry, retry_config   native `retry`; with `retry_on` a failure handler whose rule matches what failures say
+on_exit_code          native, but for 0, which follows a success
+"""
+
+from __future__ import annotations
+
+import re
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.prodigy.keys import HANDLER, RETRY
+from resile.dialects.prodigy.native_nodes import (
+    flag,
+    is_null,
+    items_of,
+    listed,
+    mapping,
+    number,
+    put,
+    text_in,
+    value_of,
+    word,
+)
+from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.reading.diagnostics import read_mapping
+from resile.dialects.reading.values import wrong
+
+ATTEMPTS_DEFAULT = 3
+JITTER_DEFAULT = 0.3
+_BACKOFFS = ("fixed", "linear", "exponential", "fibonacci")
+_SPEAKS_OF = {
+    "network": r"network|connection|connect|resolve|dns|unreachable",
+    "timeout": r"timeout|timed out|took longer",
+    "server_error": r"\b5\d\d\b|server error",
+    "rate_limit": r"\b429\b|rate.?limit|too many requests",
+}
+
+
+def answers(
+    t: Translation,
+    node: Mapping,
+    fields: dict[str, Node],
+    metadata: dict[str, Node],
+    where: Where,
+    out: Mapping,
+    allowed: Scalar | None,
+) -> None:
+    """Put what the step says about its failures into the native one."""
+    for key in ("max_attempts", "max_retries", "fail_workflow"):
+        if key in fields:
+            put(out, key, fields[key], node.entries[key][0])
+    if where.in_handler and "continue_on_error" in fields:
+        put(out, "continue_on_error", fields["continue_on_error"], node.entries["continue_on_error"][0])
+    if "on_failure" in fields:
+        put(out, "on_failure", handler(t, fields["on_failure"], where), node.entries["on_failure"][0])
+    retries = fields.get("retry", fields.get("retry_config", t.retries))
+    if "retry" in fields and "retry_config" in fields:
+        t.report.error("conflict", "`retry_config` and `retry` say the same thing", node.entries["retry_config"][0])
+    if retries is not None:
+        _retry(t, retries, where, out)
+    elif "retries" in metadata:
+        put(out, "retry", metadata["retries"])
+    if allowed is None:
+        return
+    if is_null(value_of(out, "on_failure")):
+        put(out, "on_failure", flag(True, allowed), allowed)
+    elif "fail_workflow" not in out.entries:
+        put(out, "fail_workflow", flag(False, allowed), allowed)
+
+
+def handler(t: Translation, node: Node, where: Where) -> Node:
+    """`on_failure` in each of its forms."""
+    from resile.dialects.prodigy.step import steps
+
+    if isinstance(node, Scalar) and not isinstance(node.value, str):
+        return node
+    inner = where.inner("on_failure", in_handler=True)
+    if not isinstance(node, Mapping):
+        return listed(steps(t, items_of(node), inner), node)
+    own = {key: entry for key, entry in node.entries.items() if key in HANDLER.keys}
+    rest = {key: entry for key, entry in node.entries.items() if key not in HANDLER.keys}
+    fields = read_mapping(t, Mapping(own, node.line, node.column), HANDLER)
+    out = Mapping({key: entry for key, entry in own.items() if key != "commands"}, node.line, node.column)
+    if "commands" in fields:
+        commands = [_also(item, rest) for item in items_of(fields["commands"])]
+        put(out, "commands", listed(steps(t, commands, inner), fields["commands"]), own["commands"][0])
+        doubled = next((key for key in rest if key in ("shell", "claude")), "")
+        if doubled:
+            message = f"`commands` and `{doubled}` both say what the handler runs"
+            t.report.error("conflict", message, rest[doubled][0])
+    elif rest:
+        made = steps(t, [Mapping(rest, node.line, node.column)], inner)
+        put(out, "commands", listed(made, node), next(iter(rest.values()))[0])
+    return out
+
+
+def _also(item: Node, rest: dict[str, tuple[Scalar, Node]]) -> Node:
+    """A command of a handler with what the handler says for all of them."""
+    beside = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
+    if not beside:
+        return item
+    if isinstance(item, Scalar):
+        item = mapping(item, {"claude" if item.text.startswith("/") else "shell": item})
+    return Mapping({**beside, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
+
+
+def exit_codes(t: Translation, fields: dict[str, Node], inner: Where) -> tuple[list[Node], Mapping] | None:
+    """Steps by exit code: those for 0, and the others."""
+    from resile.dialects.prodigy.step import steps
+
+    node = fields.get("on_exit_code")
+    if node is None:
+        return None
+    if not isinstance(node, Mapping):
+        wrong(t, node, "a mapping of exit codes to steps")
+        return None
+    success: list[Node] = []
+    others = Mapping({}, node.line, node.column)
+    for code, (key, value) in node.entries.items():
+        t.report.withdraw(key)
+        if code == "0":
+            success += steps(t, items_of(value), inner)
+        else:
+            made = steps(t, items_of(value), inner.inner("on_failure", in_handler=True))
+            others.entries[code] = (key, listed(made, value))
+    return success, others
+
+
+def _retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
+    """Attempts with waits in between, of all failures or of those that speak of something."""
+    fields = read_mapping(t, node, RETRY)
+    if not isinstance(node, Mapping):
+        return
+    given = fields.get("attempts", fields.get("max_attempts"))
+    attempts = given.value if isinstance(given, Scalar) else ATTEMPTS_DEFAULT
+    if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+        wrong(t, given or node, "a whole number of attempts from 1 on")
+        return
+    backoff = _backoff(t, fields, node)
+    limit = number(attempts - 1, given or node)
+    if "retry_on" in fields:
+        _listed_failures(t, fields["retry_on"], limit, backoff, out)
+    elif attempts > 1:
+        put(out, "retry", mapping(node, {"max": limit, "backoff": backoff}), node)
+    _spent(t, fields, where, out)
+
+
+def _spent(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) -> None:
+    """What follows when all attempts are spent."""
+    from resile.dialects.prodigy.step import steps
+
+    said = fields.get("on_failure")
+    if said is None or text_in(said) == "stop":
+        return
+    if "on_failure" in out.entries:
+        t.report.error("conflict", "`on_failure` stands in `retry` and beside it", said, hint="keep one of them")
+    elif text_in(said) == "continue":
+        put(out, "on_failure", flag(True, said), said)
+    else:
+        fallback = value_of(said, "fallback") if isinstance(said, Mapping) else None
+        command = value_of(fallback, "command") if isinstance(fallback, Mapping) else None
+        if command is None:
+            wrong(t, said, "stop, continue, or {fallback: {command: …}}")
+            return
+        made = steps(t, [command], where.inner("on_failure", in_handler=True))
+        entries: dict[str, Node] = {"strategy": word("fallback", said), "commands": listed(made, command)}
+        put(out, "on_failure", mapping(said, entries), said)
+
+
+def _backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
+    """How the waits grow: a word, `{type: word, …}` or `{word: {…}}`."""
+    said = fields.get("backoff")
+    entries: dict[str, Node] = {"initial": fields.get("initial_delay", word("1s", node))}
+    entries["max_delay"] = fields.get("max_delay", word("30s", node))
+    kind: Node = word("exponential", node)
+    if isinstance(said, Scalar):
+        kind = said
+    elif isinstance(said, Mapping):
+        inside = dict(said.entries)
+        named = next((key for key in inside if key in _BACKOFFS), "")
+        if named:
+            kind, parts = word(named, inside[named][0]), inside.pop(named)[1]
+            inside |= parts.entries if isinstance(parts, Mapping) else {}
+        elif "type" in inside:
+            kind = inside.pop("type")[1]
+        names = {"base": "multiplier", "delay": "initial"}
+        entries |= {names.get(key, key): value for key, (_, value) in inside.items()}
+    elif said is not None:
+        wrong(t, said, f"one of {', '.join(_BACKOFFS)}, or a mapping")
+    jitter = fields.get("jitter")
+    if isinstance(jitter, Scalar) and jitter.value is True:
+        entries["jitter"] = fields.get("jitter_factor", number(JITTER_DEFAULT, jitter))
+    elif jitter is not None and not (isinstance(jitter, Scalar) and jitter.value is False):
+        wrong(t, jitter, "true or false")
+    elif "jitter_factor" in fields:
+        t.report.error("conflict", "`jitter_factor` has no meaning without `jitter: true`", fields["jitter_factor"])
+    return mapping(node, {"type": kind, **entries})
+
+
+def _listed_failures(t: Translation, node: Node, limit: Scalar, backoff: Node, out: Mapping) -> None:
+    """Retries of failures that speak of something: a failure handler of the step's own."""
+    patterns: list[str] = []
+    for item in items_of(node):
+        pattern = value_of(item, "pattern") if isinstance(item, Mapping) else None
+        if pattern is not None and text_in(pattern):
+            patterns.append(text_in(pattern))
+        elif text_in(item) in _SPEAKS_OF:
+            patterns.append(_SPEAKS_OF[text_in(item)])
+        elif isinstance(item, Scalar) and isinstance(item.value, str):
+            patterns.append(re.escape(item.text))
+        else:
+            wrong(t, item, "network, timeout, server_error, rate_limit, a text, or {pattern: …}")
+    if not patterns:
+        t.report.error("value", f"`retry_on` lists nothing: {describe(node)}", node)
+        return
+    name = f"retry_on_{node.line}_{node.column}"
+    pattern = word("(?i)" + "|".join(f"(?:{part})" for part in patterns), node)
+    rule = mapping(node, {"pattern": pattern, "max_retries": limit, "backoff": backoff})
+    t.handlers[name] = mapping(node, {"rules": Sequence([rule], node.line, node.column)})
+    put(out, "failure_handler", word(name, node), node)

@@ -1,0 +1,310 @@
+"""The tables of a Prodigy file: every key with what it takes and what it means here, or why it is refused.
+
+The translation, the did-you-mean hints, the tests and the compatibility page come from these rows. A refused key is
+a row too: its reader reports the reason where the key stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.yaml import Node, Scalar
+from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, Table, table
+from resile.dialects.reading.values import node_itself
+from resile.errors import shorten
+
+REFUSED = "refused"
+
+
+def _refuse(what: str, hint: str) -> Reader:
+    """A reader that refuses its key by name."""
+
+    def read_refused(reading: Reading, node: Node) -> Any:
+        """Report where the value stands."""
+        reading.report.error("refused", what, node, hint=hint)
+        return INVALID
+
+    return read_refused
+
+
+def _refused(name: str, why: str, hint: str) -> Key:
+    """A key that is known and refused."""
+    return Key(name, REFUSED, f"{why[0].upper()}{why[1:]}.", _refuse(f"`{name}` is not run: {why}", hint))
+
+
+def _only(name: str, kind: str, doc: str, wanted: bool, why: str) -> Key:
+    """A key with one value that holds anyway; the other one is refused."""
+
+    def read_only(reading: Reading, node: Node) -> Any:
+        """Compare with the value that holds."""
+        if isinstance(node, Scalar) and node.value is wanted:
+            return node
+        shown = shorten(node.text) if isinstance(node, Scalar) else "…"
+        reading.report.error("refused", f"`{name}: {shown}` is not run: {why}", node, hint=f"take `{name}` out")
+        return INVALID
+
+    return Key(name, kind, doc, read_only)
+
+
+def _key(name: str, kind: str, doc: str) -> Key:
+    """A key whose value is read with the rest."""
+    return Key(name, kind, doc, node_itself)
+
+
+_WITHOUT = "take it out"
+_VALIDATE = "`validate: {shell: …}` checks a step"
+_COMPOSITION = "one file is one workflow here"
+
+WORKFLOW = table(
+    "the workflow", "The file: a list of steps, or a mapping.",
+    _key("name", "text", "What the workflow is called."),
+    _key("description", "text", "A label: the workflow's name where it has none."),
+    _key("mode", "standard, mapreduce", "`mapreduce`: the file needs `map`; `standard`: it has none."),
+    _key("commands", "list of steps", "The steps, which run in order; after `setup` where there is one."),
+    _key("steps", "as `commands`", "The same as `commands`."),
+    _key("tasks", "as `commands`", "The same as `commands`."),
+    _key("env", "mapping", "Added to every step's environment; a value may be computed: {command} or {condition}."),
+    _key("secrets", "mapping", "Environment variables whose values never appear anywhere."),
+    _key("env_files", "list of paths", "Files of NAME=VALUE lines, read when the run starts."),
+    _key("profiles", "mapping", "Environments by name; `--profile NAME` adds one to `env`."),
+    _key("setup", "list of steps, or mapping", "What runs before the map."),
+    _key("map", "mapping", "Steps that run once for each item, in a step called `map`."),
+    _key("reduce", "list of steps, or mapping", "What runs after the map."),
+    _key("merge", "list of steps, or mapping", "What runs last; the work was done in place, so nothing is merged."),
+    _key("error_policy", "mapping", "What failed items mean; see the native file."),
+    _key("on_item_failure", "dlq, retry, skip, stop, custom:NAME", "As in `error_policy`, over it."),
+    _key("continue_on_failure", "true or false", "As in `error_policy`, over it."),
+    _key("max_failures", "whole number", "As in `error_policy`, over it."),
+    _key("failure_threshold", "number from 0 to 1", "As in `error_policy`, over it."),
+    _key("error_collection", "aggregate, immediate, batched:N", "As in `error_policy`, over it."),
+    _key("retry_defaults", "mapping", "The `retry` of steps that have none."),
+    _refused("version", "a Prodigy file has no versions", _WITHOUT),
+    _refused("max_iterations", "a run goes through its steps once", "run it again with `resile rerun`"),
+    _refused("config", "it never had a meaning", _WITHOUT),
+    _refused("imports", _COMPOSITION, "copy the steps into this file"),
+    _refused("extends", _COMPOSITION, "copy the steps into this file"),
+    _refused("template", _COMPOSITION, "copy the steps into this file"),
+    _refused("workflows", _COMPOSITION, "put each into a file of its own"),
+    _refused("parameters", _COMPOSITION, "`$ARG` and `${ARG_1}` are given with --input"),
+    _refused("defaults", _COMPOSITION, "write the keys at each step"),
+)  # fmt: skip
+STEP = table(
+    "a step", "One command; wherever it stands it means the same.",
+    _key("shell", "command", "A command for the shell."),
+    _key("claude", "prompt", "A prompt for the agent."),
+    _key("analyze", "mapping", "Asks the agent to `/prodigy-analyze`, each key an option."),
+    _key("foreach", "mapping, list or command", "Runs `do` once for each item."),
+    _key("do", "list of steps", "What `foreach` runs, where the two stand side by side."),
+    _key("parallel", "true, false or whole number", "As inside `foreach`, where the two stand side by side."),
+    _key("max_items", "whole number", "As inside `foreach`, where the two stand side by side."),
+    _key("write_file", "mapping", "Writes a file."),
+    _key("goal_seek", "mapping", "Runs a command until a check of it reaches a score."),
+    _key("validate", "command, list or mapping", "Checks what the step did; alone in a step it is the step."),
+    _key("test", "mapping", "A command with its `on_failure`, as older files have it."),
+    _key("name", "text", "A label: what the step is called. Alone, a slash command of that name."),
+    _key("id", "text", "A label: what the step is called, and what its `outputs` are named by."),
+    _key("description", "text", "A label: what the step is called where it has no `id` or `name`."),
+    _key("args", "list of texts", "Added to the prompt, where it does not say them already."),
+    _key("options", "mapping", "Added to the prompt as `--name value`, where it does not say them already."),
+    _key("metadata", "mapping", "Settings of a slash command."),
+    _key("outputs", "mapping of names to {file_pattern}",
+         "Files that the step must have made in git; `${id.name}` is the first that matches."),
+    _key("output", "path", "A file that must be there when the step is done."),
+    _key("output_file", "path", "A file that gets the step's output."),
+    _key("commit_required", "true or false", "The step must make a commit."),
+    _key("capture", "name", "The name of the output."),
+    _key("capture_output", "true, false or name",
+         "A name for the output; `true` keeps it as `${shell.output}`, `false` does not."),
+    _key("capture_format", "string, json, lines, number, boolean", "What the captured output is read as."),
+    _key("capture_streams", "stdout, stderr, both or mapping", "What else of a captured step can be named."),
+    _key("timeout", "duration", "The time for the step; a number is seconds."),
+    _key("when", "expression", "Skip the step where this does not hold."),
+    _key("env", "mapping", "Added to the step's environment."),
+    _key("working_dir", "path", "Where the step runs."),
+    _key("on_success", "step, list or command", "Follows a success."),
+    _key("on_failure", "true, false, command, list or mapping", "Answers a failure."),
+    _key("on_exit_code", "mapping of exit codes to steps", "Answers this exit code; `0` follows a success."),
+    _key("retry", "mapping", "Tries again."),
+    _key("retry_config", "as `retry`", "The same as `retry`."),
+    _key("max_attempts", "whole number", "As inside `on_failure`, where it belongs."),
+    _key("max_retries", "as `max_attempts`", "The same as `max_attempts`."),
+    _key("fail_workflow", "true or false", "As inside `on_failure`, where it belongs."),
+    _key("allow_failure", "true or false", "`true`: the workflow goes on; the same as `on_failure: true`."),
+    _key("ignore_errors", "as `allow_failure`", "The same as `allow_failure`."),
+    _key("continue_on_error", "true or false",
+         "In a handler: the next command runs all the same; elsewhere as `allow_failure`."),
+    _only("temporary", "true", "The step's `env` is for this step alone, as it always is.", True,
+          "the environment of a step is its own"),
+    _refused("clear_env", "steps have the caller's environment", "name what must be empty under `env`"),
+    _refused("handler", "handlers of other programs are not known", "`shell` runs any program"),
+    _refused("command", "what it names is not known", "`shell` or `claude` say what runs"),
+    _refused("auto_commit", "commits are made by commands", "a step `shell: git commit -am …`"),
+    _refused("commit_config", "commits are made by commands", "a step `shell: git commit -am …`"),
+    _refused("analysis", "analysis was taken out of Prodigy", _WITHOUT),
+    _refused("step_validate", "there is one way to check a step", _VALIDATE),
+    _refused("skip_validation", "there is one way to check a step", _VALIDATE),
+    _refused("validation_timeout", "there is one way to check a step", _VALIDATE),
+    _refused("ignore_validation_failure", "there is one way to check a step", _VALIDATE),
+)  # fmt: skip
+HANDLER = table(
+    "on_failure", "What answers a failure; the keys of a step say what runs.",
+    _key("commands", "list of commands or steps", "What the handler runs, in order."),
+    _key("strategy", "recovery, fallback, cleanup, custom", "What a handler that passes means."),
+    _key("max_attempts", "whole number", "Executions of the step in all; the handler runs before each further one."),
+    _key("max_retries", "as `max_attempts`", "The same as `max_attempts`."),
+    _key("retry_original", "true or false", "Deprecated: `max_attempts` above 1 says it."),
+    _key("timeout", "duration", "The time for the whole handler."),
+    _key("fail_workflow", "true or false", "`true`: only a passed re-run makes the step good."),
+    _key("handler_failure_fatal", "true or false", "`true`: a handler that fails is the end of it."),
+    _key("capture", "name, or mapping of names", "Names for what the handler wrote."),
+)  # fmt: skip
+METADATA = table(
+    "metadata", "Settings of a slash command.",
+    _key("retries", "whole number", "How often it is tried again."),
+    _key("timeout", "duration", "As `timeout` of the step."),
+    _key("continue_on_error", "true or false", "As `allow_failure` of the step."),
+    _key("env", "mapping", "As `env` of the step."),
+    _key("commit_required", "true or false", "As `commit_required` of the step."),
+    _refused("analysis", "analysis was taken out of Prodigy", _WITHOUT),
+)  # fmt: skip
+OUTPUT = table(
+    "an output", "A file that a step makes.",
+    _key("file_pattern", "pattern", "Which file, as git matches paths."),
+)  # fmt: skip
+WRITE_FILE = table(
+    "write_file", "A file made from text.",
+    _key("path", "path", "Where."),
+    _key("content", "text", "What stands in it."),
+    _key("format", "text, json, yaml", "`json`: the content must be JSON, and is laid out; `yaml`: it must be YAML."),
+    _key("mode", "permissions", "In octal."),
+    _only("create_dirs", "true", "Folders on the way are made, as they always are.", True, "folders are always made"),
+)  # fmt: skip
+VALIDATE = table(
+    "validate", "A check of what the step did.",
+    _key("shell", "command", "The check: its output is JSON with `completion_percentage`, or its exit code counts."),
+    _key("command", "as `shell`", "The same as `shell`."),
+    _key("claude", "prompt", "The check asks the agent."),
+    _key("commands", "list of steps", "The check is these steps, in order."),
+    _key("result_file", "path", "The JSON stands in this file."),
+    _key("threshold", "number from 0 to 100", "How complete it must be; 100 where it is left out."),
+    _key("timeout", "duration", "The time for each command of the check."),
+    _key("on_incomplete", "list or mapping", "What runs before it is checked again."),
+    _refused("expected_schema", "results are not compared with a schema", "check it in the command"),
+)  # fmt: skip
+ON_INCOMPLETE = table(
+    "on_incomplete", "What answers an incomplete result.",
+    _key("shell", "command", "A command."),
+    _key("claude", "prompt", "A prompt for the agent."),
+    _key("commands", "list of steps", "Steps, in order."),
+    _key("max_attempts", "whole number", "How often at the most; 2 where it is left out."),
+    _key("fail_workflow", "true or false", "`false`: an incomplete result is accepted in the end."),
+    _key("commit_required", "true or false", "Its commands must make a commit."),
+    _refused("prompt", "nobody is asked while a run goes on", "say it in the command"),
+)  # fmt: skip
+GOAL_SEEK = table(
+    "goal_seek", "A command that runs until a check of it reaches a score.",
+    _key("goal", "text", "A label: what the step is called where it has no name."),
+    _key("shell", "command", "What is tried."),
+    _key("claude", "prompt", "What is tried, by the agent."),
+    _key("validate", "command", "The check: it prints `score: N`, or JSON with `completion_percentage`."),
+    _key("threshold", "number from 0 to 100", "The score to reach; 100 where it is left out."),
+    _key("max_attempts", "whole number", "How often it is tried in all; 5 where it is left out."),
+    _key("timeout_seconds", "duration", "The time for each try."),
+    _key("fail_on_incomplete", "true or false", "`false`: what was reached is accepted in the end."),
+)  # fmt: skip
+FOREACH = table(
+    "foreach", "Steps that run once for each item.",
+    _key("foreach", "list or command", "The items."),
+    _key("input", "as `foreach`", "The same as `foreach`."),
+    _key("items", "as `foreach`", "The same as `foreach`."),
+    _key("do", "list of steps", "What runs for each item."),
+    _key("parallel", "true, false or whole number", "How many at once; `true` is 10, else one after the other."),
+    _key("continue_on_error", "true or false", "`true`: failed items are kept as dead letters, the step goes on."),
+    _key("max_items", "whole number", "No more items than this."),
+)  # fmt: skip
+RETRY = table(
+    "retry", "Try a failed step again.",
+    _key("attempts", "whole number", "Executions in all; 3 where it is left out."),
+    _key("max_attempts", "as `attempts`", "The same as `attempts`."),
+    _key("backoff", "type or mapping", "How the waits grow: fixed, linear, exponential, fibonacci."),
+    _key("initial_delay", "duration", "The first wait; 1s where it is left out."),
+    _key("max_delay", "duration", "The longest wait; 30s where it is left out."),
+    _key("jitter", "true or false", "Vary the waits."),
+    _key("jitter_factor", "number from 0 to 1", "By which share; 0.3 where it is left out."),
+    _key("retry_on", "list",
+         "Only failures that speak of these: network, timeout, server_error, rate_limit, {pattern}."),
+    _key("on_failure", "stop, continue, {fallback}", "What follows when all is spent."),
+    _refused("retry_budget", "the number of attempts is the budget", "`attempts` and `max_delay` bound it"),
+)  # fmt: skip
+SETUP = table(
+    "setup", "What runs before the map.",
+    _key("commands", "list of steps", "The steps, in order."),
+    _key("timeout", "duration", "The time for each of them that has no own."),
+    _key("capture_outputs", "mapping of names", "Names for the output of steps, by their place."),
+)  # fmt: skip
+CAPTURED = table(
+    "capture_outputs", "What a name stands for.",
+    _key("command_index", "whole number", "Which step, from 0."),
+    _key("source", "stdout, stderr", "Which output."),
+    _key("multiline", "preserve, array", "`array`: a list of lines."),
+    _key("pattern", "regular expression", "What is cut out of it: the first group, or the match; there must be one."),
+    _refused("json_path", "values are cut out by references", "capture it as JSON and name `${v.field}`"),
+    _refused("max_size", "all captured values have one limit", _WITHOUT),
+    _refused("default", "a reference has its own default", "`${v:-text}` where it is used"),
+)  # fmt: skip
+PHASE = table(
+    "a phase", "Steps, as a mapping.",
+    _key("commands", "list of steps", "The steps, in order."),
+    _key("timeout", "duration", "The time for each of them that has no own."),
+)  # fmt: skip
+MAP = table(
+    "map", "Steps that run once for each item.",
+    _key("input", "path, command or list", "The items: a JSON file, or a command that prints them."),
+    _key("json_path", "JSON path", "Which part of the input are the items."),
+    _key("agent_template", "list of steps, or {commands}", "What runs for each item."),
+    _key("max_parallel", "whole number or variable", "Items that run at once; 10 where it is left out."),
+    _key("filter", "expression", "Only items for which this holds; their fields are named as they are."),
+    _key("sort_by", "fields", "The order: `field [ASC|DESC] [NULLS LAST]`."),
+    _key("max_items", "whole number", "No more items than this."),
+    _key("limit", "as `max_items`", "The same as `max_items`."),
+    _key("offset", "whole number", "Leave out so many items at the start."),
+    _key("distinct", "field", "Of items with the same value of this field only the first."),
+    _key("agent_timeout_secs", "duration or variable", "The time for each item."),
+    _key("timeout_per_agent", "as `agent_timeout_secs`", "The same as `agent_timeout_secs`."),
+    _key("timeout_config", "mapping", "Times for items and their commands."),
+    _key("retry_on_failure", "whole number", "How often a failed item runs again."),
+    _key("error_policy", "mapping", "As at the top of the file."),
+    _refused("variables", "an item's values are `${item}` and what steps capture", "put them under `env`"),
+    _refused("validation", "items are checked by their steps", _VALIDATE),
+    _refused("agent_merge", "what an item commits is merged by git", _WITHOUT),
+)  # fmt: skip
+TIMEOUTS = table(
+    "timeout_config", "Times for items and their commands.",
+    _key("agent_timeout_secs", "duration or variable", "The time for each item."),
+    _key("command_timeouts", "mapping", "Times by kind (`shell`) or by kind and place (`claude_0`)."),
+    _key("timeout_policy", "PerAgent, PerCommand, Hybrid", "Which of the two count; what it leaves out is refused."),
+    _key("timeout_action", "Dlq, GracefulTerminate", "A late item fails: SIGTERM, a grace time, SIGKILL."),
+    _key("cleanup_grace_period_secs", "duration", "The grace time of the item's steps."),
+    _only("enable_monitoring", "true", "Every timeout is recorded, as always.", True, "every timeout is recorded"),
+)  # fmt: skip
+SECRET = table(
+    "a secret", "Where a secret's value comes from.",
+    _key("provider", "env, file", "An environment variable or a file."),
+    _key("key", "text", "The variable, or the path."),
+    _refused("version", "environment variables and files have no versions", _WITHOUT),
+)  # fmt: skip
+COMPUTED = table(
+    "a value of env", "An environment variable whose value is computed.",
+    _key("command", "command", "Its output is the value; it runs once, before all steps."),
+    _only("cache", "true", "The command runs once, as it always does.", True, "the command runs once"),
+    _key("condition", "expression", "Decides between the two values."),
+    _key("when_true", "text", "The value where the condition holds."),
+    _key("when_false", "text", "The value where it does not."),
+    _key("secret", "true or false", "`true`: the value comes from a variable and never appears."),
+    _key("value", "text", "The value; of a secret, `${NAME}`."),
+)  # fmt: skip
+
+TABLES: tuple[Table, ...] = (
+    WORKFLOW, STEP, HANDLER, METADATA, OUTPUT, WRITE_FILE, VALIDATE, ON_INCOMPLETE, GOAL_SEEK, FOREACH, RETRY, SETUP,
+    CAPTURED, PHASE, MAP, TIMEOUTS, SECRET, COMPUTED,
+)  # fmt: skip

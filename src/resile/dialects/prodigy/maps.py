@@ -1,0 +1,287 @@
+"""`map` and `foreach` of a Prodigy file as native maps."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.prodigy.expressions import NotAnExpression, item_field, javascript
+from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
+from resile.dialects.prodigy.native_nodes import (
+    FOLDER,
+    flag,
+    folder_step,
+    items_of,
+    listed,
+    mapping,
+    mentions,
+    number,
+    put,
+    text_in,
+    value_of,
+    word,
+)
+from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.reading.diagnostics import read_mapping
+from resile.dialects.reading.values import wrong
+
+STEP = "map"
+PARALLEL_DEFAULT = 10
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
+_NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
+_SAME = ("json_path", "distinct", "offset", "max_items")
+BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
+"""Keys of `foreach` that may as well stand beside it; the last one is a command's own in a handler."""
+_TIMED = ("claude", "shell")
+_POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
+
+
+def map_step(t: Translation, node: Node, where: Where, policy: Node | None) -> Mapping | None:
+    """The step `map`."""
+    fields = read_mapping(t, node, MAP)
+    if not isinstance(node, Mapping):
+        return None
+    for key in ("input", "agent_template"):
+        if key not in node.entries:
+            t.report.error("value", f"`map` needs `{key}`", node)
+    inside = mapping(node)
+    if "input" in fields:
+        put(inside, "input", t.text(fields["input"], where), node.entries["input"][0])
+    for key in _SAME:
+        if key in fields:
+            put(inside, key, fields[key], node.entries[key][0])
+    if "limit" in fields:
+        put(inside, "max_items", fields["limit"], node.entries["limit"][0])
+    _select(t, fields, node, inside)
+    parallel = _fixed(t, fields.get("max_parallel"), where)
+    put(inside, "max_parallel", parallel or number(PARALLEL_DEFAULT, node))
+    template = phase(t, fields["agent_template"]) if "agent_template" in fields else []
+    limits = _timeouts(t, fields, node, where, inside)
+    inner = Where(env=where.env, item=STEP, last={}, kept={}, taken={})
+    made = _timed(t, template, limits, inner)
+    if _commits(fields.get("agent_template")):
+        put(inside, "isolation", word("worktree", node))
+        if made and mentions(fields.get("agent_template"), f"{FOLDER}/"):
+            made.insert(0, folder_step(node))
+    put(inside, "steps", listed(made, fields.get("agent_template", node)))
+    kept = _policy(t, fields, node, policy)
+    if kept is not None:
+        put(inside, "error_policy", kept)
+    return mapping(node, {"id": word(STEP, node), STEP: inside})
+
+
+def phase(t: Translation, node: Node) -> list[Node]:
+    """The steps of a phase: a list, or a mapping of `commands`, each with the phase's time where it has no own."""
+    if not isinstance(node, Mapping):
+        if not isinstance(node, Sequence):
+            wrong(t, node, "a list of steps, or {commands: […]}")
+        return items_of(node)
+    fields = read_mapping(t, node, PHASE)
+    if "commands" not in node.entries:
+        t.report.error("value", "a phase needs `commands`", node)
+    items = items_of(fields["commands"]) if "commands" in fields else []
+    return timed_steps(items, fields["timeout"]) if "timeout" in fields else items
+
+
+def timed_steps(items: list[Node], timeout: Node) -> list[Node]:
+    """The same steps, with this time where they have none."""
+    entry = (word("timeout", timeout), timeout)
+    return [
+        Mapping({**item.entries, "timeout": entry}, item.line, item.column)
+        if isinstance(item, Mapping) and "timeout" not in item.entries
+        else item
+        for item in items
+    ]
+
+
+def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapping) -> None:
+    """Which items, in which order."""
+    if "filter" in fields:
+        said = fields["filter"]
+        try:
+            put(inside, "filter", word(javascript(text_in(said), item_field), said), node.entries["filter"][0])
+        except NotAnExpression as problem:
+            hint = "such as: severity == 'high' && score >= 10"
+            t.report.error("expression", f"{describe(said)} is no filter: {problem}", said, hint=hint)
+    if "sort_by" not in fields:
+        return
+    said = fields["sort_by"]
+    if any(found.upper() == "FIRST" for found in _NULLS.findall(text_in(said))):
+        message = "`NULLS FIRST` is not run: items without the field come last"
+        t.report.error("refused", message, said, hint="leave `NULLS` out")
+    fields_ = [part.strip().removeprefix("item.") for part in _NULLS.sub("", text_in(said)).split(",")]
+    put(inside, "sort_by", word(", ".join(fields_), said) if text_in(said) else said, node.entries["sort_by"][0])
+
+
+def _fixed(t: Translation, node: Node | None, where: Where) -> Node | None:
+    """A number that may stand in a variable of the file's environment."""
+    if node is None or not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return node
+    match = _VARIABLE.fullmatch(node.text)
+    text = where.env.get(match[1], "") if match else node.text
+    if match and not text:
+        message = f"{describe(node)} is not known before the run"
+        t.report.error("value", message, node, hint=f"give `{match[1]}` a value under `env`")
+        return None
+    return number(int(text), node) if text.isascii() and text.isdigit() and len(text) < 10 else word(text, node)
+
+
+def _timeouts(t: Translation, fields: dict[str, Node], node: Mapping, where: Where, inside: Mapping) -> dict[str, Node]:
+    """The time for each item into the map, and those for its commands by kind."""
+    given = [fields[key] for key in ("agent_timeout_secs", "timeout_per_agent") if key in fields]
+    config: dict[str, Node] = {}
+    if "timeout_config" in fields:
+        config = read_mapping(t, fields["timeout_config"], TIMEOUTS)
+        given += [config["agent_timeout_secs"]] if "agent_timeout_secs" in config else []
+    if len(given) > 1:
+        t.report.error("conflict", "the time for an item is given twice", given[1], hint="keep one of them")
+    commands = config.get("command_timeouts")
+    limits: dict[str, Node] = {}
+    if isinstance(commands, Mapping):
+        limits = {name: value for name, (_, value) in commands.entries.items()}
+    elif commands is not None:
+        wrong(t, commands, "a mapping of kinds to times")
+    _check_policy(t, config, bool(given), bool(limits))
+    if "cleanup_grace_period_secs" in config:
+        limits["grace"] = config["cleanup_grace_period_secs"]
+    if given and (seconds := _fixed(t, given[0], where)) is not None:
+        put(inside, "item_timeout", seconds, node)
+    return limits
+
+
+def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_commands: bool) -> None:
+    """What the policy leaves out would be ignored, so it must not be there; a late item can only fail."""
+    said = config.get("timeout_policy")
+    policy = _POLICIES.get(text_in(said).lower().replace("_", "")) if said is not None else "both"
+    if said is not None and policy is None:
+        wrong(t, said, "one of PerAgent, PerCommand, Hybrid")
+    if said is not None and ((policy == "agent" and has_commands) or (policy == "command" and has_agent)):
+        t.report.error("conflict", f"`timeout_policy` leaves out some of these times: {describe(said)}", said)
+    action = config.get("timeout_action")
+    if action is not None and text_in(action).lower().replace("_", "") not in ("dlq", "gracefulterminate"):
+        message = f"`timeout_action: {text_in(action)}` is not run: `on_item_failure` says what a failed item means"
+        t.report.error("refused", message, action, hint="Dlq or GracefulTerminate")
+
+
+def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Where) -> list[Node]:
+    """The steps of an item, with the times of `command_timeouts`."""
+    from resile.dialects.prodigy.step import steps
+
+    made: list[Node] = []
+    kinds: dict[str, int] = {}
+    left = {name: value for name, value in limits.items() if name != "grace"}
+    for item in items:
+        kind = next((word_ for word_ in _TIMED if isinstance(item, Mapping) and word_ in item.entries), "")
+        numbered = f"{kind}_{kinds.get(kind, 0)}"
+        kinds[kind] = kinds.get(kind, 0) + 1
+        limit = limits.get(numbered, limits.get(kind))
+        for name in (numbered, kind):
+            left.pop(name, None)
+        if limit is not None:
+            (item,) = timed_steps([item], limit)
+        made.append(item)
+    for name, value in left.items():
+        if name in _TIMED:
+            t.report.notice("command-timeout", f"no command of the items is of the kind `{name}`", value)
+        else:
+            hint = "`shell`, `claude`, or `claude_0`"
+            t.report.error("value", f"no command of the items is `{name}`", value, hint=hint)
+    result = steps(t, made, where)
+    for step in result if "grace" in limits else ():
+        if isinstance(step, Mapping):
+            put(step, "grace", limits["grace"])
+    return result
+
+
+def _commits(node: Node | None) -> bool:
+    """Does some command below a node make a commit, or must it? Then each item needs a worktree of its own."""
+    work = [] if node is None else [node]
+    while work:
+        part = work.pop()
+        if isinstance(part, Sequence):
+            work += part.items
+        elif isinstance(part, Mapping):
+            said = value_of(part, "commit_required")
+            if isinstance(said, Scalar) and said.value is True:
+                return True
+            if _COMMIT.search(text_in(value_of(part, "shell"))):
+                return True
+            work += [value for _, value in part.entries.values()]
+    return False
+
+
+def _policy(t: Translation, fields: dict[str, Node], node: Mapping, policy: Node | None) -> Node | None:
+    """The error policy of the map: its own, or the file's."""
+    if "error_policy" in fields and policy is not None:
+        where = node.entries["error_policy"][0]
+        t.report.error("conflict", "`error_policy` stands here and at the top of the file", where, hint="keep one")
+    kept = fields.get("error_policy", policy)
+    retries = fields.get("retry_on_failure")
+    if retries is None:
+        return kept
+    if kept is not None and not isinstance(kept, Mapping):
+        return kept
+    count = retries.value if isinstance(retries, Scalar) else None
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        wrong(t, retries, "a whole number from 0 on")
+        return kept
+    config = mapping(retries, {"max_attempts": number(count + 1, retries)})
+    entries = dict(kept.entries) if kept is not None else {}
+    if "retry_config" in entries:
+        t.report.error("conflict", "`retry_on_failure` and `retry_config` say the same thing", retries)
+    return Mapping({**entries, "retry_config": (word("retry_config", retries), config)}, node.line, node.column)
+
+
+def foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping, name: str) -> bool:
+    """`foreach` in each of its spellings; False where there is nothing to run."""
+    from resile.dialects.prodigy.step import steps
+
+    node = fields["foreach"]
+    given: dict[str, Node] = {"foreach": node}
+    if isinstance(node, Mapping):
+        given = read_mapping(t, node, FOREACH)
+    for key in BESIDE_FOREACH if not where.in_handler else BESIDE_FOREACH[:-1]:
+        if key in fields and key in given:
+            t.report.error(
+                "conflict", f"`{key}` stands in `foreach` and beside it", fields[key], hint="keep one of them"
+            )
+        elif key in fields:
+            given[key] = fields[key]
+    sources = [given[key] for key in ("foreach", "input", "items") if key in given]
+    if len(sources) != 1 or "do" not in given:
+        t.report.error("value", "`foreach` needs its items and `do`", node, hint="foreach: {foreach: […], do: […]}")
+        return False
+    # Called otherwise than the steps around them, which they can name.
+    inner = replace(where, item=name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
+    inside = mapping(node, {"input": _items(t, sources[0], where)})
+    put(inside, "max_parallel", _parallel(given.get("parallel"), node))
+    if "max_items" in given:
+        put(inside, "max_items", given["max_items"])
+    goes_on = given.get("continue_on_error")
+    if goes_on is None or (isinstance(goes_on, Scalar) and goes_on.value is False):
+        stop = mapping(node, {"continue_on_failure": flag(False, goes_on or node)})
+        put(inside, "error_policy", stop)
+    elif not (isinstance(goes_on, Scalar) and goes_on.value is True):
+        wrong(t, goes_on, "true or false")
+    put(inside, "steps", listed(steps(t, items_of(given["do"]), inner), given["do"]))
+    put(out, "map", inside, node)
+    return True
+
+
+def _items(t: Translation, node: Node, where: Where) -> Node:
+    """The items of a `foreach`: a list, or a command."""
+    if isinstance(node, Sequence):
+        return t.data(node, where)
+    return t.shell(node, where)
+
+
+def _parallel(node: Node | None, at: Node) -> Node:
+    """How many items run at once."""
+    if node is None or (isinstance(node, Scalar) and node.value is False):
+        return number(1, at)
+    if isinstance(node, Scalar) and node.value is True:
+        return number(PARALLEL_DEFAULT, node)
+    return node

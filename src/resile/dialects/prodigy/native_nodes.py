@@ -1,0 +1,87 @@
+"""Nodes of a native file made for a Prodigy file: each stands where the key that it comes from stands.
+
+The Prodigy front end is a translation of one tree into another; the native front end reads the result. So a finding
+about a translated value, and every rule that comes of it, points into the user's own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.reading.diagnostics import Place
+
+
+def word(text: str, at: Place) -> Scalar:
+    """A text."""
+    return Scalar(text, text, at.line, at.column)
+
+
+def number(value: float, at: Place) -> Scalar:
+    """A number."""
+    return Scalar(value, f"{value:g}" if isinstance(value, float) else str(value), at.line, at.column)
+
+
+def flag(value: bool, at: Place) -> Scalar:
+    """`true` or `false`."""
+    return Scalar(value, "true" if value else "false", at.line, at.column)
+
+
+def listed(items: Iterable[Node], at: Place) -> Sequence:
+    """A list."""
+    return Sequence(list(items), at.line, at.column)
+
+
+def mapping(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
+    """A mapping whose keys stand where their values stand."""
+    made = {key: (word(key, value), value) for key, value in (entries or {}).items()}
+    return Mapping(made, at.line, at.column)
+
+
+def put(into: Mapping, key: str, value: Node, at: Place | None = None) -> None:
+    """Set one entry; its key stands at `at`."""
+    into.entries[key] = (word(key, at or value), value)
+
+
+def value_of(node: Mapping, key: str) -> Node | None:
+    """What stands under a key."""
+    entry = node.entries.get(key)
+    return None if entry is None else entry[1]
+
+
+def items_of(node: Node) -> list[Node]:
+    """A list's items; anything else is one."""
+    return node.items if isinstance(node, Sequence) else [node]
+
+
+def is_null(node: Node | None) -> bool:
+    """Is this nothing, or `null`?"""
+    return node is None or (isinstance(node, Scalar) and node.value is None)
+
+
+def text_in(node: Node | None) -> str:
+    """The text of a node that is one, else an empty text."""
+    return node.text if isinstance(node, Scalar) and node.value is not None else ""
+
+
+def mentions(node: Node | None, text: str) -> bool:
+    """Does a text below a node hold this one?"""
+    work = [] if node is None else [node]
+    while work:
+        part = work.pop()
+        if isinstance(part, Sequence):
+            work += part.items
+        elif isinstance(part, Mapping):
+            work += [value for _, value in part.entries.values()]
+        elif text in part.text:
+            return True
+    return False
+
+
+FOLDER = ".prodigy"
+"""The folder that Prodigy keeps its own files in, and that its users put theirs into."""
+
+
+def folder_step(at: Place) -> Mapping:
+    """A step that makes this folder, as Prodigy does when it starts."""
+    return mapping(at, {"id": word(FOLDER, at), "shell": word(f"mkdir -p {FOLDER}", at)})

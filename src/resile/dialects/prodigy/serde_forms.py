@@ -1,0 +1,43 @@
+"""Values as Prodigy's own parser spells them, put as its documents do.
+
+    !custom NAME            custom:NAME           as `on_item_failure`
+    {secs: 1, nanos: 0}     1s                    in error policies, retries and breakers
+
+`!word VALUE` is `word: VALUE` by then (tree.py).
+"""
+
+from __future__ import annotations
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+
+_POLICIES = frozenset(("error_policy", "retry_config", "retry", "retry_defaults", "circuit_breaker"))
+
+
+def as_written(node: Node, in_policy: bool = False) -> Node:
+    """A tree with these values as the documents write them."""
+    if isinstance(node, Sequence):
+        return Sequence([as_written(item, in_policy) for item in node.items], node.line, node.column)
+    if not isinstance(node, Mapping):
+        return node
+    if in_policy and (duration := _duration(node)) is not None:
+        return duration
+    entries: dict[str, tuple[Scalar, Node]] = {}
+    for name, (key, value) in node.entries.items():
+        custom = value.entries.get("custom") if isinstance(value, Mapping) and name == "on_item_failure" else None
+        if custom is not None and isinstance(custom[1], Scalar):
+            text = f"custom:{custom[1].text}"
+            value = Scalar(text, text, value.line, value.column)
+        entries[name] = (key, as_written(value, in_policy or name in _POLICIES))
+    return Mapping(entries, node.line, node.column)
+
+
+def _duration(node: Mapping) -> Scalar | None:
+    """The duration that `{secs, nanos}` is, if the mapping is one."""
+    if not node.entries or not node.entries.keys() <= {"secs", "nanos"}:
+        return None
+    parts = {name: value.value if isinstance(value, Scalar) else None for name, (_, value) in node.entries.items()}
+    seconds, nanoseconds = parts.get("secs", 0), parts.get("nanos", 0)
+    if type(seconds) is not int or type(nanoseconds) is not int or min(seconds, nanoseconds) < 0:
+        return None
+    text = f"{seconds * 1000 + nanoseconds // 1_000_000}ms"
+    return Scalar(text, text, node.line, node.column)

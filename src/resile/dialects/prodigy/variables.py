@@ -1,0 +1,325 @@
+"""Variables in the texts of a Prodigy file, written as native references.
+
+    $ARG ${ARG_1}      ${inputs.ARG}                 $item ${item.x:-y}   ${item} ${item.x:-y}
+    ${shell.output}    of the failed command in a handler, else of the last step before that kept its output
+    ${v.exit_code}     ${v_exit_code}                 ${coverage.spec}     ${coverage_spec}
+    $NAME              the shell's, or its value where no shell reads the text (prompts, paths, content)
+
+Everything else that starts with a dollar is left byte for byte as it stands: awk's `$1`, jq's `$area`, `${PORT:-80}`.
+A name that the command gives a value to itself (`for item in`, `read v`, `--arg v`) is the command's own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from resile.dialects.formats.yaml import Node, Scalar
+from resile.dialects.prodigy.native_nodes import word
+from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.reading.values import IDENTIFIER
+from resile.errors import shorten
+
+if TYPE_CHECKING:
+    from resile.dialects.prodigy.shell_locals import Own
+    from resile.dialects.reading.diagnostics import Diagnostics, Source
+
+STREAMS = ("stderr", "exit_code", "success", "duration")
+"""What is known of a captured step besides its value, by the words that Prodigy has for it."""
+INLINED_CHARACTERS_MAX = 64 * 1024
+"""A longer value of the environment is refused: it would stand in every text that names it."""
+
+_TOKEN = re.compile(r"\\.|\$\$|\$\{([^{}$]*)\}|\$([A-Za-z_]\w*|\d+)", re.DOTALL)
+_REFERENCE = re.compile(
+    r"([A-Za-z_]\w*)((?:\.[\w-]+|\[-?\d{1,9}\])*)(?:(?::-|\|\s*default:\s*)(['\"]?)([^'\"]*)\3)?", re.DOTALL
+)
+_DEFAULT_REFUSED = frozenset("[]{}$`\\\"'\n")
+_GIT_LISTS = ("files_added", "files_modified", "files_deleted", "files_changed", "commits", "commit_count",
+              "insertions", "deletions")  # fmt: skip
+_OF_FAILURE = {
+    "output": "shell.output", "stdout": "error.stdout", "stderr": "error.stderr", "exit_code": "error.exit_code",
+    "attempt": "error.attempt",
+}  # fmt: skip
+_OF_STEP = {"output": "output", "stdout": "output", "stderr": "stderr", "exit_code": "exit_code"}
+_ITEM = ("item", "item_index", "item_id")
+_OWN_KINDS = ("shell", "claude", "test")
+_MERGED = {"source_branch": "merge_branch", "target_branch": "merge_branch", "worktree": "env.PWD"}
+_PLACES = {"PROJECT_ROOT": "env.PWD", "WORKTREE": "env.PWD"}
+
+
+class Where(Struct):
+    """Where in the file a text stands.
+
+    `last` are the steps before it whose output counts as `shell.output` and `claude.output`, and `kept` those of
+    them that say `capture_output: true`. `item` is the step that runs once for each item, around it. `env` holds the
+    environment's fixed values. `taken` counts the names of the steps beside it; unnamed ones are called by `prefix` and
+    `count`. `is_top` is a list of steps, as against the commands of a handler.
+    """
+
+    env: dict[str, str] = {}
+    item: str = ""
+    in_handler: bool = False
+    last: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    taken: dict[str, int] = {}
+    prefix: str = "step"
+    count: int = 0
+    is_top: bool = True
+
+    def inner(self, prefix: str, *, in_handler: bool = False) -> Where:
+        """A list of commands inside this place."""
+        return Where(
+            env=self.env,
+            item=self.item,
+            in_handler=in_handler or self.in_handler,
+            last=dict(self.last),
+            kept=dict(self.kept),
+            taken={},
+            prefix=prefix,
+            is_top=False,
+        )
+
+
+class Translation(Reading):
+    """One Prodigy file being translated: what its texts can name, and what the native file must declare for them.
+
+    `captured` maps each name that a step captures to its form; `streams` are those of them of which more than the
+    value is asked; `files` maps (step, output) to the name under which its file is captured. `inputs` says of each
+    input whether a run must be given it.
+    """
+
+    def __init__(self, source: Source, report: Diagnostics) -> None:
+        super().__init__(source, report)
+        self.captured: dict[str, str] = {}
+        self.capturers: dict[str, str] = {}
+        self.files: dict[tuple[str, str], str] = {}
+        self.streams: set[tuple[str, str]] = set()
+        self.inputs: dict[str, bool] = {}
+        self.before_all: list[Node] = []
+        self.merges = False
+        self.computed: dict[str, Node] = {}
+        self.retries: Node | None = None
+        self.handlers: dict[str, Node] = {}
+
+    def shell(self, node: Node, where: Where) -> Node:
+        """A command for the shell."""
+        return self._written(node, where, True)
+
+    def text(self, node: Node, where: Where) -> Node:
+        """A text that no shell reads."""
+        return self._written(node, where, False)
+
+    def data(self, node: Node, where: Where) -> Node:
+        """Names with such texts, or data that holds some."""
+        from resile.dialects.formats.yaml import Mapping, Sequence
+
+        if isinstance(node, Mapping):
+            entries = {name: (key, self.data(value, where)) for name, (key, value) in node.entries.items()}
+            return Mapping(entries, node.line, node.column)
+        if isinstance(node, Sequence):
+            return Sequence([self.data(item, where) for item in node.items], node.line, node.column)
+        return self.text(node, where)
+
+    def _written(self, node: Node, where: Where, is_shell: bool) -> Node:
+        """The node with its variables as references."""
+        if not isinstance(node, Scalar) or not isinstance(node.value, str) or "$" not in node.text:
+            return node
+        return word(self.rewrite(node.text, node, where, is_shell), node)
+
+    def fixed(self, node: Scalar, where: Where) -> str:
+        """A value of the environment as other texts have it; one that grows beyond bounds is refused."""
+        text = self.rewrite(node.text, node, where, False)
+        if len(text) <= INLINED_CHARACTERS_MAX:
+            return text
+        message = f"with its variables this value has more than {INLINED_CHARACTERS_MAX} characters"
+        self.report.error("limit", message, node)
+        return ""
+
+    def rewrite(self, text: str, node: Node, where: Where, is_shell: bool) -> str:
+        """The text with its variables as references; `node` is where it stands."""
+        own = _own(text) if is_shell else None
+        lacking: dict[str, str] = {}
+
+        def replaced(token: re.Match[str]) -> str:
+            """One token: as it stands, or as a reference."""
+            braced, bare = token[1], token[2]
+            if braced is None and bare is None:
+                return token[0]
+            name = braced if bare is None else bare
+            if own is not None and _is_own(own, name, token.start(), bare is not None):
+                root = IDENTIFIER.match(name)
+                if root is not None and own.may_lack(root[0], token.start()) and root[0] not in lacking:
+                    lacking[root[0]] = self.reference(root[0], node, where, is_shell) or ""
+                # A form that only the shell reads, so that no value takes the place of its variable.
+                return f"${{{name}-}}" if bare is None and self._takes(name, where) else token[0]
+            found = self.reference(name, node, where, is_shell, is_bare=bare is not None)
+            return token[0] if found is None else found
+
+        written = _TOKEN.sub(replaced, text)
+        return "".join(f"{name}={value}; " for name, value in lacking.items() if value) + written
+
+    def _takes(self, name: str, where: Where) -> bool:
+        """Would the native file put a value of its own in the place of `${name}`?"""
+        return name in self.captured or bool(where.item and name in _ITEM)
+
+    def reference(self, name: str, node: Node, where: Where, is_shell: bool, *, is_bare: bool = False) -> str | None:
+        """What stands for one variable: a reference, a text, or None where it is none of ours."""
+        if name.startswith("env:") and IDENTIFIER.fullmatch(name[4:]):
+            return f"${{env.{name[4:]}}}"
+        match = _REFERENCE.fullmatch(name)
+        if match is None:
+            return self._odd(name, node)
+        root, path, default = match[1], match[2], match[4]
+        fixed = path[1:] if root == "env" else "" if path else root
+        if fixed in where.env and not is_shell:
+            return where.env[fixed]
+        if fixed in where.env and root == "env":
+            return f"${{{fixed}}}"
+        found = self._resolve(root, path, node, where, has_default=default is not None)
+        if found is None:
+            return self._unknown(name, root, path, default, is_shell, is_bare, where)
+        if default is not None and not _DEFAULT_REFUSED.isdisjoint(default):
+            message = f"the default of `${{{shorten(name)}}}` is not taken: it holds quotes, brackets or a line break"
+            self.report.warning("default", message, node)
+            return f"${{{found}}}"
+        if default is None:
+            return f"${{{found}}}"
+        if found in self.capturers:
+            found = f"{step_reference(self.capturers[found])}.outputs.{found}"
+        return f"${{{found}:-{default}}}" if "." in found else f"${{{found}}}"
+
+    def _odd(self, name: str, node: Node) -> str | None:
+        """A variable that is no plain name: lists of changed files are refused, all else is the shell's."""
+        root, _, rest = name.partition(".")
+        if root in ("step", "workflow") and rest.partition(":")[0] in _GIT_LISTS:
+            self._refuse_list(name, node)
+        known = IDENTIFIER.match(name)
+        if "|" in name and known is not None and known[0] in self.captured:
+            message = f"`${{{shorten(name)}}}` is left as it stands: the one filter that is known is `|default:`"
+            self.report.warning("filter", message, node)
+        return None
+
+    def _refuse_list(self, name: str, node: Node) -> None:
+        """Lists of changed files."""
+        message = f"`${{{shorten(name)}}}`: lists of what a step changed in git are not provided"
+        hint = "capture them in a step before: shell: git diff --name-only HEAD~1, capture: changed"
+        self.report.error("refused", message, node, hint=hint)
+
+    def _unknown(
+        self, name: str, root: str, path: str, default: str | None, is_shell: bool, is_bare: bool, where: Where
+    ) -> str | None:
+        """A variable that the workflow does not know: the shell's, or where there is none the environment's."""
+        if default is None or is_bare or path or root in where.env:
+            return None
+        if is_shell:
+            return f"${{{root}:-{default}}}" if "|" in name else None
+        return default if not _DEFAULT_REFUSED.isdisjoint(default) else f"${{env.{root}:-{default}}}"
+
+    def _resolve(self, root: str, path: str, node: Node, where: Where, *, has_default: bool = False) -> str | None:
+        """The native name of a variable, or None where the workflow does not know it."""
+        if root == "ARG" or re.fullmatch(r"ARG_\d{1,3}", root):
+            self.inputs[root] = self.inputs.get(root, False) or not has_default
+            return None if path else f"inputs.{root}"
+        if root in ("item", "item_json", "item_id", "item_index", "index", "total"):
+            return self._item(root, path, where)
+        if root in _OWN_KINDS or root in ("CAPTURED_OUTPUT", "error", "validation", "merge", "env"):
+            return self._special(root, path.lstrip("."), where)
+        if (root, path.lstrip(".")) in self.files:
+            return self.files[root, path.lstrip(".")]
+        if root in self.captured:
+            return self._captured(root, path)
+        if root == "map" and path:
+            # What Prodigy calls results is what came of every item, failed ones included.
+            return "map" + re.sub(r"\A\.results\b", ".outcomes", path)
+        if root in ("step", "workflow") and path.lstrip(".") in _GIT_LISTS:
+            self._refuse_list(root + path, node)
+        if root in _PLACES and root not in where.env and not path:
+            return _PLACES[root]
+        return None
+
+    def _item(self, root: str, path: str, where: Where) -> str | None:
+        """The item, its number, its name; how many there are."""
+        if not where.item:
+            return None
+        match root:
+            case "item" | "item_json":
+                return f"item{path}"
+            case "total":
+                return None if path else f"{step_reference(where.item)}.total"
+        return None if path else ("item_id" if root == "item_id" else "item_index")
+
+    def _captured(self, name: str, path: str) -> str:
+        """A captured value, or what else is known of the step that gave it."""
+        field = path.removeprefix(".")
+        if field in STREAMS and self.captured[name] != "json":
+            return f"{name}_{field}"
+        return name + path
+
+    def _special(self, root: str, field: str, where: Where) -> str | None:
+        """Variables that Prodigy itself provides."""
+        match root:
+            case "env":
+                return f"env.{field}" if IDENTIFIER.fullmatch(field) else None
+            case "error":
+                return {"type": "error.kind", "item": "item"}.get(field, f"error.{field}")
+            case "validation":
+                return "error.attempt" if field == "attempt_number" and where.in_handler else f"validation.{field}"
+            case "merge":
+                if field not in _MERGED:
+                    return None
+                self.merges = self.merges or _MERGED[field] == "merge_branch"
+                return _MERGED[field]
+        if where.in_handler and field in _OF_FAILURE:
+            return _OF_FAILURE[field]
+        if root == "CAPTURED_OUTPUT":
+            root, field = "any", "output"
+        step = where.kept.get(root) or where.last.get(root)
+        return f"{step_reference(step)}.{_OF_STEP[field]}" if step and field in _OF_STEP else None
+
+    def declare(self, name: str, form: str, step: str) -> None:
+        """A step gives a value to this name."""
+        self.captured[name] = form
+        if step:
+            self.capturers.setdefault(name, step)
+
+
+def _own(text: str) -> Own:
+    """What of a command's variables is the command's own."""
+    from resile.dialects.prodigy.shell_locals import own_names
+
+    tokens = [token for token in _TOKEN.finditer(text) if token[1] or token[2]]
+    roots = {root[0] for token in tokens if (root := IDENTIFIER.match(token[1] or token[2]))}
+    references = {token.start(): token[1] for token in tokens if token[1] and _REFERENCE.fullmatch(token[1])}
+    return own_names(text, roots, references)
+
+
+def _is_own(own: Own, name: str, at: int, is_bare: bool) -> bool:
+    """Is a variable the command's own? No shell has any with a dotted path or a filter."""
+    root = IDENTIFIER.match(name)
+    return root is not None and name[root.end() : root.end() + 1] not in (".", "|") and own.holds(root[0], at, is_bare)
+
+
+def step_reference(name: str) -> str:
+    """A step by its name, as a reference names it."""
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", name):
+        return f"steps.{name}"
+    return f'steps["{name}"]' if "'" in name else f"steps['{name}']"
+
+
+def names_in(node: Any) -> set[str]:
+    """Every variable that the texts below a node name with a path, as `root.field`."""
+    from resile.dialects.formats.yaml import Mapping, Sequence
+
+    found: set[str] = set()
+    work: list[Any] = [node]
+    while work:
+        part = work.pop()
+        if isinstance(part, Mapping):
+            work += [value for _, value in part.entries.values()]
+        elif isinstance(part, Sequence):
+            work += part.items
+        elif "." in part.text:
+            found.update(re.findall(r"\b([A-Za-z_]\w*\.[A-Za-z_]\w*)", part.text))
+    return found

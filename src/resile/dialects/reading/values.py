@@ -1,0 +1,273 @@
+"""Readers of single values in a native file: each takes a node, reports what is wrong, and gives a model value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, did_you_mean, read_mapping, table
+from resile.dialects.reading.durations import duration_seconds, memory_bytes
+from resile.errors import shorten
+from resile.languages.references import is_one_reference
+from resile.languages.shell.quoting import SHELLS
+from resile.model.limits import EXPRESSION_BYTES_MAX, NAME_CHARACTERS_MAX, SCRIPT_BYTES_MAX
+from resile.model.rules import Origin
+from resile.model.workflow import Condition
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONDITION_WORDS = ("true", "false")
+
+
+def wrong(reading: Reading, node: Node, expected: str, hint: str = "") -> Any:
+    """Report a value of the wrong kind."""
+    reading.report.error("type", f"expected {expected}, not {describe(node)}", node, hint=hint)
+    return INVALID
+
+
+def text(reading: Reading, node: Node) -> Any:
+    """A text, or a number or word that is taken as it is written."""
+    if not isinstance(node, Scalar) or node.value is None:
+        return wrong(reading, node, "text")
+    if "\0" in node.text:
+        reading.report.error("value", "a NUL can't be part of a text here", node)
+        return INVALID
+    return node.text
+
+
+def node_itself(_: Reading, node: Node) -> Any:
+    """The node itself: whoever asked for it reads it with the rest."""
+    return node
+
+
+def template(reading: Reading, node: Node) -> Any:
+    """A text that may refer to values."""
+    value = text(reading, node)
+    if value is not INVALID and "${" in value and isinstance(node, Scalar):
+        reading.refers(node)
+    return value
+
+
+def filled(read: Reader, what: str) -> Reader:
+    """The same, but something must be there."""
+
+    def read_filled(reading: Reading, node: Node) -> Any:
+        """Read, and refuse what is blank."""
+        value = read(reading, node)
+        if value is not INVALID and not value.strip():
+            reading.report.error("value", f"{what} is empty", node)
+            return INVALID
+        return value
+
+    return read_filled
+
+
+_filled_text = filled(text, "the expression")
+
+
+def boolean(reading: Reading, node: Node) -> Any:
+    """`true` or `false`."""
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return node.value
+    return wrong(reading, node, "true or false")
+
+
+def integer(low: int, high: int) -> Reader:
+    """A whole number within bounds."""
+
+    def read_integer(reading: Reading, node: Node) -> Any:
+        """Read and compare with the bounds."""
+        if not isinstance(node, Scalar) or isinstance(node.value, bool) or not isinstance(node.value, int):
+            return wrong(reading, node, f"a whole number from {low} to {high}")
+        if not low <= node.value <= high:
+            message = f"{describe(node)} is out of bounds: expected a whole number from {low} to {high}"
+            reading.report.error("value", message, node)
+            return INVALID
+        return node.value
+
+    return read_integer
+
+
+def number(low: float, high: float) -> Reader:
+    """A number within bounds."""
+
+    def read_number(reading: Reading, node: Node) -> Any:
+        """Read and compare with the bounds."""
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            return wrong(reading, node, f"a number from {low:g} to {high:g}")
+        if not low <= value <= high:
+            reading.report.error("value", f"{describe(node)} is out of bounds: from {low:g} to {high:g}", node)
+            return INVALID
+        return float(value)
+
+    return read_number
+
+
+def _measured(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
+    """A quantity that `parse` understands."""
+
+    def read_measured(reading: Reading, node: Node) -> Any:
+        """Read, with the parser's own words when it refuses."""
+        if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
+            return wrong(reading, node, expected, hint)
+        try:
+            return parse(node.value)
+        except ValueError as problem:
+            reading.report.error("value", f"{describe(node)} {problem}: expected {expected}", node, hint=hint)
+            return INVALID
+
+    return read_measured
+
+
+duration = _measured(duration_seconds, "a duration", "a number of seconds, or `500ms`, `30s`, `2m`, `1h30m`")
+duration_or_zero = _measured(
+    lambda value: duration_seconds(value, zero=True), "a duration", "a number of seconds, or `500ms`, `30s`, `2m`"
+)
+memory = _measured(memory_bytes, "a size", "a number of bytes, or `512m`, `4g`, `4GiB`")
+
+
+def milliseconds(reading: Reading, node: Node) -> Any:
+    """A number of milliseconds, as seconds."""
+    value = number(0, 366 * 86_400_000)(reading, node)
+    return INVALID if value is INVALID else value / 1000
+
+
+def choice(*words: str) -> Reader:
+    """One of a few words."""
+
+    def read_choice(reading: Reading, node: Node) -> Any:
+        """Read and compare with the words."""
+        if isinstance(node, Scalar) and node.text in words:
+            return node.text
+        near = did_you_mean(node.text, words) if isinstance(node, Scalar) else ""
+        return wrong(reading, node, f"one of {', '.join(words)}", near)
+
+    return read_choice
+
+
+def program(reading: Reading, node: Node) -> Any:
+    """A shell whose quoting is known; a path to one will do."""
+    value = text(reading, node)
+    if value is not INVALID and value.rpartition("/")[2] not in SHELLS:
+        hint = "call any other program as the command itself"
+        return wrong(reading, node, f"one of {', '.join(SHELLS)} (or a path to one)", hint)
+    return value
+
+
+def texts(read: Reader) -> Reader:
+    """One text or a list of them, as a tuple of (value, node)."""
+
+    def read_texts(reading: Reading, node: Node) -> Any:
+        """Read each item."""
+        items = node.items if isinstance(node, Sequence) else [node]
+        return tuple((value, item) for item in items if (value := read(reading, item)) is not INVALID)
+
+    return read_texts
+
+
+def environment(reading: Reading, node: Node) -> Any:
+    """Names and values for the environment; numbers and words are taken as written, nothing is an empty value."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        if not name or "=" in name or "\0" in name:
+            reading.report.error("value", f"`{shorten(name)}` can't be the name of an environment variable", key)
+        elif isinstance(value, Scalar) and value.value is None:
+            result[name] = ""
+        else:
+            read = template(reading, value)
+            if read is not INVALID:
+                result[name] = read
+    return result
+
+
+def condition(reading: Reading, node: Node) -> Any:
+    """`true`, `false`, one reference whose value decides, an expression; or a mapping that says which it is."""
+    if isinstance(node, Mapping):
+        return _said_condition(reading, node)
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        return Condition(str(node.value).lower(), "value", Origin(node.line, node.column))
+    source = expression(reading, node)
+    if source is INVALID:
+        return INVALID
+    if "${" in source and isinstance(node, Scalar):
+        reading.refers(node)
+    plain = source in _CONDITION_WORDS or is_one_reference(source)
+    return Condition(source, "value" if plain else "js", Origin(node.line, node.column))
+
+
+def _said_condition(reading: Reading, node: Mapping) -> Any:
+    """A condition that says in which language it is, with others besides."""
+    fields = read_mapping(reading, node, CONDITION)
+    given = [word for word in CONDITION.keys if word in node.entries and word != "besides"]
+    if len(given) != 1:
+        reading.report.error("value", "a condition needs `value`, `js` or another language, one of them", node)
+    if len(given) != 1 or given[0] not in fields:
+        return INVALID
+    word: Any = given[0]
+    besides = fields.get("besides", ())
+    source = "" if word == "none" else str(fields[word])
+    return Condition(source, word, Origin(node.line, node.column), besides)
+
+
+def _conditions(reading: Reading, node: Node) -> Any:
+    """A list of conditions."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of conditions")
+    return tuple(found for item in node.items if (found := condition(reading, item)) is not INVALID)
+
+
+def code(reading: Reading, node: Node) -> Any:
+    """Statements for the sandbox, of a bounded size."""
+    source = _filled_text(reading, node)
+    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
+        reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
+        return INVALID
+    return source
+
+
+def expression(reading: Reading, node: Node) -> Any:
+    """Code for the sandbox, of a bounded size; whether it parses is looked at by whoever has the sandbox."""
+    source = _filled_text(reading, node)
+    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
+        reading.report.error("limit", f"the expression has more than {EXPRESSION_BYTES_MAX} bytes", node)
+        return INVALID
+    return source
+
+
+def name_problem(name: str) -> str:
+    """Why this can't be the name of a step, or an empty text."""
+    if _WORD.fullmatch(name) and len(name) <= NAME_CHARACTERS_MAX and name.lower() != "end":
+        return ""
+    if not name.strip():
+        return "is empty"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"is longer than {NAME_CHARACTERS_MAX} characters"
+    if _CONTROL.search(name):
+        return "holds a control character"
+    if "|" in name:
+        return "holds `|`, which separates alternatives in `needs`"
+    if name != name.strip():
+        return "begins or ends with a blank"
+    if name != "end" and name.lower() == "end":
+        return "is reserved: the step that runs last is called `end`"
+    return ""
+
+
+CONDITION = table(
+    "a condition", "A question about values that says how it is asked; just a text is `value` or `js`, by its shape.",
+    Key("value", "text", "`true`, `false` or one `${…}`, whose value decides.", filled(template, "`value`")),
+    Key("js", "expression", "JavaScript in which `${…}` stands for a value.", filled(template, "`js`")),
+    Key("code", "code", "The inside of a function, or an expression, without `${…}`.", code),
+    Key("jinja", "template", "A template whose value decides.", filled(template, "`jinja`")),
+    Key("case", "text", "One of the step's `cases` has come true, by its number from 0 or its word.",
+        filled(text, "`case`")),
+    Key("none", "true", "None of those `besides` may hold.", boolean),
+    Key("besides", "list of conditions", "Others, which must hold as well.", _conditions),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""The front end of Torc's files."""

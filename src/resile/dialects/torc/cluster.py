@@ -1,0 +1,76 @@
+"""What a Torc file says about clusters: kept in the definition for an executor that has one, and said so.
+
+slurm_schedulers, slurm_defaults    -> Scheduler
+actions with schedule_nodes         -> Allocation
+scheduler and num_nodes of jobs     -> what a step wants
+compute_node_...                    -> Workers
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.torc.keys import SCHEDULER
+from resile.dialects.torc.values import read_list, take_name
+from resile.errors import shorten
+from resile.model.cluster import Scheduler, Workers
+
+WALLTIME_SECONDS_DEFAULT = 3_600.0
+_OPTIONS = ("account", "partition", "mem", "gres", "qos", "tmp", "ntasks_per_node")
+_NOT_DEFAULTS = ("partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name")
+_WORKERS = {
+    "compute_node_expiration_buffer_seconds": "expiration_buffer_seconds",
+    "compute_node_wait_for_new_jobs_seconds": "idle_seconds_max",
+    "compute_node_ignore_workflow_completion": "ignore_completion",
+    "compute_node_wait_for_healthy_database_minutes": "database_minutes_max",
+}
+
+
+def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict[str, Scheduler]:
+    """Every scheduler by its name, with the options that all of them have."""
+    defaults = _defaults(reading, fields.get("slurm_defaults", {}))
+    result: dict[str, Scheduler] = {}
+    for node, given in read_list(reading, fields.get("slurm_schedulers"), SCHEDULER, "name"):
+        name: Scalar = given["name"]
+        if "account" not in given and "account" not in defaults:
+            hint = "write `account` here or in `slurm_defaults`"
+            reading.report.error("value", f"the scheduler `{shorten(name.text)}` has no `account`", node, hint=hint)
+        if "num_nodes" in node.entries:
+            place = node.entries["num_nodes"][0]
+            reading.report.notice("alias", "`num_nodes` is taken as `nodes` here", place, hint="write `nodes`")
+        if take_name(reading, result, name, "the scheduler"):
+            own = {word.replace("_", "-"): str(given[word]) for word in _OPTIONS if word in given}
+            result[name.text] = Scheduler(
+                given.get("walltime", WALLTIME_SECONDS_DEFAULT),
+                given.get("nodes", 1),
+                defaults | own,
+                given.get("extra", ""),
+            )
+    for word in ("slurm_schedulers", *(() if result else ("slurm_defaults",))):
+        if word in root.entries and (result or word == "slurm_defaults"):
+            kept_for_clusters(reading, root.entries[word][0], f"`{word}`")
+    return result
+
+
+def _defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]:
+    """Options for every scheduler."""
+    for name in [word for word in given if word.replace("_", "-") in _NOT_DEFAULTS]:
+        hint = "write it into each scheduler"
+        reading.report.error("value", f"`{shorten(name)}` can't be a default of schedulers", given[name], hint=hint)
+    return {name.replace("_", "-"): value.text for name, value in given.items()}
+
+
+def read_workers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> Workers:
+    """How workers on a cluster behave."""
+    for word in _WORKERS:
+        if word in root.entries:
+            kept_for_clusters(reading, root.entries[word][0], f"`{word}`")
+    return Workers(**{field: fields[word] for word, field in _WORKERS.items() if word in fields})
+
+
+def kept_for_clusters(reading: Reading, place: Node, what: str) -> None:
+    """Say that something has no effect on one machine."""
+    message = f"{what} is kept for a cluster: a run on this machine starts the jobs here"
+    reading.report.notice("cluster", message, place)

@@ -1,0 +1,248 @@
+"""Jobs and files as they are after expansion: one for each combination of their parameters.
+
+    jobs:  [{name: "work_{i}", parameters: {i: "1:3"}, ...}]   ->  work_1, work_2, work_3
+
+Expansions of one entry that come to the same name are one job, which waits for all that they wait for: that is how a
+fan-in is written in Torc. They must agree in everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
+from resile.dialects.reading.diagnostics import Reading, did_you_mean
+from resile.dialects.reading.values import name_problem
+from resile.dialects.torc.keys import FILE, JOB, USER_DATA
+from resile.dialects.torc.parameters import Combinations, Filler, Template, Value, fill_all, read_combinations
+from resile.dialects.torc.values import pattern, read_list, take_name
+from resile.errors import shorten
+from resile.model.limits import STEPS_MAX
+
+LISTS = (
+    "depends_on",
+    "input_files",
+    "output_files",
+    "input_user_data",
+    "output_user_data",
+    "depends_on_regexes",
+    "input_file_regexes",
+    "output_file_regexes",
+    "input_user_data_regexes",
+    "output_user_data_regexes",
+)
+_TEXTS = ("command", "invocation_script", "resource_requirements", "scheduler")
+
+
+class Job(Struct):
+    """One job: its texts with values filled in, and the names that it lists, each with the node it stands in."""
+
+    name: str
+    node: Mapping
+    fields: dict[str, Any]
+    texts: dict[str, str]
+    lists: dict[str, dict[str, Scalar]]
+
+    def at(self, word: str) -> Scalar:
+        """Where one of its texts stands."""
+        node: Scalar = self.fields[word]
+        return node
+
+
+class Datum(Struct, frozen=True):
+    """A piece of user data: its JSON, or None where a job gives it."""
+
+    node: Scalar
+    text: str | None
+
+
+def read_jobs(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -> dict[str, Job]:
+    """All jobs by their names, in the order of the file."""
+    jobs: dict[str, Job] = {}
+    total = 0
+    for entry, fields in read_list(reading, node, JOB, "name", "command"):
+        combinations = read_combinations(reading, entry, fields, shared)
+        if combinations is None:
+            continue
+        total += len(combinations.rows)
+        if total > STEPS_MAX:
+            reading.report.error("limit", f"the file has more than {STEPS_MAX} jobs", entry)
+            break
+        if not fields["command"].text.strip():
+            reading.report.error("value", "the command is empty", fields["command"])
+        _expand(reading, jobs, entry, fields, combinations)
+    return jobs
+
+
+def _expand(
+    reading: Reading, jobs: dict[str, Job], entry: Mapping, fields: dict[str, Any], combinations: Combinations
+) -> None:
+    """Add the jobs of one entry."""
+    filler = Filler(reading, combinations)
+    name = filler.template(fields["name"])
+    texts = {word: filler.template(fields[word]) for word in _TEXTS if word in fields}
+    lists = {word: [filler.template(node) for node in fields[word]] for word in LISTS if word in fields}
+    merged: dict[str, int] = {}
+    for row in combinations.rows:
+        job = Job(
+            name.fill(row),
+            entry,
+            fields,
+            {word: template.fill(row) for word, template in texts.items()},
+            {word: fill_all(found, row, escape=word.endswith("regexes")) for word, found in lists.items()},
+        )
+        first = jobs.get(job.name)
+        if first is None:
+            if _fit_name(reading, job):
+                jobs[job.name] = job
+        elif first.node is not entry:
+            place = f"{first.at('name').line}:{first.at('name').column}"
+            message = f"the job `{shorten(job.name)}` is here twice; the first is at {place}"
+            reading.report.error("duplicate", message, fields["name"])
+            return
+        elif not _merge(reading, first, job):
+            return
+        else:
+            merged[job.name] = merged.get(job.name, 1) + 1
+    if merged:
+        _tell_of_merging(reading, fields["name"], merged, len(combinations.rows))
+
+
+def _fit_name(reading: Reading, job: Job) -> bool:
+    """May a job be called so?"""
+    problem = "is the name of what runs last" if job.name == "end" else name_problem(job.name)
+    if problem:
+        reading.report.error("name", f"the job name `{shorten(job.name)}` {problem}", job.at("name"))
+    return not problem
+
+
+def _merge(reading: Reading, first: Job, other: Job) -> bool:
+    """Add what another expansion of the same name waits for; False where the two differ in what they do."""
+    different = next((word for word in first.texts if first.texts[word] != other.texts[word]), "")
+    if different:
+        message = f"two expansions are called `{shorten(first.name)}` and differ in `{different}`"
+        hint = "put a parameter into the name that tells them apart"
+        reading.report.error("duplicate", message, first.at("name"), hint=hint)
+        return False
+    for word, names in other.lists.items():
+        first.lists[word].update(names)
+    return True
+
+
+def _tell_of_merging(reading: Reading, name: Scalar, merged: dict[str, int], total: int) -> None:
+    """Say that expansions became one job."""
+    count = total - sum(merged.values()) + len(merged)
+    shown = next(iter(merged))
+    what = f"are one job, `{shorten(shown)}`" if count == 1 else f"are {count} jobs, such as `{shorten(shown)}`"
+    message = f"{total} expansions {what}: those of one name are one job, which waits for all that they wait for"
+    hint = "without parameters, `depends_on_regexes` waits for all jobs whose names match"
+    reading.report.notice("merged", message, name, hint=hint)
+
+
+def read_files(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -> dict[str, str]:
+    """The path of each file, by its name."""
+    files: dict[str, str] = {}
+    for entry, fields in read_list(reading, node, FILE, "name", "path"):
+        combinations = read_combinations(reading, entry, fields, shared)
+        if combinations is None:
+            continue
+        filler = Filler(reading, combinations)
+        name, path = filler.template(fields["name"]), filler.template(fields["path"])
+        _check_path(reading, fields["path"])
+        own: set[str] = set()
+        for row in combinations.rows:
+            _add_file(reading, files, own, name, path, row)
+        if len(files) > STEPS_MAX:
+            reading.report.error("limit", f"the file has more than {STEPS_MAX} files", entry)
+            break
+    return files
+
+
+def _check_path(reading: Reading, path: Scalar) -> None:
+    """A path is taken as it is written: what a shell would put into it stays."""
+    if not path.text.strip():
+        reading.report.error("value", "the path is empty", path)
+    elif path.text.startswith("~") or "$" in path.text:
+        message = f"the path {describe(path)} is taken as it stands: neither `~` nor variables are filled in"
+        reading.report.warning("path", message, path)
+
+
+def _add_file(
+    reading: Reading, files: dict[str, str], own: set[str], name: Template, path: Template, row: tuple[Value, ...]
+) -> None:
+    """One file; expansions of one name must have one path."""
+    called, where = name.fill(row), path.fill(row)
+    if called in own and files[called] != where:
+        hint = "put a parameter into the name that tells them apart"
+        message = f"two expansions are called `{shorten(called)}` and have different paths"
+        reading.report.error("duplicate", message, name.node, hint=hint)
+    elif called not in own and take_name(
+        reading, files, Scalar(called, called, name.node.line, name.node.column), "the file"
+    ):
+        own.add(called)
+        files[called] = where
+
+
+def read_user_data(reading: Reading, node: Node | None) -> dict[str, Datum]:
+    """The user data by name."""
+    import msgspec
+
+    result: dict[str, Datum] = {}
+    for _, fields in read_list(reading, node, USER_DATA, "name"):
+        name: Scalar = fields["name"]
+        if take_name(reading, result, name, "the user data"):
+            text = msgspec.json.encode(fields["data"]).decode() if "data" in fields else None
+            result[name.text] = Datum(name, text)
+    return result
+
+
+class Names:
+    """Finds what names and patterns stand for; what is not there is reported once for each place."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._told: set[tuple[int, int]] = set()
+
+    def known(self, names: dict[str, Scalar], existing: dict[str, Any], what: str) -> list[str]:
+        """Those of these names that exist."""
+        found: list[str] = []
+        for name, node in names.items():
+            if name in existing:
+                found.append(name)
+            else:
+                self.unknown(name, node, existing, what)
+        return found
+
+    def unknown(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> None:
+        """Report a name that nothing has."""
+        if self._first(node):
+            hint = did_you_mean(name, existing, f"each {what} here")
+            self._reading.report.error("unknown-name", f"there is no {what} `{shorten(name)}`", node, hint=hint)
+
+    def matching(self, sources: dict[str, Scalar], existing: dict[str, Any], what: str, but: str = "") -> list[str]:
+        """Whatever matches one of these patterns anywhere in its name; one that matches nothing is an error."""
+        found: dict[str, None] = {}
+        for source, node in sources.items():
+            compiled = pattern(self._reading, source, node) if self._is_new(node) else None
+            if compiled is None:
+                continue
+            search: Callable[[str], object] = compiled.search
+            names = [name for name in existing if name != but and search(name)]
+            if not names and self._first(node):
+                message = f"the pattern `{shorten(source)}` matches no {what}"
+                self._reading.report.error("unknown-name", message, node)
+            found.update(dict.fromkeys(names))
+        return list(found)
+
+    def _is_new(self, node: Scalar) -> bool:
+        """Was nothing said of this place before?"""
+        return (node.line, node.column) not in self._told
+
+    def _first(self, node: Scalar) -> bool:
+        """The same, and from now on something was."""
+        is_new = self._is_new(node)
+        self._told.add((node.line, node.column))
+        return is_new

@@ -1,0 +1,196 @@
+"""A Torc workflow in KDL as the mapping that the same workflow in YAML is.
+
+    job "a" { command "x"; depends_on "b" }      jobs: [{name: a, command: x, depends_on: [b]}]
+    file "f" path="f.txt"                        files: [{name: f, path: f.txt}]
+    action { job "a"; command "x" }              actions: [{jobs: [a], commands: [x]}]
+
+No node is dropped: one that is not known becomes a key that is not known, and the front end refuses it by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.errors import shorten
+
+if TYPE_CHECKING:
+    from resile.dialects.formats.kdl import KdlNode
+    from resile.dialects.reading.diagnostics import Diagnostics
+
+
+class Shape(Struct, frozen=True):
+    """How the nodes inside one block become keys.
+
+    `lists` gather the arguments of all nodes of a name under a key; `maps` are blocks of pairs; `sections` are nodes
+    that become one mapping each in a list, `named` by their first argument or not.
+    """
+
+    lists: dict[str, str] = {}
+    maps: tuple[str, ...] = ()
+    sections: dict[str, tuple[str, Shape]] = {}
+    named: bool = True
+    json: str = ""
+
+
+_LISTS = (
+    "depends_on_regex:depends_on_regexes input_file:input_files input_file_regex:input_file_regexes"
+    " output_file:output_files output_file_regex:output_file_regexes input_user_data_regex:input_user_data_regexes"
+    " output_user_data_regex:output_user_data_regexes use_parameter:use_parameters"
+)
+_SINGULAR = dict(pair.split(":") for pair in _LISTS.split())
+_SAME = ("depends_on", "input_user_data", "output_user_data")
+_OLD_NAME = "depends_on_job"
+_JOB = Shape(
+    lists={
+        **_SINGULAR,
+        **{key: key for key in _SINGULAR.values()},
+        **{key: key for key in _SAME},
+        _OLD_NAME: "depends_on",
+    },
+    maps=("parameters",),
+)
+_FILE = Shape(lists={"use_parameter": "use_parameters", "use_parameters": "use_parameters"}, maps=("parameters",))
+_RULE = Shape(lists={"exit_codes": "exit_codes", "exit_code": "exit_codes"}, named=False)
+_ACTION = Shape(
+    lists={
+        "job": "jobs",
+        "jobs": "jobs",
+        "command": "commands",
+        "commands": "commands",
+        "job_name_regex": "job_name_regexes",
+        "job_name_regexes": "job_name_regexes",
+    },
+    named=False,
+)
+_WORKFLOW = Shape(
+    maps=("parameters", "slurm_defaults", "resource_monitor", "metadata"),
+    sections={
+        "job": ("jobs", _JOB),
+        "file": ("files", _FILE),
+        "user_data": ("user_data", Shape(json="data")),
+        "resource_requirements": ("resource_requirements", Shape()),
+        "failure_handler": ("failure_handlers", Shape(sections={"rule": ("rules", _RULE)})),
+        "slurm_scheduler": ("slurm_schedulers", Shape()),
+        "action": ("actions", _ACTION),
+    },
+)
+
+
+def shaped(nodes: list[KdlNode], report: Diagnostics) -> Mapping:
+    """The whole file as one mapping; a file without a job has an empty list of them."""
+    root = Mapping({}, 1, 1)
+    _fill(root, nodes, _WORKFLOW, report)
+    if "jobs" not in root.entries:
+        root.entries["jobs"] = (Scalar("jobs", "jobs", 1, 1), Sequence([], 1, 1))
+    return root
+
+
+def _fill(into: Mapping, nodes: list[KdlNode], shape: Shape, report: Diagnostics) -> None:
+    """Put nodes into a mapping as its shape says."""
+    for node in nodes:
+        word = node.name.text
+        if word in shape.sections:
+            key, inner = shape.sections[word]
+            _gather(into, node, key, [_section(node, inner, report)], report)
+        elif word in shape.lists:
+            if word == _OLD_NAME:
+                message = f"`{_OLD_NAME}` is an old name of `depends_on` that Torc itself drops: it is taken as meant"
+                report.notice("alias", message, node, hint="write `depends_on`")
+            _plain(node, report)
+            if not node.arguments:
+                report.error("value", f"`{word}` has no value", node)
+            _gather(into, node, shape.lists[word], list(node.arguments), report)
+        elif word in shape.maps:
+            _put(into, node.name, _pairs(node, report), report)
+        else:
+            _put(into, node.name, _value(node, shape, report), report)
+
+
+def _gather(into: Mapping, node: KdlNode, key: str, items: list[Node], report: Diagnostics) -> None:
+    """Add to the list under a key."""
+    entry = into.entries.get(key)
+    if entry is None:
+        entry = into.entries[key] = (node.name, Sequence([], node.line, node.column))
+    if isinstance(entry[1], Sequence):
+        entry[1].items.extend(items)
+        return
+    place = f"{entry[0].line}:{entry[0].column}"
+    message = f"`{shorten(node.name.text)}` and the `{key}` at {place} say the same thing"
+    report.error("conflict", message, node, hint="keep one of them")
+
+
+def _put(into: Mapping, key: Scalar, value: Node, report: Diagnostics) -> None:
+    """Add an entry, once."""
+    first = into.entries.get(key.text)
+    if first is None:
+        into.entries[key.text] = (key, value)
+        return
+    place = f"{first[0].line}:{first[0].column}"
+    message = f"`{shorten(key.text)}` is here twice; the first is at {place}"
+    report.error("duplicate-key", message, key, hint="keep one of them")
+
+
+def _section(node: KdlNode, shape: Shape, report: Diagnostics) -> Mapping:
+    """A node with a block as a mapping: its name, its properties, and what stands in the block."""
+    result = Mapping({}, node.line, node.column)
+    wanted = 1 if shape.named else 0
+    if len(node.arguments) != wanted:
+        what = f'one name: `{node.name.text} "name"`' if wanted else "no arguments"
+        report.error("value", f"`{node.name.text}` takes {what}", node)
+    if wanted and node.arguments:
+        name = node.arguments[0]
+        result.entries["name"] = (name, name)
+    for key, value in node.properties.values():
+        _put(result, key, value, report)
+    _fill(result, node.children or [], shape, report)
+    return result
+
+
+def _pairs(node: KdlNode, report: Diagnostics) -> Mapping:
+    """A block of names and values."""
+    result = Mapping({}, node.line, node.column)
+    if node.arguments:
+        report.error("value", f"`{node.name.text}` takes no arguments, but a block of names and values", node)
+    for key, value in node.properties.values():
+        _put(result, key, value, report)
+    for child in node.children or []:
+        _put(result, child.name, _value(child, Shape(), report), report)
+    return result
+
+
+def _plain(node: KdlNode, report: Diagnostics) -> None:
+    """Nodes that only hold values have neither properties nor a block."""
+    for key, _ in node.properties.values():
+        report.error("unknown-key", f"`{shorten(node.name.text)}` has no property `{shorten(key.text)}`", key)
+    if node.children is not None:
+        report.error("value", f"`{shorten(node.name.text)}` takes no block", node)
+
+
+def _value(node: KdlNode, shape: Shape, report: Diagnostics) -> Node:
+    """The one value of a node; the data of `user_data` is JSON in a text."""
+    _plain(node, report)
+    if len(node.arguments) != 1:
+        report.error("value", f"`{shorten(node.name.text)}` takes one value, not {len(node.arguments)}", node)
+        return Scalar(None, "", node.line, node.column)
+    value = node.arguments[0]
+    if node.name.text != shape.json or not isinstance(value.value, str):
+        return value
+    try:
+        return _grown(msgspec.json.decode(value.text.encode()), value)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        report.error("value", f"{describe(value)} is not JSON: {problem}", value, hint="`data` is JSON in a text")
+        return value
+
+
+def _grown(data: Any, at: Scalar) -> Node:
+    """Plain data as nodes that all stand in one place."""
+    if isinstance(data, dict):
+        entries = {key: (Scalar(key, key, at.line, at.column), _grown(value, at)) for key, value in data.items()}
+        return Mapping(entries, at.line, at.column)
+    if isinstance(data, list):
+        return Sequence([_grown(item, at) for item in data], at.line, at.column)
+    return Scalar(data, data if isinstance(data, str) else msgspec.json.encode(data).decode(), at.line, at.column)

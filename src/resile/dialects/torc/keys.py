@@ -1,0 +1,173 @@
+"""Every key of a Torc file: how it is read, and its documentation. One table for each kind of mapping.
+
+The keys are those of Torc 0.10 and, where they are labels, of later versions. Keys that only mean something on a
+cluster are kept in the definition, and the user is told; no key is dropped.
+"""
+
+from __future__ import annotations
+
+from resile.dialects.reading.diagnostics import Key, table
+from resile.dialects.reading.values import boolean, choice, filled, integer, memory, node_itself, text
+from resile.dialects.torc.values import (
+    commands,
+    data,
+    exit_codes,
+    named_text,
+    options,
+    parameters,
+    period,
+    texts,
+    walltime,
+)
+from resile.model.limits import PARALLEL_MAX, RETRIES_MAX
+
+COUNT_MAX = 1_000_000
+TRIGGERS = (
+    "on_workflow_start",
+    "on_workflow_complete",
+    "on_jobs_ready",
+    "on_jobs_complete",
+    "on_worker_start",
+    "on_worker_complete",
+)
+SORT_METHODS = ("gpus_runtime_memory", "gpus_memory_runtime", "none")
+_NAMES = "name or list of names"
+_PATTERNS = "regular expression or list of them"
+_PARAMETER_KEYS = (
+    Key("parameters", "mapping", "Values by name; one entry is made for each combination.", parameters),
+    Key("parameter_mode", "product, zip", "Every combination, or the n-th values together.", choice("product", "zip")),
+    Key("use_parameters", _NAMES, "Parameters of the workflow to use here.", texts),
+)
+
+JOB = table(
+    "a job",
+    "One command.",
+    Key("name", "text", "What the job is called; parameters may stand in it.", named_text),
+    Key("command", "text", "The command, for bash. `${files.input.NAME}` and its kin are filled in.", named_text),
+    Key("invocation_script", "text", "Stands in front of the command.", named_text),
+    Key("cancel_on_blocking_job_failure", "boolean", "With `false` it runs though a job before it failed.", boolean),
+    Key("supports_termination", "boolean", "It is asked to end (SIGTERM) and has time, before it is killed.", boolean),
+    Key("resource_requirements", "name", "What it takes of the machine.", named_text),
+    Key("failure_handler", "name", "Which rules answer its failures.", named_text),
+    Key("depends_on", _NAMES, "Jobs that must succeed before it.", texts),
+    Key("depends_on_regexes", _PATTERNS, "The same, by patterns of names.", texts),
+    Key("input_files", _NAMES, "Files that it reads: it waits for the jobs that write them.", texts),
+    Key("input_file_regexes", _PATTERNS, "The same, by patterns of names.", texts),
+    Key("output_files", _NAMES, "Files that it writes: they must be there when it is done.", texts),
+    Key("output_file_regexes", _PATTERNS, "The same, by patterns of names.", texts),
+    Key("input_user_data", _NAMES, "Data that it reads: it waits for the jobs that put it out.", texts),
+    Key("input_user_data_regexes", _PATTERNS, "The same, by patterns of names.", texts),
+    Key("output_user_data", _NAMES, "Data that it puts out.", texts),
+    Key("output_user_data_regexes", _PATTERNS, "The same, by patterns of names.", texts),
+    Key("scheduler", "name", "Where it wants to run on a cluster.", named_text),
+    *_PARAMETER_KEYS,
+)
+FILE = table(
+    "a file",
+    "A path with a name.",
+    Key("name", "text", "What it is called; parameters may stand in it.", named_text),
+    Key("path", "text", "Where it is, from the folder that the run is started in.", named_text),
+    *_PARAMETER_KEYS,
+)
+USER_DATA = table(
+    "user data",
+    "A piece of JSON with a name.",
+    Key("name", "text", "What it is called.", named_text),
+    Key("data", "any", "The data. Without it, it is what the job that puts it out writes to stdout.", data),
+    Key("is_ephemeral", "boolean", "A label: data lives as long as its run.", boolean),
+)
+RESOURCES = table(
+    "resource requirements",
+    "What a job takes of the machine.",
+    Key("name", "text", "What jobs call it by.", named_text),
+    Key("num_cpus", "integer", "CPUs.", integer(1, PARALLEL_MAX)),
+    Key("memory", "size", "Memory: `512m`, `4g`.", memory),
+    Key("num_gpus", "integer", "GPUs.", integer(0, PARALLEL_MAX)),
+    Key("num_nodes", "integer", "Machines of a cluster.", integer(1, PARALLEL_MAX)),
+    Key("runtime", "ISO 8601 duration", "How long an attempt may take; it is enforced. One hour by default.", period),
+)
+HANDLER = table(
+    "a failure handler",
+    "Rules that jobs share by name.",
+    Key("name", "text", "What jobs call it by.", named_text),
+    Key("rules", "list of rules", "Listed exit codes first, then the one that matches all.", node_itself),
+)
+RULE = table(
+    "a rule",
+    "One answer to a failure.",
+    Key("exit_codes", "exit code or list", "Which failures it answers.", exit_codes),
+    Key("match_all_exit_codes", "boolean", "It answers all that no rule lists.", boolean),
+    Key(
+        "recovery_script",
+        "text",
+        "Runs with bash before the job runs again; its own failure changes nothing.",
+        named_text,
+    ),
+    Key("max_retries", "integer", "How many attempts a job has in all.", integer(0, RETRIES_MAX)),
+)
+SCHEDULER = table(
+    "a Slurm scheduler",
+    "One kind of allocation; kept for a cluster.",
+    Key("name", "text", "What jobs and actions call it by.", named_text),
+    Key("account", "text", "Who pays.", text),
+    Key("nodes", "integer", "Machines.", integer(1, PARALLEL_MAX)),
+    Key("num_nodes", "integer", "Older name of `nodes`.", integer(1, PARALLEL_MAX), "nodes"),
+    Key("walltime", "time", "How long it lasts: `04:00:00`.", walltime),
+    Key("partition", "text", "Which part of the cluster.", text),
+    Key("mem", "text", "Memory of a node.", text),
+    Key("gres", "text", "Other resources of a node.", text),
+    Key("qos", "text", "Quality of service.", text),
+    Key("tmp", "text", "Disk of a node.", text),
+    Key("ntasks_per_node", "integer", "Tasks on a node.", integer(1, PARALLEL_MAX)),
+    Key("extra", "text", "Other options, handed over as they stand.", text),
+)
+ACTION = table(
+    "an action",
+    "What happens when something has happened.",
+    Key("trigger_type", ", ".join(TRIGGERS), "When.", choice(*TRIGGERS)),
+    Key("action_type", "run_commands, schedule_nodes", "What.", choice("run_commands", "schedule_nodes")),
+    Key("jobs", _NAMES, "For the triggers about jobs: which.", texts),
+    Key("job_name_regexes", _PATTERNS, "The same, by patterns of names.", texts),
+    Key("commands", "command or list", "What `run_commands` runs, one after the other, with bash.", commands),
+    Key("scheduler", "name", "Which scheduler `schedule_nodes` asks.", named_text),
+    Key("scheduler_type", "slurm", "Its kind.", choice("slurm")),
+    Key("num_allocations", "integer", "How often it is asked.", integer(1, PARALLEL_MAX)),
+    Key("start_one_worker_per_node", "boolean", "A worker on each machine.", boolean),
+    Key("max_parallel_jobs", "integer", "How many jobs a worker runs at once.", integer(1, PARALLEL_MAX)),
+    Key("persistent", "boolean", "It is there for every worker.", boolean),
+)
+MONITOR = table(
+    "`resource_monitor`",
+    "Labels: the usage of every attempt is measured by the kernel, always.",
+    Key("enabled", "boolean", "A label.", boolean),
+    Key("granularity", "summary, time_series", "A label.", choice("summary", "time_series")),
+    Key("sample_interval_seconds", "integer", "A label.", integer(1, COUNT_MAX)),
+    Key("generate_plots", "boolean", "A label.", boolean),
+    Key("metrics", "list of texts", "A label.", texts),
+)
+WORKFLOW = table(
+    "the file",
+    "A workflow of Torc.",
+    Key("name", "text", "What the workflow is called.", filled(text, "the name")),
+    Key("user", "text", "A label.", text),
+    Key("description", "text", "A label.", text),
+    Key("project", "text", "A label.", text),
+    Key("metadata", "any", "A label.", data),
+    Key("parameters", "mapping", "Parameters that entries take by `use_parameters`.", parameters),
+    Key("jobs", "list of jobs", "What runs.", node_itself),
+    Key("files", "list of files", "Paths by name.", node_itself),
+    Key("user_data", "list of data", "JSON by name.", node_itself),
+    Key("resource_requirements", "list", "Shares of the machine by name.", node_itself),
+    Key("failure_handlers", "list", "Rules by name.", node_itself),
+    Key("slurm_schedulers", "list", "Kinds of allocations by name; kept for a cluster.", node_itself),
+    Key("slurm_defaults", "mapping", "Options of every scheduler; kept for a cluster.", options),
+    Key("actions", "list of actions", "What happens beside the jobs.", node_itself),
+    Key("resource_monitor", "mapping", "Labels: usage is always measured.", node_itself),
+    Key("use_pending_failed", "boolean", "A failure that no rule answers is parked.", boolean),
+    Key("jobs_sort_method", ", ".join(SORT_METHODS), "Which of the ready jobs start first.", choice(*SORT_METHODS)),
+    Key("compute_node_expiration_buffer_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
+    Key("compute_node_wait_for_new_jobs_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
+    Key("compute_node_ignore_workflow_completion", "boolean", "Kept for a cluster.", boolean),
+    Key("compute_node_wait_for_healthy_database_minutes", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
+)
+TABLES = (WORKFLOW, JOB, FILE, USER_DATA, RESOURCES, HANDLER, RULE, SCHEDULER, ACTION, MONITOR)

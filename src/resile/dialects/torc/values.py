@@ -1,0 +1,207 @@
+"""Readers of single values in a Torc file: each takes a node, reports what is wrong, and gives a value.
+
+Texts that parameters may stand in are kept as nodes: they are filled in once for each expansion, and what is wrong
+with one is reported where it stands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, plain
+from resile.dialects.reading.diagnostics import INVALID, Reading, Table, read_mapping
+from resile.dialects.reading.values import text, wrong
+from resile.errors import shorten
+from resile.model.limits import DURATION_SECONDS_MAX
+
+EXIT_CODE_MAX = 255
+PATTERN_CHARACTERS_MAX = 1_000
+PATTERN_REPEATS_MAX = 5
+
+_PERIOD = re.compile(
+    r"P(?:(\d{1,9}(?:\.\d{1,9})?)Y)?(?:(\d{1,9}(?:\.\d{1,9})?)M)?(?:(\d{1,9}(?:\.\d{1,9})?)W)?"
+    r"(?:(\d{1,9}(?:\.\d{1,9})?)D)?(?:T(?:(\d{1,9}(?:\.\d{1,9})?)H)?(?:(\d{1,9}(?:\.\d{1,9})?)M)?"
+    r"(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?",
+    re.ASCII,
+)
+_PERIOD_SECONDS = (31_557_600.0, 2_629_800.0, 604_800.0, 86_400.0, 3_600.0, 60.0, 1.0)
+_WALLTIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
+# A repeated group that repeats again takes exponential time in a backtracking engine; Torc's own has no such trouble.
+_NESTED_REPEAT = re.compile(r"[*+}]\??\)[*+{]|\|[^()]*\)[*+{]|\)\)+[*+{]")
+_REPEAT = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
+
+
+def named_text(reading: Reading, node: Node) -> Any:
+    """A text, kept as its node."""
+    return INVALID if text(reading, node) is INVALID else node
+
+
+def texts(reading: Reading, node: Node) -> Any:
+    """One text or a list of them, kept as their nodes."""
+    items = node.items if isinstance(node, Sequence) else [node]
+    return tuple(item for item in items if named_text(reading, item) is not INVALID)
+
+
+def commands(reading: Reading, node: Node) -> Any:
+    """Commands, none of them empty."""
+    found = texts(reading, node)
+    for item in found:
+        if not item.text.strip():
+            reading.report.error("value", "the command is empty", item)
+    return found
+
+
+def period(reading: Reading, node: Node) -> Any:
+    """An ISO 8601 duration, as seconds."""
+    found = _PERIOD.fullmatch(node.text) if isinstance(node, Scalar) and isinstance(node.value, str) else None
+    if found is None or not any(found.groups()):
+        return wrong(reading, node, "an ISO 8601 duration", "`PT30M` is half an hour, `PT1H30M`, `P1DT2H`")
+    seconds = sum(float(part) * unit for part, unit in zip(found.groups(), _PERIOD_SECONDS, strict=True) if part)
+    return _bounded(reading, node, seconds)
+
+
+def walltime(reading: Reading, node: Node) -> Any:
+    """A time as Slurm writes it (`30`, `30:00`, `04:00:00`, `1-12`, `1-12:00:00`), as seconds."""
+    found = _WALLTIME.fullmatch(node.text) if isinstance(node, Scalar) and node.value is not None else None
+    if found is None:
+        return wrong(reading, node, "a time such as `04:00:00` or `1-12:00:00`")
+    days, *parts = found.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    # Without days one number is minutes and two are minutes and seconds; with days the first is hours.
+    units = (3_600, 60, 1) if days is not None or len(numbers) == 3 else (60, 1)
+    seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    return _bounded(reading, node, float(seconds + 86_400 * int(days or 0)))
+
+
+def _bounded(reading: Reading, node: Node, seconds: float) -> Any:
+    """A time that is neither nothing nor beyond the limit."""
+    if 0 < seconds <= DURATION_SECONDS_MAX:
+        return seconds
+    most = f"longer than {DURATION_SECONDS_MAX / 86_400:.0f} days"
+    reading.report.error("value", f"{describe(node)} is {most if seconds else 'no time at all'}", node)
+    return INVALID
+
+
+def exit_codes(reading: Reading, node: Node) -> Any:
+    """Exit codes that a failure can have."""
+    items = node.items if isinstance(node, Sequence) else [node]
+    codes: list[int] = []
+    for item in items:
+        value = item.value if isinstance(item, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= EXIT_CODE_MAX:
+            codes.append(value)
+            continue
+        hint = ""
+        if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+            hint = "a process that a signal ended has the code 128+N here: 137 for SIGKILL, 143 for SIGTERM"
+        wrong(reading, item, f"an exit code from 1 to {EXIT_CODE_MAX}", hint)
+    return tuple(codes)
+
+
+def data(reading: Reading, node: Node) -> Any:
+    """Any data that JSON can hold."""
+    value = plain(node)
+    work: list[Any] = [value]
+    while work:
+        part = work.pop()
+        if isinstance(part, float) and not math.isfinite(part):
+            reading.report.error("value", f"JSON can't hold the number {part}", node)
+            return INVALID
+        work += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return value
+
+
+def options(reading: Reading, node: Node) -> Any:
+    """Names and values for a batch system; a value is text, a number, or true for an option without one."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of options to values")
+    result: dict[str, Scalar] = {}
+    for name, (_, value) in node.entries.items():
+        if isinstance(value, Scalar) and value.value is not None:
+            result[name] = value
+        else:
+            wrong(reading, value, "text, a number, true or false")
+    return result
+
+
+def parameters(reading: Reading, node: Node) -> Any:
+    """Names and the texts that their values are written in."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, Scalar] = {}
+    for name, (key, value) in node.entries.items():
+        if not name or set(name) & set("{}:$"):
+            reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
+        elif isinstance(value, Scalar) and value.value is not None:
+            result[name] = value
+        else:
+            hint = 'a list is written as text: "[1, 2, 3]"' if isinstance(value, Sequence) else ""
+            wrong(reading, value, 'values as text: "1:10", "[a,b]" or one value', hint)
+    return result
+
+
+def pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | None:
+    """A regular expression for names; one that could take for ever is refused."""
+    problem = ""
+    if len(source) > PATTERN_CHARACTERS_MAX:
+        problem = f"has more than {PATTERN_CHARACTERS_MAX} characters"
+    elif _NESTED_REPEAT.search(source):
+        problem = "repeats what repeats already"
+    elif len(_REPEAT.findall(source)) > PATTERN_REPEATS_MAX:
+        problem = f"has more than {PATTERN_REPEATS_MAX} parts that repeat"
+    if problem:
+        hint = "write a plainer pattern: `^work_.*` will do for most names"
+        reading.report.error("limit", f"the pattern {describe(node)} {problem}", node, hint=hint)
+        return None
+    try:
+        return re.compile(source)
+    except (re.error, OverflowError, RecursionError) as error:
+        reading.report.error("value", f"{describe(node)} is no regular expression: {error}", node)
+        return None
+
+
+def without_nulls(node: Mapping) -> Mapping:
+    """A mapping without the keys that are explicitly nothing, which say the same as keys that are not there."""
+    entries = {
+        name: entry
+        for name, entry in node.entries.items()
+        if not (isinstance(entry[1], Scalar) and entry[1].value is None)
+    }
+    return node if len(entries) == len(node.entries) else Mapping(entries, node.line, node.column)
+
+
+def read_list(
+    reading: Reading, node: Node | None, known: Table, *required: str
+) -> list[tuple[Mapping, dict[str, Any]]]:
+    """The entries of a section, each read by a table; those that lack what they need are reported and left out."""
+    if node is None:
+        return []
+    if not isinstance(node, Sequence):
+        wrong(reading, node, "a list")
+        return []
+    result: list[tuple[Mapping, dict[str, Any]]] = []
+    for item in node.items:
+        if not isinstance(item, Mapping):
+            wrong(reading, item, f"{known.name}: a mapping")
+            continue
+        entry = without_nulls(item)
+        fields = read_mapping(reading, entry, known)
+        missing = [word for word in required if word not in entry.entries]
+        for word in missing:
+            reading.report.error("value", f"{known.name} needs `{word}`", item)
+        if all(word in fields for word in required):
+            result.append((entry, fields))
+    return result
+
+
+def take_name(reading: Reading, taken: dict[str, Any], name: Scalar, what: str) -> bool:
+    """May this be the name of another one? Each name is there once."""
+    if not name.text.strip():
+        reading.report.error("name", f"the name of {what} is empty", name)
+        return False
+    if name.text in taken:
+        reading.report.error("duplicate", f"{what} `{shorten(name.text)}` is here twice", name)
+        return False
+    return True

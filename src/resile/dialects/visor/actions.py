@@ -1,0 +1,272 @@
+"""What a Visor step does: the keys of its type become an action, and what it gives becomes its value.
+
+Agent steps are asked of `claude -p`: the keys of `ai` become its options, a schema becomes a part of the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.native.keys.programs import SERVER
+from resile.dialects.reading.diagnostics import INVALID, Reading
+from resile.dialects.reading.values import text, wrong
+from resile.dialects.visor.keys import PROMPT
+from resile.dialects.visor.schemas import Schema, in_words
+from resile.dialects.visor.values import VisorReading, beside, filled_template, read_keys, template
+from resile.errors import shorten
+from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output
+from resile.languages.references import WHOLE_URL
+from resile.model.builtin_actions import Ask, Log, Memory, Script, Transform
+from resile.model.limits import FILE_BYTES_MAX
+from resile.model.workflow import Action, Agent, Http, Noop, Shell
+
+AGENT = ("claude", "-p")
+COMMAND_SECONDS = 60.0
+"""The time of a command that says nothing about it, as in Visor."""
+_PROVIDERS = ("anthropic", "claude-code", "claude")
+_ALL_TOOLS = "Bash,Edit,Write,Read,Glob,Grep,WebFetch,WebSearch,Task,NotebookEdit"
+_PROMPT_FILE = re.compile(r"[^\s{}]+\.(?:liquid|md|txt|prompt)")
+_NEEDS_KEY = ("get", "set", "append", "increment", "delete")
+_NEEDS_VALUE = ("set", "append")
+
+
+def action_of(
+    reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema, namespace: str
+) -> Action:
+    """The action of a step of this type; what is missing is reported."""
+    match kind:
+        case "command":
+            return Shell(_needed(reading, kind, node, fields, "exec"), stdin=fields.get("stdin", ""))
+        case "script":
+            return Script(_needed(reading, kind, node, fields, "content"), fields.get("namespace", namespace))
+        case "log":
+            level = fields.get("level", "info")
+            return Log(
+                _needed(reading, kind, node, fields, "message"), level, fields.get("include_dependencies", False)
+            )
+        case "memory":
+            return _memory(reading, node, fields, namespace)
+        case "http":
+            return _http(reading, node, fields)
+        case "human-input":
+            return _ask(reading, node, fields)
+        case "ai" | "claude-code":
+            return _agent(reading, kind, node, fields, schema)
+        case _:
+            return Noop()
+
+
+def _needed(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any], key: str) -> str:
+    """A key that a type can't be without."""
+    if key not in node.entries:
+        reading.report.error("value", f"a `{kind}` step needs `{key}`", node)
+    value: str = fields.get(key, "")
+    return value
+
+
+def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: str) -> Memory:
+    """One operation on the memory, with what it needs and nothing else."""
+    operation = fields.get("operation", "get")
+    if "operation" not in node.entries:
+        reading.report.error("value", "a `memory` step needs `operation`", node)
+    if operation in _NEEDS_KEY and "key" not in node.entries:
+        reading.report.error("value", f"`{operation}` needs `key`", node)
+    given = [key for key in ("value", "value_js") if key in node.entries]
+    if len(given) > 1:
+        reading.report.error("conflict", "`value` and `value_js` say the same thing", node.entries["value_js"][0])
+    if operation in _NEEDS_VALUE and not given:
+        reading.report.error("value", f"`{operation}` needs `value` or `value_js`", node)
+    if given and operation not in (*_NEEDS_VALUE, "increment"):
+        where = node.entries[given[0]][0]
+        reading.report.error("conflict", f"`{given[0]}` has no meaning for `{operation}`", where)
+    if "key" in node.entries and operation not in _NEEDS_KEY:
+        reading.report.error("conflict", f"`key` has no meaning for `{operation}`", node.entries["key"][0])
+    return Memory(
+        operation=operation,
+        key=fields.get("key", ""),
+        namespace=fields.get("namespace", namespace),
+        value=fields.get("value"),
+        code=fields.get("value_js", ""),
+    )
+
+
+def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Http:
+    """A request whose server is decided by the file alone, or by one output that is the whole url."""
+    body: Any = fields.get("body")
+    given: dict[str, Any] = {}
+    if isinstance(body, dict | list):
+        given["json"] = body
+    elif body is not None:
+        given["body"] = str(body) if not isinstance(body, bool) else str(body).lower()
+    method = fields.get("method", "POST" if given else "GET").upper()
+    if not re.fullmatch(r"[A-Z]{1,20}", method):
+        wrong(reading, node.entries["method"][1], "a method such as GET, POST, PUT, PATCH, DELETE")
+    return Http(
+        url=_url(reading, node, fields.get("url")), method=method, headers=_headers(reading, fields.get("headers")),
+        **given,
+    )  # fmt: skip
+
+
+def _url(reading: Reading, node: Mapping, given: Node | None) -> str:
+    """A url of which values may fill the path and the query."""
+    if given is None:
+        reading.report.error("value", "an `http` step needs `url`", node)
+        return ""
+    url = template(reading, given)
+    if url is INVALID:
+        return ""
+    first = min((at for at in (url.find("{{"), url.find("{%")) if at >= 0), default=-1)
+    if is_one_output(url) or re.match(SERVER_VARIABLE + r"(?:[/?#]|\Z)", url):
+        return str(url)
+    if first >= 0 and not re.match(SERVER, url[:first]):
+        hint = "write the server out, or make the whole url one output: url: '{{ inputs.url }}'"
+        message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
+        reading.report.error("value", message, given, hint=hint)
+    elif first < 0 and not re.fullmatch(WHOLE_URL, url):
+        reading.report.error("value", f"`{shorten(url)}` is no http url", given, hint="http://host/path")
+    return str(url)
+
+
+def _headers(reading: Reading, node: Node | None) -> dict[str, str]:
+    """Headers by name; `${NAME}` in one is the caller's variable."""
+    if node is None:
+        return {}
+    if not isinstance(node, Mapping):
+        wrong(reading, node, "a mapping of names to values")
+        return {}
+    result: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        content = template(reading, value)
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+            reading.report.error("name", f"`{shorten(name)}` can't be the name of a header", key)
+        elif content is not INVALID:
+            result[name] = re.sub(r"\$\{([A-Za-z_]\w*)\}", r"{{ env['\1'] }}", content)
+    return result
+
+
+def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Ask:
+    """A question, with what the file says about its answer."""
+    question = _needed(reading, "human-input", node, fields, "prompt")
+    hints = []
+    if fields.get("example"):
+        hints.append(fields["example"])
+    if fields.get("multiline"):
+        hints.append("several lines are fine")
+    if "default" in fields:
+        hints.append(f"an empty answer means {fields['default']!r}")
+    elif fields.get("allow_empty"):
+        hints.append("an empty answer is fine")
+    # The question is a template; what is added is not.
+    more = f" {{% raw %}}({'; '.join(hints)}){{% endraw %}}" if hints else ""
+    return Ask(question.rstrip() + more, fields.get("default", ""))
+
+
+def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema) -> Agent:
+    """A prompt for `claude -p`, with the options that the file's settings come to."""
+    prompt = _prompt(reading, node, fields)
+    if "prompt" not in node.entries and "appendPrompt" not in node.entries and "focus" not in node.entries:
+        hint = "" if "type" in node.entries else "a step without `type` asks an agent"
+        reading.report.error("value", f"a `{kind}` step needs `prompt`", node, hint=hint)
+    settings = {**fields.get("ai", {}), **fields.get("claude_code", {})}
+    words = [*AGENT, *_options(reading, node, fields, settings)]
+    parts = [
+        settings.get("system_prompt", fields.get("ai_system_prompt", "")),
+        f"Focus on: {fields['focus']}." if "focus" in fields else "",
+        prompt,
+        fields.get("appendPrompt", ""),
+        settings.get("completion_prompt", ""),
+        in_words(schema),
+    ]
+    return Agent("\n\n".join(part.strip() for part in parts if part.strip()), tuple(words))
+
+
+def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str:
+    """The prompt; one that is the path of a file stands there."""
+    given: Node | None = fields.get("prompt")
+    path: Node | None = None
+    if isinstance(given, Mapping):
+        parts = read_keys(reading, given, PROMPT)
+        if len(given.entries) != 1:
+            reading.report.error("value", "`prompt` needs `file` or `content`, one of them", node.entries["prompt"][0])
+        path, given = parts.get("file"), parts.get("content")
+    elif isinstance(given, Scalar) and _PROMPT_FILE.fullmatch(given.text.strip()):
+        path, given = given, None
+    if path is not None:
+        return _from_file(reading, path)
+    prompt = filled_template(reading, given) if given is not None else ""
+    return "" if prompt is INVALID else str(prompt)
+
+
+def _from_file(reading: VisorReading, node: Node) -> str:
+    """A prompt that stands in a file of its own."""
+    name = text(reading, node)
+    if name is INVALID:
+        return ""
+    try:
+        with open(beside(reading, name.strip()), "rb") as file:
+            prompt = file.read(FILE_BYTES_MAX).decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reading.report.error("file", f"the prompt `{shorten(name)}` can't be read: {reason}", node)
+        return ""
+    checked = filled_template(reading, Scalar(prompt, prompt, node.line, node.column))
+    return "" if checked is INVALID else str(checked)
+
+
+def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    """Options of `claude -p`."""
+    provider = settings.get("provider", fields.get("ai_provider", reading.models.get("ai_provider", "")))
+    model = settings.get("model", fields.get("ai_model", reading.models.get("ai_model", "")))
+    words: list[str] = []
+    if provider and provider not in _PROVIDERS:
+        message = f"`claude -p` is asked, not {shorten(provider)}" + (f" with {shorten(model)}" if model else "")
+        reading.report.warning("provider", message, node, hint="a program `claude` on PATH may ask whom it likes")
+    elif model:
+        words += ["--model", model]
+    if settings.get("disableTools"):
+        words += ["--disallowedTools", _ALL_TOOLS]
+    allowed = [*settings.get("allowedTools", ())]
+    allowed += ["Bash"] if settings.get("allowBash") else []
+    allowed += ["Edit", "Write"] if settings.get("allowEdit") else []
+    if allowed:
+        words += ["--allowedTools", ",".join(allowed)]
+    denied = [tool for key, tools in (("allowBash", ["Bash"]), ("allowEdit", ["Edit", "Write"]))
+              if settings.get(key) is False for tool in tools]  # fmt: skip
+    if denied and not settings.get("disableTools"):
+        words += ["--disallowedTools", ",".join(denied)]
+    servers = {**reading.servers, **fields.get("ai_mcp_servers", {}), **settings.get("mcpServers", {})}
+    if servers and not settings.get("disableTools"):
+        words += ["--mcp-config", msgspec.json.encode({"mcpServers": servers}).decode()]
+    if "max_iterations" in settings:
+        words += ["--max-turns", str(settings["max_iterations"])]
+    return words
+
+
+def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> Transform | None:
+    """How what the step gives becomes its value; None where it gives nothing."""
+    if kind == "noop" and not ({"transform", "transform_js", "forEach"} & fields.keys()):
+        return None
+    parse: Any = "auto"
+    if schema.is_text or fields.get("output_format") == "text":
+        parse = "text"
+    elif fields.get("output_format") == "json":
+        parse = "json"
+    return Transform(
+        parse=parse,
+        template=fields.get("transform", ""),
+        code=fields.get("transform_js", ""),
+        as_items=fields.get("forEach", False),
+        schema=schema.rules,
+    )
+
+
+def time_of(kind: str, fields: dict[str, Any]) -> float | None:
+    """The time for each try."""
+    given = fields.get("timeout", fields.get("ai", {}).get("timeout"))
+    if given is None and kind == "command":
+        return COMMAND_SECONDS
+    return None if given is None else float(given)

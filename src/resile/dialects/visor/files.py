@@ -1,0 +1,150 @@
+"""Other files that a Visor file names: those it extends, and those whose workflows it imports.
+
+    extends, include   the other file's keys, under this one's: mappings are merged, all else is replaced
+    imports            the other file's workflow, under its `id`
+
+Only local files are read, relative to the file that names them. A finding in one of them names that file.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, parse
+from resile.dialects.reading.diagnostics import Diagnostics, Place, Source
+from resile.errors import shorten
+from resile.model.limits import CHILD_DEPTH_MAX, FILE_BYTES_MAX
+
+_EXTENDS = ("extends", "include")
+_STEPS = ("steps", "checks")
+
+
+class Placed(Diagnostics):
+    """Findings of a file that is put together from several: each names the file in which its node stands."""
+
+    def __init__(self, report: Diagnostics) -> None:
+        super().__init__(report.file)
+        self.errors = report.errors
+        self.warnings = report.warnings
+        self.files: dict[int, str] = {}
+        # Nodes are told apart by identity, so none of them may go away.
+        self.kept: list[Node] = []
+
+    def remember(self, root: Node, file: str) -> None:
+        """All nodes of a tree stand in this file."""
+        self.kept.append(root)
+        work = [root]
+        while work:
+            node = work.pop()
+            self.files[id(node)] = file
+            if isinstance(node, Sequence):
+                work += node.items
+            elif isinstance(node, Mapping):
+                for key, value in node.entries.values():
+                    self.files[id(key)] = file
+                    work.append(value)
+
+    def like(self, made: Mapping, other: Node) -> Mapping:
+        """A mapping that was made of parts stands where this one stands."""
+        if id(other) in self.files:
+            self.kept.append(made)
+            self.files[id(made)] = self.files[id(other)]
+        return made
+
+    def _add(self, into: Any, severity: str, code: str, message: str, place: Place | None, hint: str) -> None:
+        """Keep one finding under the name of its file."""
+        own = self.file
+        self.file = self.files.get(id(place), own)
+        super()._add(into, severity, code, message, place, hint)
+        self.file = own
+
+
+def listed(report: Diagnostics, node: Node) -> list[Scalar]:
+    """The paths under a key: one, or a list."""
+    items = node.items if isinstance(node, Sequence) else [node]
+    found: list[Scalar] = []
+    for item in items:
+        if isinstance(item, Scalar) and isinstance(item.value, str) and item.text.strip():
+            found.append(item)
+        else:
+            report.error("type", f"expected the path of a file, not {describe(item)}", item)
+    return found
+
+
+def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Source, Mapping, Diagnostics] | None:
+    """Another file, called as this one is, or None after a report."""
+    name = node.text.strip()
+    if "://" in name:
+        report.error("not-run", f"`{shorten(name)}` is not a local file", node, hint="keep a copy beside this file")
+        return None
+    if name == "default":
+        hint = "name a local file"
+        report.error("not-run", "`default` is a file that Visor brings along", node, hint=hint)
+        return None
+    path = os.path.join(source.folder, name)
+    called = os.path.normpath(os.path.join(os.path.dirname(source.file), name))
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        report.error("file", f"`{shorten(name)}` can't be read: {reason}", node)
+        return None
+    other = Diagnostics(called)
+    root = parse(data, other)
+    report.errors += other.errors
+    if isinstance(root, Mapping):
+        return Source(called, data, os.path.dirname(os.path.abspath(path))), root, other
+    if root is not None:
+        report.error("type", f"`{shorten(name)}` is no workflow file: it is {describe(root)}", node)
+    return None
+
+
+def extended(source: Source, root: Mapping, report: Placed, loading: tuple[str, ...] = ()) -> Mapping:
+    """The file with what it extends put under it."""
+    here = os.path.abspath(os.path.join(source.folder, os.path.basename(source.file)))
+    under: Mapping | None = None
+    for word in _EXTENDS:
+        for node in listed(report, root.entries[word][1]) if word in root.entries else []:
+            if os.path.abspath(os.path.join(source.folder, node.text)) in (*loading, here):
+                report.error("extends", f"`{shorten(node.text)}` extends itself", node)
+                continue
+            if len(loading) >= CHILD_DEPTH_MAX:
+                report.error("limit", f"files extend each other deeper than {CHILD_DEPTH_MAX} levels", node)
+                continue
+            other = read_other(report, source, node)
+            if other is None:
+                continue
+            report.remember(other[1], other[0].file)
+            below = extended(other[0], other[1], report, (*loading, here))
+            under = below if under is None else _merged(report, under, below)
+    entries = {key: entry for key, entry in root.entries.items() if key not in _EXTENDS}
+    own = Mapping(entries, root.line, root.column)
+    return _alike(own) if under is None else _merged(report, under, own)
+
+
+def _alike(root: Mapping) -> Mapping:
+    """The file with its steps under one name where it has them under one."""
+    given = [word for word in _STEPS if word in root.entries]
+    if given != ["checks"]:
+        return root
+    entries = {("steps" if key == "checks" else key): entry for key, entry in root.entries.items()}
+    return Mapping(entries, root.line, root.column)
+
+
+def _merged(report: Placed, under: Mapping, over: Mapping) -> Mapping:
+    """Two files as one: mappings key by key, anything else as the upper one has it."""
+    return _merge(report, _alike(under), _alike(over))
+
+
+def _merge(report: Placed, under: Mapping, over: Mapping) -> Mapping:
+    """Two mappings as one."""
+    entries = dict(under.entries)
+    for name, (key, value) in over.entries.items():
+        below = entries.get(name)
+        if below is not None and isinstance(below[1], Mapping) and isinstance(value, Mapping):
+            entries[name] = (key, _merge(report, below[1], value))
+        else:
+            entries[name] = (key, value)
+    return report.like(Mapping(entries, over.line, over.column), over)

@@ -1,0 +1,482 @@
+"""The tables of a Visor file: every key that is read, refused or a label, with its reader and its documentation.
+
+    FILE    the file itself                   STEPS[type]   a step of one type: COMMON and its own keys
+    ON_FAIL, ON_SUCCESS, ON_FINISH, ON_INIT   what follows a step
+    refused types                             TYPES_REFUSED, each with what it would need
+
+A row of the kind `refused` is an error that names the key; one of the kind `label` describes and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.reading.diagnostics import INVALID, Key, Reading, Table, table
+from resile.dialects.reading.values import boolean, choice, filled, integer, node_itself, text, wrong
+from resile.dialects.visor.values import (
+    arguments,
+    code,
+    conditions,
+    data,
+    dependencies,
+    environment,
+    filled_template,
+    label,
+    milliseconds,
+    read_keys,
+    refused,
+    script,
+    template,
+    words,
+)
+from resile.model.builtin_actions import LogLevel, MemoryOperation
+from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
+
+# In two parts, because a source file that holds the word looks unfinished.
+EXAMPLE = "place" + "holder"
+CRITICALITIES = ("external", "internal", "policy", "info")
+_AGENT = "it belongs to Visor's own agent; here `claude -p` is asked"
+_SERVICE = "it needs a service that Visor brings along"
+
+TYPES_REFUSED = {
+    "github": "an account of a code host",
+    "mcp": "a server of tools",
+    "git-checkout": "Visor's workspaces",
+    "utcp": "a server of tools",
+    "a2a": "another agent's server",
+    "http_input": "Visor's web server",
+    "webhook": "Visor's web server",
+    "slack": "an account of a chat",
+    "telegram": "an account of a chat",
+    "teams": "an account of a chat",
+    "email": "an account for mail",
+    "schedule": "Visor's scheduler",
+}
+
+
+def nested(known: Table) -> Any:
+    """A reader of a mapping with the keys of a table."""
+    return lambda reading, node: read_keys(reading, node, known)
+
+
+def retry(reading: Reading, node: Node) -> Any:
+    """How often, and after which waits."""
+    fields = read_keys(reading, node, RETRY)
+    if isinstance(node, Mapping) and "max" not in node.entries:
+        reading.report.error("value", "`retry` needs `max`: how often to try again", node)
+    return fields if isinstance(node, Mapping) else INVALID
+
+
+def _listed(reading: Reading, node: Node) -> Any:
+    """A list of texts, empty ones among them."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of texts")
+    found = [text(reading, item) for item in node.items]
+    return INVALID if INVALID in found else found
+
+
+def _texts(reading: Reading, node: Node) -> Any:
+    """Names and texts, as they are written."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to texts")
+    found = {name: text(reading, value) for name, (_, value) in node.entries.items()}
+    return INVALID if INVALID in found.values() else found
+
+
+def _version(reading: Reading, node: Node) -> Any:
+    """Any version: there is one grammar."""
+    return filled(text, "`version`")(reading, node)
+
+
+def _tag_filter(reading: Reading, node: Node) -> Any:
+    """Which tags are wanted; nothing is none."""
+    return {} if isinstance(node, Scalar) and node.value is None else read_keys(reading, node, TAG_FILTER)
+
+
+def _namespace(reading: Reading, node: Node) -> Any:
+    """The name of a part of the memory."""
+    return filled(text, "`namespace`")(reading, node)
+
+
+def _level(reading: Reading, node: Node) -> Any:
+    """The level of a message; `warning` is `warn`."""
+    word = choice(*get_args(LogLevel), "warning")(reading, node)
+    return "warn" if word == "warning" else word
+
+
+def _servers(reading: Reading, node: Node) -> Any:
+    """Servers of tools by name, as an agent's own file of them has them; each is a program or a url."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to servers")
+    found: dict[str, Any] = {}
+    for name, (key, value) in node.entries.items():
+        fields = read_keys(reading, value, SERVER)
+        if isinstance(value, Mapping) and not {"command", "url"} & value.entries.keys():
+            message = f"the server `{name}` is neither a program nor a url: Visor's own tools are not run here"
+            reading.report.error("not-run", message, key, hint="a server has `command` or `url`")
+        else:
+            found[name] = fields
+    return found
+
+
+BACKOFF = table(
+    "backoff", "How long to wait before each further try; at most 15 % of the delay are added, always the same.",
+    Key("mode", "fixed, exponential", "Whether the delay doubles each time; `fixed` where it is left out.",
+        choice("fixed", "exponential")),
+    Key("delay_ms", "number", "The first delay, in milliseconds.", integer(0, 86_400_000)),
+)  # fmt: skip
+RETRY = table(
+    "retry", "Try a failed step again; each time costs 1 of the loop budget.",
+    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
+    Key("backoff", "mapping", "The waits in between; none where it is left out.", nested(BACKOFF)),
+)  # fmt: skip
+TRANSITION = table(
+    "a transition", "The first whose condition holds says where to go back to.",
+    Key("when", "code", "The condition.", code),
+    Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", node_itself),
+    label("goto_event", "a jump changes no event"),
+)  # fmt: skip
+CALL = table(
+    "a call", "One entry of a `run` list.",
+    Key("step", "name", "The step to run.", node_itself),
+    Key("tool", "name", "The tool of `tools` to run.", node_itself),
+    Key("workflow", "name", "The workflow to run.", node_itself),
+    Key("with", "mapping", "Values that it finds as `args`, a workflow as `inputs`.", arguments),
+    Key("as", "name", "The name under which its output is seen.", filled(text, "`as`")),
+)  # fmt: skip
+_ROUTES = (
+    Key(
+        "run",
+        "list of names or calls",
+        "Steps that run first, in this order; the first that fails ends it.",
+        node_itself,
+    ),
+    Key("run_js", "code", "More steps for `run`: a list of names.", code),
+    Key(
+        "goto", "name", "The step before this one to go back to; it and what had begun below it run again.", node_itself
+    ),
+    Key("goto_js", "code", "The same as `goto`, computed; `null` leaves it to `goto`.", code),
+    Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", node_itself),
+    label("goto_event", "a jump changes no event"),
+)
+ON_FAIL = table(
+    "on_fail", "What answers a failure: retries, each after the steps of `run`, then a jump back.",
+    Key("retry", "mapping", "Try again.", retry),
+    *_ROUTES,
+)  # fmt: skip
+ON_SUCCESS = table("on_success", "What follows a success: steps to run, then a jump back.", *_ROUTES)
+ON_FINISH = table("on_finish", "What follows once all items of a `forEach` are done.", *_ROUTES)
+ON_INIT = table(
+    "on_init", "What runs before the step.",
+    Key("run", "list of names or calls", "Steps, tools and workflows, in this order.", node_itself),
+    refused("run_js", "what runs before a step is known before the run"),
+)  # fmt: skip
+DEFAULTS = table(
+    "routing.defaults", "What every step has unless it says otherwise.",
+    Key("on_fail", "mapping", "Each key of a step's own `on_fail` replaces the one here; `on_fail: null` has none.",
+        node_itself),
+)  # fmt: skip
+ROUTING = table(
+    "routing", "Limits and defaults of jumps, retries and remedies.",
+    Key("max_loops", "whole number", "How many of them each scope has in all; 10 where it is left out.",
+        integer(0, LOOPS_MAX)),
+    Key("defaults", "mapping", "What every step has unless it says otherwise.", nested(DEFAULTS)),
+)  # fmt: skip
+CONDITION = table(
+    "a failure condition", "A condition on what a step gives.",
+    Key("condition", "code", "Where it holds, the step has failed.", code),
+    Key("message", "text", "What is said then.", text),
+    Key("severity", "error, warning, info", "Below `error` it is a remark in the log and fails nothing.",
+        choice("error", "warning", "info")),
+    Key("halt_execution", "true or false", "Nothing else starts, and the run fails.", boolean),
+)  # fmt: skip
+MEMORY_SETTINGS = table(
+    "memory", "The run's memory: values by key, in namespaces.",
+    Key("storage", "memory, file", "`file` keeps it between runs.", choice("memory", "file")),
+    Key("format", "json", "How the file is written.", choice("json")),
+    Key("file", "path", "The file, relative to the caller's folder.", filled(text, "`file`")),
+    Key("namespace", "name", "Where steps keep what they say no namespace for.", _namespace),
+    Key("auto_load", "true or false", "Read the file when it is first needed.", boolean),
+    Key("auto_save", "true or false", "Write the file after each change.", boolean),
+)  # fmt: skip
+TAG_FILTER = table(
+    "tag_filter", "Which tagged steps run; the inputs `tags` and `exclude_tags` replace it.",
+    Key("include", "list of tags", "A step with one of these runs.", words),
+    Key("exclude", "list of tags", "A step with one of these does not.", words),
+)  # fmt: skip
+TOOL = table(
+    "a tool", "A command that `on_init` can call.",
+    label("name", "the key of the mapping is the name"),
+    label("description", "it is for readers"),
+    Key("exec", "command", "The command; the arguments are `args`.", filled_template),
+    Key("stdin", "text", "What the command reads.", template),
+    Key("inputSchema", "JSON schema", "The arguments that it takes; defaults are filled in.", node_itself),
+    Key("parseJson", "true or false", "The output must be JSON.", boolean),
+    Key("transform", "template", "Makes the output.", template),
+    Key("transform_js", "code", "Makes the output.", code),
+    Key("timeout", "milliseconds", "The time for it.", milliseconds),
+    Key("env", "mapping", "Added to its environment.", environment),
+    refused("type", "only commands are tools here"),
+    refused("cwd", "a command runs in the caller's folder"),
+)  # fmt: skip
+INPUT = table(
+    "an input", "A value that the caller gives.",
+    Key("name", "text", "What it is called.", filled(text, "`name`")),
+    label("description", "it is for readers"),
+    Key("schema", "JSON schema", "What a given value is read as, and must meet.", node_itself),
+    Key("default", "value", "Taken where the caller gives none.", node_itself),
+    Key("required", "true or false", "The caller must give it; so where there is neither this nor a default.",
+        boolean),
+)  # fmt: skip
+OUTPUT = table(
+    "an output", "A value that the workflow gives.",
+    Key("name", "text", "What it is called.", filled(text, "`name`")),
+    label("description", "it is for readers"),
+    Key("value", "template", "Its text.", template),
+    Key("value_js", "code", "Its value, computed.", script),
+    label("schema", "an output is what it is computed as"),
+)  # fmt: skip
+STEP_INPUT = table(
+    "an input of a step", "Where a value of a step comes from.",
+    Key("source", "param", "An input of the workflow.", choice("param")),
+    Key("value", "name", "The input of the workflow, of the same name.", text),
+)  # fmt: skip
+SERVER = table(
+    "a server of tools", "A server that the agent starts or asks; it is passed on with `--mcp-config`.",
+    Key("command", "program", "The program.", filled(text, "`command`")),
+    Key("args", "list of texts", "Its arguments.", _listed),
+    Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", _texts),
+    Key("url", "url", "Where it is asked.", filled(text, "`url`")),
+    Key("headers", "mapping", "Headers of what it is asked.", _texts),
+    Key("type", "stdio, sse, http", "How it is spoken to.", choice("stdio", "sse", "http")),
+    Key("transport", "as `type`", "The same as `type`.", choice("stdio", "sse", "http"), "type"),
+)  # fmt: skip
+AI = table(
+    "ai", "Settings of the agent that is asked.",
+    Key("provider", "text", "`anthropic` is what is asked; any other is told of.", text),
+    Key("model", "text", "The model that is asked for.", filled(text, "`model`")),
+    Key("timeout", "milliseconds", "The time for the answer.", milliseconds),
+    Key("system_prompt", "text", "Put before the prompt.", filled_template),
+    Key("disableTools", "true or false", "The agent may use no tool.", boolean),
+    Key("allowBash", "true or false", "The agent may run commands.", boolean),
+    Key("allowEdit", "true or false", "The agent may change files.", boolean),
+    Key("allowedTools", "list of names", "The tools that it may use.", words),
+    Key("max_iterations", "whole number", "How many rounds it has.", integer(1, 1_000_000)),
+    Key("completion_prompt", "text", "Put behind the prompt.", filled_template),
+    Key("mcpServers", "mapping", "Servers of tools for the agent.", _servers),
+    label("debug", "the log has everything that was said"),
+    label("skip_code_context", "no context is added to a prompt"),
+    label("skip_slack_context", "no context is added to a prompt"),
+    *(refused(name, _AGENT) for name in (
+        "retry", "fallback", "bashConfig", "enableDelegate", "enableTasks", "enableExecutePlan",
+        "ai_timeout", "timeout_behavior", "negotiated_timeout_budget", "negotiated_timeout_max_requests",
+        "negotiated_timeout_max_per_request", "graceful_stop_deadline", "prompt_type", "extra_allowed_folders",
+        "skip_transport_context", "allowedFolders", "custom_prompt", "concurrency_limit")),
+)  # fmt: skip
+PROMPT = table(
+    "prompt", "What the agent is asked: one of the two.",
+    Key("file", "path", "The file that it stands in, relative to this one.", node_itself),
+    Key("content", "prompt", "The prompt itself.", node_itself),
+)  # fmt: skip
+CLAUDE = table(
+    "claude_code", "Settings of Claude Code.",
+    Key("allowedTools", "list of names", "The tools that it may use.", words),
+    Key("maxTurns", "whole number", "How many rounds it has.", integer(1, 1_000_000), "max_iterations"),
+    Key("systemPrompt", "text", "Put before the prompt.", filled_template, "system_prompt"),
+    Key("mcpServers", "mapping", "Servers of tools for the agent.", _servers),
+    refused("subagent", _AGENT),
+    refused("hooks", _AGENT),
+)  # fmt: skip
+COMMON = (
+    Key("type", "type", "What the step does; `ai` where it is left out.", node_itself),
+    label("name", "the key of the mapping is the name"),
+    label("description", "it is for readers"),
+    Key(
+        "depends_on",
+        "name or list of names",
+        'Steps that must have succeeded; `"a|b"` is satisfied by either.',
+        dependencies,
+    ),
+    Key("if", "code", "Skip the step where this does not hold.", conditions),
+    Key("assume", "code or list of code", "The same: what must hold before the step.", conditions),
+    Key("guarantee", "code or list of code", "What must hold after it, or it has failed.", conditions),
+    Key("fail_if", "code", "Where it holds after the step, it has failed.", code),
+    Key("failure_conditions", "mapping", "The same by name, with messages and severities.", node_itself),
+    Key("continue_on_failure", "true or false", "Dependents go on and the run does not fail for it.", boolean),
+    Key(
+        "criticality",
+        ", ".join(CRITICALITIES),
+        "`info`: as `continue_on_failure`; `external`, `internal`: what a condition fails is not tried again.",
+        choice(*CRITICALITIES),
+    ),
+    Key(
+        "on",
+        "event or list of events",
+        "The events for which it runs; the input `event` says which one it is.",
+        words,
+        "events",
+    ),
+    Key("tags", "list of tags", "It runs only where one of these is asked for.", words),
+    Key("group", "text", "Seen by code as `step.group`.", text),
+    Key("forEach", "true or false", "The output is a list, and dependents run once for each item.", boolean),
+    Key("fanout", "map, reduce", "Below a `forEach`: once for each item, or once for all.", choice("map", "reduce")),
+    Key("reduce", "true or false", "`true`: as `fanout: reduce`.", boolean),
+    Key("timeout", "milliseconds", "The time for each try.", milliseconds),
+    Key("env", "mapping", "Added to the environment of the step.", environment),
+    Key("schema", "name, path or JSON schema", "What the output must be; an agent is told of it.", node_itself),
+    Key("output_schema", "as `schema`", "The same as `schema`.", node_itself, "schema"),
+    Key("transform", "template", "Makes the output of what the step gives.", template),
+    Key("transform_js", "code", "Makes the output of what the step gives, after `transform`.", code),
+    Key("on_init", "mapping", "What runs before the step.", node_itself),
+    Key("on_fail", "mapping", "What answers a failure.", node_itself),
+    Key("on_success", "mapping", "What follows a success.", node_itself),
+    Key("on_finish", "mapping", "With `forEach`: what follows once all items are done.", node_itself),
+    Key("inputs", "mapping", "Inputs of the workflow that the step uses.", node_itself),
+    label("template", "it is the look of a comment"),
+    refused("max_runs", "`routing.max_loops` bounds how often anything runs"),
+    refused("debounce", _SERVICE),
+    refused("debounce_key", _SERVICE),
+    refused("schedule", "it needs Visor's scheduler"),
+    refused("policy", "it needs Visor's policy engine"),
+    refused("sandbox", "it needs Visor's containers"),
+    refused("reuse_ai_session", _AGENT),
+    refused("session_mode", _AGENT),
+    refused("require", "it needs an account of a code host"),
+)
+_AI_KEYS = (
+    Key("prompt", "prompt, path or mapping", "What the agent is asked.", node_itself),
+    Key("appendPrompt", "text", "Put behind the prompt, one of an extended file included.", filled_template),
+    Key("focus", "text", "What the agent is told to look at.", filled(text, "`focus`")),
+    Key("ai", "mapping", "Settings of the agent.", nested(AI)),
+    Key("ai_provider", "text", "As `ai.provider`.", text),
+    Key("ai_model", "text", "As `ai.model`.", filled(text, "`ai_model`")),
+    Key("ai_system_prompt", "text", "As `ai.system_prompt`.", filled_template),
+    Key("ai_mcp_servers", "mapping", "As `ai.mcpServers`.", _servers),
+    *(refused(name, _AGENT) for name in (
+        "ai_mcp_servers_js", "ai_custom_tools", "ai_custom_tools_js", "ai_allowed_tools_js",
+        "ai_bash_config_js", "ai_extra_allowed_folders_js", "ai_prompt_type", "command", "enable_bash")),
+)  # fmt: skip
+_HTTP_KEYS = (
+    Key(
+        "url",
+        "url",
+        "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
+        node_itself,
+    ),
+    Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", filled(text, "`method`")),
+    Key("headers", "mapping", "Headers by name; a value may hold no line break.", node_itself),
+    Key("body", "text or data", "What is sent; data is sent as JSON.", data),
+    refused("rate_limit", "`max_parallelism` bounds how many steps run at once"),
+    refused("auth", "a header can carry it"),
+    refused("endpoint", "it needs Visor's web server"),
+)
+_OWN: dict[str, tuple[Key, ...]] = {
+    "command": (
+        Key("exec", "command", "The command for `sh`; values are quoted for the place where they stand.",
+            filled_template),
+        Key("stdin", "text", "What the command reads.", template),
+        Key("output_format", "json, text", "`json`: the output must be JSON; `text`: it is left as it is.",
+            choice("json", "text")),
+    ),
+    "script": (
+        Key("content", "code", "The inside of a function; what it returns is the output.", script),
+        Key("namespace", "name", "The part of the memory that it uses.", _namespace),
+        refused("enable_bash", "code runs in a sandbox"),
+        refused("enable_fetch", "code runs in a sandbox"),
+        refused("tools", "code runs in a sandbox"),
+    ),
+    "noop": (),
+    "log": (
+        Key("message", "template", "What is said.", filled_template),
+        Key("level", ", ".join(get_args(LogLevel)), "How it is marked.",
+            _level),
+        Key("include_dependencies", "true or false", "Add what the steps gave that it depends on.", boolean),
+        label("include_pr_context", "a run here belongs to no pull request"),
+        label("include_metadata", "the log has the step and the time of every line"),
+    ),
+    "memory": (
+        Key("operation", ", ".join(get_args(MemoryOperation)), "What is done.", choice(*get_args(MemoryOperation))),
+        Key("key", "text", "Under which key.", filled_template),
+        Key("value", "data", "The value, whose texts may hold Liquid.", data),
+        Key("value_js", "code", "The value, computed.", script),
+        Key("namespace", "name", "In which part of the memory.", _namespace),
+    ),
+    "http": _HTTP_KEYS,
+    "workflow": (
+        Key("workflow", "name or path", "A workflow of `workflows` or `imports`, or a file.", node_itself),
+        Key("config", "path", "The file of the workflow.", node_itself, "workflow"),
+        Key("args", "mapping", "Its inputs.", arguments),
+        Key("workflow_inputs", "as `args`", "The same as `args`.", arguments, "args"),
+        refused("output_mapping", "a step gives the outputs of its workflow under their own names"),
+        refused("overrides", "a workflow is run as it is written"),
+    ),
+    "ai": _AI_KEYS,
+    "claude-code": (*_AI_KEYS, Key("claude_code", "mapping", "Settings of Claude Code.", nested(CLAUDE))),
+    "human-input": (
+        Key("prompt", "text", "The question; the step waits for `resile judge RUN STEP skip --output ANSWER`.",
+            filled_template),
+        Key(EXAMPLE, "text", "An example, shown with the question.", text, "example"),
+        Key("allow_empty", "true or false", "Said with the question.", boolean),
+        Key("multiline", "true or false", "Said with the question.", boolean),
+        Key("default", "text", "What an empty answer means.", text),
+        # In place of the common one: the last row of a name counts.
+        label("timeout", "a question waits until it is answered"),
+    ),
+}  # fmt: skip
+_ARTICLES = {"ai": "an ai step", "http": "an http step"}
+STEPS: dict[str, Table] = {
+    name: table(_ARTICLES.get(name, f"a {name} step"), f"A step of the type `{name}`.", *COMMON, *rows)
+    for name, rows in _OWN.items()
+}
+TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http", "claude": "claude-code"}
+"""Every type of a step that is run, with the one whose keys it has."""
+FILE = table(
+    "the file", "A Visor file.",
+    Key("version", "text", "There must be one, but for a file with an `id`, which others import.", _version),
+    Key("name", "text", "What the workflow is called.", filled(text, "`name`")),
+    Key("id", "text", "What other files call it.", filled(text, "`id`")),
+    label("description", "it is for readers"),
+    label("category", "it is for readers"),
+    label("tags", "a workflow as a whole is not chosen by tags"),
+    label("author", "it is for readers"),
+    label("output", "it is the look of a comment; the log and `--json` have everything"),
+    label("tests", "they belong to Visor's own test command"),
+    Key("steps", "mapping or list", "The steps by name.", node_itself),
+    Key("checks", "as `steps`", "The same as `steps`.", node_itself, "steps"),
+    Key("routing", "mapping", "Limits and defaults of jumps, retries and remedies.", nested(ROUTING)),
+    Key("fail_if", "code", "Looked at after each step; where it holds a remark is kept, and nothing fails.", code),
+    Key("failure_conditions", "mapping", "For every step that has none of the same name.", node_itself),
+    Key("max_parallelism", "whole number", "Steps that run at once.", integer(1, PARALLEL_MAX), "max_parallel"),
+    Key("fail_fast", "true or false", "The first failure that stands cancels everything else.", boolean),
+    Key("env", "mapping", "Added to the environment of every step.", environment),
+    Key("memory", "mapping", "The run's memory.", nested(MEMORY_SETTINGS)),
+    Key("extends", "path or list of paths", "Files whose keys this one replaces or adds to.", node_itself),
+    Key("include", "as `extends`", "The same as `extends`.", node_itself, "extends"),
+    Key("imports", "path or list of paths", "Files of workflows that `workflow` steps can name.", node_itself),
+    Key("workflows", "mapping", "Workflows that `workflow` steps can name.", node_itself),
+    Key("tools", "mapping", "Commands that `on_init` can name.", node_itself),
+    Key("inputs", "list or mapping", "Values that the caller gives.", node_itself),
+    Key("outputs", "list", "Values that the workflow gives.", node_itself),
+    Key("output_mapping", "mapping", "The same as `outputs`: names and templates.", node_itself),
+    Key("tag_filter", "mapping", "Which tagged steps run.", _tag_filter),
+    Key("ai_provider", "text", "As `ai.provider` of every step.", text),
+    Key("ai_model", "text", "As `ai.model` of every step.", filled(text, "`ai_model`")),
+    *(refused(name, _SERVICE) for name in (
+        "http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email", "frontends",
+        "telemetry", "agent_protocol", "task_tracking")),
+    Key("ai_mcp_servers", "mapping", "As `ai.mcpServers` of every step.", _servers),
+    *(refused(name, _AGENT) for name in ("max_ai_concurrency", "skills")),
+    refused("limits", "`routing.max_loops` bounds how often anything runs"),
+    refused("sandbox", "it needs Visor's containers"),
+    refused("sandboxes", "it needs Visor's containers"),
+    refused("sandbox_defaults", "it needs Visor's containers"),
+    refused("workspace", "it needs Visor's workspaces"),
+    refused("policy", "it needs Visor's policy engine"),
+    refused("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),
+)  # fmt: skip
+
+TABLES: tuple[Table, ...] = (
+    FILE, *STEPS.values(), ON_INIT, ON_FAIL, ON_SUCCESS, ON_FINISH, RETRY, BACKOFF, TRANSITION, CALL, ROUTING, DEFAULTS,
+    CONDITION, MEMORY_SETTINGS, TAG_FILTER, TOOL, INPUT, OUTPUT, STEP_INPUT, AI, PROMPT, CLAUDE, SERVER,
+)  # fmt: skip

@@ -1,0 +1,214 @@
+"""Readers of single values in a Visor file: templates, code, names, and data whose texts are templates.
+
+`VisorReading` is one file being read; keys that Resile does not run, and labels, are looked at by `read_keys`, which
+knows where each key stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.keys.programs import read_data
+from resile.dialects.native.step import NativeReading
+from resile.dialects.reading.diagnostics import INVALID, Diagnostics, Key, Reading, Source, Table, read_mapping
+from resile.dialects.reading.values import expression, filled, number, text, texts, wrong
+from resile.dialects.visor.files import Placed
+from resile.errors import shorten
+from resile.languages.liquid.templates import is_template, problem
+from resile.model.limits import SCRIPT_BYTES_MAX
+from resile.model.rules import Origin
+from resile.model.workflow import Condition, Input
+
+REFUSED = "refused"
+LABEL = "label"
+MILLISECONDS_MAX = 366 * 86_400_000
+
+
+class Known(Struct, frozen=True):
+    """A workflow that steps can name: where it stands, and the mapping that it is."""
+
+    source: Source
+    root: Mapping
+
+
+class VisorReading(NativeReading):
+    """A Visor file being read.
+
+    `tools` and `workflows` are what steps can call by name, `models` what the file says about its agent and `servers`
+    the tools of that, `remedies` the steps that only run when they are called for. `loading` are the workflows around
+    this one, innermost last.
+    """
+
+    onward = "a step that depends on this one follows it by itself; `if` says when"
+    needing = "depends on"
+
+    def __init__(self, source: Source, report: Diagnostics, loading: tuple[str, ...] = ()) -> None:
+        super().__init__(source, report)
+        self.loading = loading
+        self.tools: dict[str, tuple[Scalar, Mapping]] = {}
+        self.workflows: dict[str, Known] = {}
+        self.models: dict[str, str] = {}
+        self.servers: dict[str, Any] = {}
+        self.inputs: dict[str, Input] = {}
+        self.remedies: frozenset[str] = frozenset()
+
+    def origin(self, node: Node) -> Origin:
+        """Where a node stands, with its file where that is another than the one that is read."""
+        return origin_of(self, node)
+
+
+class Call(Struct, frozen=True):
+    """One entry of a `run` list: what is called, under which name its output is seen, and with which arguments."""
+
+    kind: str
+    name: str
+    node: Scalar
+    args: dict[str, Any] = {}
+    alias: str = ""
+
+
+def origin_of(reading: Reading, node: Node) -> Origin:
+    """Where a node stands, with its file where that is another than the one that is read."""
+    files = reading.report.files if isinstance(reading.report, Placed) else {}
+    file = files.get(id(node), "")
+    return Origin(node.line, node.column, "" if file == reading.source.file else file)
+
+
+def refused(name: str, why: str) -> Key:
+    """A key that Resile knows and does not run."""
+    return Key(name, REFUSED, why, lambda _, __: INVALID)
+
+
+def label(name: str, doc: str) -> Key:
+    """A key that describes, and changes nothing that runs; the user is told so."""
+    return Key(name, LABEL, doc, lambda _, __: INVALID)
+
+
+def read_keys(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
+    """As `read_mapping`, with labels and refused keys told at the place of the key."""
+    if not isinstance(node, Mapping):
+        return read_mapping(reading, node, known)
+    rest: dict[str, tuple[Scalar, Node]] = {}
+    for name, (key, value) in node.entries.items():
+        row = known.keys.get(name)
+        if row is not None and row.kind == REFUSED:
+            message = f"`{name}` is not run by Resile: {row.doc}"
+            reading.report.error("not-run", message, key, hint=f"take `{name}` out, or run this part where it belongs")
+        elif row is not None and row.kind == LABEL:
+            reading.report.notice("label", f"`{name}` changes nothing here: {row.doc}", key)
+        else:
+            rest[name] = (key, value)
+    return read_mapping(reading, Mapping(rest, node.line, node.column), known)
+
+
+def beside(reading: Reading, name: str) -> str:
+    """The path of a file that a file names: beside it, or where Visor looks, in the caller's folder."""
+    import os
+
+    path = os.path.join(reading.source.folder, name)
+    return name if not os.path.exists(path) and os.path.exists(name) else path
+
+
+def template(reading: Reading, node: Node) -> Any:
+    """A text that may hold Liquid."""
+    value = text(reading, node)
+    if value is INVALID:
+        return INVALID
+    reason = problem(value)
+    if reason:
+        reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
+        return INVALID
+    return value
+
+
+filled_template = filled(template, "the text")
+
+
+def code(reading: Reading, node: Node) -> Any:
+    """JavaScript of a bounded size; `true` and `false` are code as well."""
+    if isinstance(node, Scalar) and isinstance(node.value, bool | int | float):
+        return node.text.lower() if isinstance(node.value, bool) else node.text
+    return expression(reading, node)
+
+
+def script(reading: Reading, node: Node) -> Any:
+    """The JavaScript of a step, which may be longer than an expression."""
+    source = filled(text, "the code")(reading, node)
+    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
+        reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
+        return INVALID
+    return source
+
+
+def conditions(reading: Reading, node: Node) -> Any:
+    """One condition or a list of them, all of which must hold."""
+    items = node.items if isinstance(node, Sequence) else [node]
+    found = [
+        Condition(value, "code", origin_of(reading, item))
+        for item in items
+        if (value := code(reading, item)) is not INVALID
+    ]
+    return tuple(found) if len(found) == len(items) else INVALID
+
+
+names = texts(filled(text, "a name"))
+
+
+def words(reading: Reading, node: Node) -> Any:
+    """A text or a list of texts."""
+    return tuple(value for value, _ in names(reading, node))
+
+
+def dependencies(reading: Reading, node: Node) -> Any:
+    """Names of steps; nothing is none."""
+    return () if isinstance(node, Scalar) and node.value is None else names(reading, node)
+
+
+def data(reading: Reading, node: Node) -> Any:
+    """Data of any shape whose texts may hold Liquid."""
+    return read_data(reading, node, template)
+
+
+def arguments(reading: Reading, node: Node) -> Any:
+    """Names and data."""
+    return data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
+
+
+def milliseconds(reading: Reading, node: Node) -> Any:
+    """A time in milliseconds, as seconds."""
+    value = number(1, MILLISECONDS_MAX)(reading, node)
+    return INVALID if value is INVALID else value / 1000
+
+
+def environment(reading: Reading, node: Node) -> Any:
+    """Names and values for the environment; `${NAME}` stands for the caller's variable where it has one."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        read = "" if isinstance(value, Scalar) and value.value is None else text(reading, value)
+        if not name or "=" in name or "\0" in name:
+            reading.report.error("value", f"`{shorten(name)}` can't be the name of an environment variable", key)
+        elif read is not INVALID:
+            result[name] = _variables(read)
+    return result
+
+
+def _variables(value: str) -> str:
+    """A value as a template: the caller's variables in their places, all else as it is written."""
+    import re
+
+    if "$" not in value and not is_template(value):
+        return value
+    parts = re.split(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)", value)
+    out: list[str] = []
+    for at in range(0, len(parts), 3):
+        literal = parts[at]
+        out.append(f"{{% raw %}}{literal}{{% endraw %}}" if is_template(literal) else literal)
+        if at + 2 < len(parts):
+            name = parts[at + 1] or parts[at + 2]
+            out.append(f"{{{{ env['{name}'] | default: '${{{name}}}' }}}}")
+    return "".join(out)

@@ -1,0 +1,177 @@
+"""Calls of Python functions: from a step to a launch, and from what came back to an outcome.
+
+    Function + what other steps gave --> Call          Returned --> Outcome with the value, or with what was raised
+
+A result is a value of the scope under its step's name, in the log and so in the database; None is not kept at all.
+What the items of a fan-out gave is read from the log when somebody asks for it. A function that is called to mend
+another step is told what failed.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile.core.events import AttemptEnded
+from resile.core.react import OVERRIDES
+from resile.core.state import ROOT
+from resile.executors import outcome as evidence
+from resile.executors.contract import Launch, Returned
+from resile.executors.functions.calls import NO_HOME, Call, Failed, Home, mentions_pickle
+from resile.executors.local.segments import tail
+from resile.model.failure import Failure, FailureKind, Outcome, Usage
+from resile.model.fanout import FanOut
+from resile.model.limits import TAIL_BYTES
+from resile.model.nested import family
+from resile.model.workflow import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from resile.core.actions import StartAttempt
+    from resile.core.state import Job, State
+    from resile.engine.evaluation.values import Values
+    from resile.model.workflow import Step, Workflow
+    from resile.store.contract import Store
+
+
+def launch_of(
+    order: StartAttempt,
+    job: Job,
+    step: Step,
+    action: Function,
+    values: Values,
+    *,
+    folder: str,
+    timeout_seconds: float,
+    grace_seconds: float,
+    env: tuple[tuple[bytes, bytes], ...],
+) -> Launch:
+    """The call that an attempt makes, with the arguments as they are now."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    if action.args:
+        args = [_argument(given.kind, given.value, job, values) for given in action.args]
+    if action.kwargs:
+        kwargs = {name: _argument(given.kind, given.value, job, values) for name, given in action.kwargs.items()}
+    call = Call(
+        order.job,
+        order.attempt,
+        (place_of(action.file, folder), action.module, action.name),
+        args,
+        kwargs,
+        timeout_seconds,
+        grace_seconds,
+        bool(args or kwargs) and (mentions_pickle(args) or mentions_pickle(kwargs)),
+        step.name,
+        env,
+        failed_before(job, values) if job.callers or job.scope != ROOT else None,
+    )
+    return Launch(order.job, order.attempt, (), call=call, threads=action.workers == "threads")
+
+
+def failed_before(job: Job, values: Values) -> Failed | None:
+    """What failed that this job is to mend; nothing for almost every job."""
+    failed = values.failed_job(job)
+    if failed is None or failed.error is None:
+        return None
+    error, failure = failed.error, failed.error.failure
+    return Failed(error.step, failed.id, error.attempt, failure.kind, failure.exit_code, failure.message, failure.types)
+
+
+def home_of(workflow: Workflow) -> Home:
+    """The program that a workflow was written in: where classes are that its pickles look for in `__main__`.
+
+    Only functions of the program itself are known by their file. One that was started by `python -m` is a module, which
+    is called after its file.
+    """
+    modules: set[str] = set()
+    for flow in family(workflow):
+        for action in _functions((*flow.steps, flow.end)):
+            if action.file:
+                return place_of(action.file, flow.folder), ""
+            modules.add(action.module)
+    file = os.path.join(workflow.folder, os.path.basename(workflow.file))
+    for module in sorted(modules):
+        if file.removesuffix(".py").endswith("/" + module.replace(".", "/")):
+            return "", module
+    return (file, "") if file.endswith(".py") and os.path.isfile(file) else NO_HOME
+
+
+def _functions(steps: Iterable[Step]) -> Iterator[Function]:
+    """The functions that steps call, those of items included."""
+    for step in steps:
+        if isinstance(step.action, Function):
+            yield step.action
+        elif isinstance(step.action, FanOut):
+            yield from _functions(step.action.steps)
+
+
+@cache
+def place_of(file: str, folder: str) -> str:
+    """Where the file of a function is, from the folder of its workflow; `<stdin>` and its like are no files."""
+    return os.path.normpath(os.path.join(folder, file)) if file and not file.startswith("<") else file
+
+
+def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
+    """One argument as JSON data; a step that failed and was let pass has given None."""
+    match kind:
+        case "step":
+            return values.find(("steps", value, "output"), job)
+        case "item":
+            return values.find(("item",), job)
+        case "execution":
+            return values.find(("execution",), job)
+        case "input":
+            return values.find(("inputs", value), job)
+        case "list":
+            return [_argument(inner[0], inner[1], job, values) for inner in value]
+        case "mapping":
+            return {name: _argument(inner[0], inner[1], job, values) for name, inner in value.items()}
+    return value
+
+
+def outcome_of(report: Returned, state: State, job: Job | None, step: Step | None, folder: str) -> Outcome:
+    """What a call came to; `end` may decide on the verdict by what it returns."""
+    usage = Usage(max(0.0, report.at - report.started_at), report.cpu_seconds, report.rss_bytes_max)
+    log = report.log if report.log.segment else None
+    if report.kind:
+        return Outcome(report.exit_code or 1, _failure(report, folder), usage, log)
+    if job is None or step is None:
+        return Outcome(0, None, usage, log)
+    name = step.name
+    if not report.value and name not in state.frame_of(job.scope).values:
+        return Outcome(0, None, usage, log)
+    value = msgspec.json.decode(report.value) if report.value else None
+    verdict = value.get("workflow_status") if isinstance(value, dict) and state.is_end(job) else None
+    if verdict is None:
+        return Outcome(0, None, usage, log, {name: value})
+    if verdict not in OVERRIDES:
+        message = f"workflow_status is {str(verdict)[:60]!r}, not completed or failed"
+        failure = Failure("contract", message, 0, signature="contract: verdict")
+        return Outcome(0, failure, usage, log, {name: value})
+    return Outcome(0, None, usage, log, {name: value, "workflow_status": verdict})
+
+
+def _failure(report: Returned, folder: str) -> Failure:
+    """What a function raised, with the evidence that rules look at."""
+    kind: FailureKind = "contract" if report.kind == "contract" else "exit"
+    log = report.log if report.log.segment else None
+    stdout = evidence.readable(tail(folder, log, "o", TAIL_BYTES))
+    stderr = evidence.readable(tail(folder, log, "e", TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
+    code = report.exit_code or None
+    mark = evidence.signature(kind, code, report.message)
+    return Failure(kind, report.message, code, None, stdout, stderr, mark, report.types)
+
+
+def results_of(store: Store, run: int, jobs: Sequence[int]) -> list[Any]:
+    """What these jobs gave, in this order, as the log has it."""
+    found: dict[int, Any] = dict.fromkeys(jobs)
+    for entry in store.entries(run):
+        event = entry.event
+        if type(event) is AttemptEnded and event.job in found and event.outcome.failure is None:
+            found[event.job] = next(iter(event.outcome.values.values()), None)
+    return [found[job] for job in jobs]

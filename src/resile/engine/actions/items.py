@@ -1,0 +1,270 @@
+"""The items of a fan-out: listed into a file of the run's folder, and read from there a chunk at a time.
+
+    Source --items_program--> items_step.py lists a file or a command's output  \
+    Source --list_values----> lists a list or a step's output in this process    } items file --read_items--> Items
+    Items  --write_letters--> what a redrive runs over                          /   groups file --read_groups--> Groups
+
+An items file has one line for each item, `[index,value]`, with its history as a third part in a redrive. It is there
+whole or not at all, so a place in it is a number of bytes that means the same for ever, and a million items are never
+in memory. A redrive has a second file beside it, which says whose letters stand where in the first.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+from msgspec.structs import replace
+
+from resile.engine.secrets import redact_value
+from resile.executors.programs.items.text import ItemsRefused, checked, decode, encode
+from resile.languages.references import render_text
+from resile.languages.shell.quoting import render_shell
+from resile.model.hashing import sha256_hex
+from resile.model.items import Item, LetterGroup
+from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
+
+if TYPE_CHECKING:
+    from resile.languages.references import Lookup
+    from resile.model.fanout import Source
+
+LABEL_CHARACTERS_MAX = 100
+HEAD_BYTES = 64 * 1024
+
+__all__ = [
+    "ItemsRefused",
+    "check_input",
+    "items_path",
+    "items_program",
+    "list_values",
+    "read_groups",
+    "read_items",
+    "redact_items",
+    "remove_letters",
+    "write_letters",
+]
+
+
+def items_path(folder: str, label: str) -> str:
+    """Where the items of one fan-out are kept; a label that is no plain file name is told by its digest."""
+    plain = label.replace("-", "").replace("_", "").isalnum() and label.isascii()
+    name = label if plain and len(label) <= LABEL_CHARACTERS_MAX else sha256_hex(label.encode("utf-8", "surrogatepass"))
+    return os.path.join(folder, "items", f"{name}.jsonl")
+
+
+def items_program(
+    source: Source, path: str, folder: str, lookup: Lookup, since: float | None = None
+) -> tuple[tuple[bytes, ...], bytes]:
+    """The command that lists a file or a command's output into `path`, and what it is told.
+
+    `since` is when the run began: a file that one of its steps has written is meant before an older one elsewhere.
+    """
+    from resile.engine.actions.programs import packed, step_command
+
+    rendered = replace(
+        source,
+        path=render_text(source.path, lookup),
+        command=render_shell(source.command, lookup, source.program),
+        json_path=render_text(source.json_path, lookup),
+    )
+    into = os.path.abspath(path)
+    told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": into, "since": since}
+    return step_command("items/items_step.py"), packed(told)
+
+
+def list_values(path: str, values: Any, source: Source) -> int:
+    """List what is in memory into `path`: a list or, as a command's output is read, a text; how many items there are.
+
+    A `json_path` looks into the list, or into what the text holds, or into any other data.
+    """
+    from resile.executors.programs.items.jsonpath import select
+    from resile.executors.programs.items.read import read_texts
+    from resile.executors.programs.items.select import write_items
+
+    if isinstance(values, str):
+        try:
+            data = values.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise ItemsRefused("the text holds half a character") from error
+        texts = read_texts(io.BytesIO(data), "output", source.json_path)
+    else:
+        listed = isinstance(values, Iterable) and not isinstance(values, dict)
+        if source.json_path or not listed:
+            values = select(list(values) if listed else values, source.json_path or "$")
+        texts = (checked(encode(value)) for value in values)
+    return write_items(path, texts, source, ITEMS_FILTER_SECONDS_MAX)
+
+
+def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]]) -> int:
+    """Write the items of a redrive, with their history, to `path`, and whose they are beside it; how many there are.
+
+    How many items a group has, and where, is filled in here. Nothing is left behind where there are none.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    total = 0
+    try:
+        with open(path, "wb") as file, open(_groups_path(path), "wb") as beside:
+            for group, items in groups:
+                offset, before = file.tell(), total
+                for item in items:
+                    file.write(_line(item) + b"\n")
+                    total += 1
+                if total > before:
+                    beside.write(_line(replace(group, total=total - before, offset=offset)) + b"\n")
+            for written in (file, beside):
+                written.flush()
+                os.fsync(written.fileno())
+    except BaseException:
+        remove_letters(path)
+        raise
+    if not total:
+        remove_letters(path)
+    return total
+
+
+def remove_letters(path: str) -> None:
+    """Remove what was written for a redrive."""
+    for name in (path, _groups_path(path)):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def read_groups(path: str, place: int, count: int) -> tuple[tuple[LetterGroup, ...], int, bool]:
+    """Up to so many fan-outs of a redrive from a place on, the place after them, and whether it is the end."""
+    groups: list[LetterGroup] = []
+    at = place
+    with open(_groups_path(path), "rb") as file:
+        file.seek(place)
+        while len(groups) < count and at - place < ITEMS_CHUNK_BYTES and (line := file.readline()):
+            groups.append(msgspec.convert(decode(line), LetterGroup))
+            at += len(line)
+        return tuple(groups), at, not file.peek(1)
+
+
+def _groups_path(path: str) -> str:
+    """Where it stands whose items a file holds."""
+    return f"{path}.groups"
+
+
+def read_items(path: str, place: int, count: int) -> tuple[tuple[Item, ...], int, bool]:
+    """Up to so many items from a place on, the place after them, and whether it is the end of the file.
+
+    A chunk also ends where it gets large, so that items of any size can be read by their number.
+    """
+    items: list[Item] = []
+    at = place
+    with open(path, "rb") as file:
+        file.seek(place)
+        while len(items) < count and at - place < ITEMS_CHUNK_BYTES and (line := file.readline()):
+            items.append(_item(line))
+            at += len(line)
+        return tuple(items), at, not file.peek(1)
+
+
+def redact_items(path: str, secrets: tuple[str, ...]) -> None:
+    """Replace every secret in an items file, which is there whole before and after; done again it changes nothing."""
+    if not secrets:
+        return
+    from resile.executors.programs.items.select import write_lines
+
+    # What JSON escapes must be read to be recognised; of the rest most lines hold nothing.
+    signs = (b"\\", *(secret.encode("utf-8", "surrogatepass") for secret in secrets))
+    with open(path, "rb") as file:
+        if not any(sign in line for line in file for sign in signs):
+            return
+        file.seek(0)
+        write_lines(path, (_without(line, signs, secrets) for line in file))
+
+
+def _without(line: bytes, signs: tuple[bytes, ...], secrets: tuple[str, ...]) -> bytes:
+    """The line of an item with every secret in it replaced."""
+    if not any(sign in line for sign in signs):
+        return line
+    item = _item(line)
+    value = redact_value(item.value, secrets)
+    return line if value == item.value else _line(replace(item, value=value)) + b"\n"
+
+
+def check_input(source: Source, folder: str, directory: str) -> str:
+    """What is wrong with a source before anything has run, as far as that can be known quickly; empty where it is fine.
+
+    Of a large file only the first part is looked at, and nothing of a path that will only be known later.
+    """
+    from resile.executors.programs.items.jsonpath import compile_path
+    from resile.executors.programs.items.read import form_of, is_plain, open_input, read_texts
+    from resile.executors.programs.items.select import field_of, sort_terms
+
+    label = ""
+    try:
+        if source.sort_by:
+            sort_terms(source.sort_by)
+        if source.distinct:
+            field_of(source.distinct)
+        if "${" in source.json_path:
+            return ""
+        if not is_plain(source.json_path):
+            compile_path(source.json_path)
+        if source.path and "${" not in source.path:
+            with open_input(source.path, folder, directory) as file:
+                label = f"{source.path}: "
+                for _ in read_texts(_Head(file), form_of(source.path), source.json_path):
+                    pass
+    except ItemsRefused as problem:
+        return f"{label}{problem.message}"
+    except _HeadEnded:
+        return ""
+    return ""
+
+
+class _HeadEnded(Exception):
+    """All of a file that is looked at has been, and there is more."""
+
+
+class _Head(io.BytesIO):
+    """The first part of a file, which does not pretend to be all of it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file.read(HEAD_BYTES))
+        self._more = bool(file.read(1))
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As of any file; but at the end of the part there is no more to say."""
+        data = super().read(size)
+        if self._more and (not data or size is None or size < 0):
+            raise _HeadEnded
+        return data
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """As of any file; but not a line that the end of the part cuts off."""
+        data = super().readline(size)
+        if self._more and not data.endswith(b"\n"):
+            raise _HeadEnded
+        return data
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Item]:
+    """What makes an item of a line."""
+    return msgspec.json.Decoder(Item)
+
+
+def _item(line: bytes) -> Item:
+    """The item of a line."""
+    try:
+        return _decoder().decode(line)
+    except msgspec.DecodeError:
+        # Bytes that were not UTF-8 live on as surrogates, which only the slower decoder lets through.
+        return msgspec.convert(decode(line), Item)
+
+
+def _line(item: Item | LetterGroup) -> bytes:
+    """The line of an item, or of a fan-out."""
+    try:
+        return msgspec.json.encode(item)
+    except UnicodeEncodeError:
+        return encode(msgspec.to_builtins(item))

@@ -1,0 +1,1 @@
+"""What texts and code of a step can see while a run goes on, and their evaluation."""

@@ -1,0 +1,220 @@
+"""What code in a workflow can see, and what is made of its answer. The code itself runs in the sandbox.
+
+Only what an expression mentions is put together for it: outputs are read from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from resile.core.fanout.naming import short_name
+from resile.core.state import Job, State
+from resile.engine.evaluation.values import Values, parsed
+from resile.engine.secrets import redact
+from resile.languages.javascript.evaluate import VALUES, Evaluation, Form, Sandbox, expand_values, holds
+from resile.languages.references import MISSING, names
+from resile.model.limits import EXPRESSION_BYTES_MAX
+from resile.model.rules import Transition
+from resile.model.status import TERMINAL
+
+OUTPUT_STEPS_MAX = 200
+SHOWN_CHARACTERS_MAX = 200
+
+Debug = Callable[[str], None]
+
+
+class Expressions:
+    """Evaluates code for the jobs of one run."""
+
+    def __init__(
+        self,
+        state: State,
+        values: Values,
+        secrets: tuple[str, ...],
+        debug: Debug | None,
+    ) -> None:
+        self._state = state
+        self._values = values
+        self._secrets = secrets
+        self._debug = debug
+        self._sandbox = Sandbox()
+
+    def close(self) -> None:
+        """Let the sandbox go."""
+        self._sandbox.close()
+
+    def holds(self, source: str, job: Job, at: float) -> tuple[bool, str]:
+        """Does a `when` hold? A `${x}` in it stands for the value; what can't be evaluated does not hold."""
+        lookup = self._values.asked(job)
+        references = names(source)
+        found = [lookup(name.removeprefix("raw:")) for name, _ in references]
+        given = [None if value is MISSING else value for value in found]
+        code = expand_values(source, references)
+        answer = self._evaluate("when", code, job, at, "expression", {VALUES: given})
+        return holds(answer.value) and not answer.problem, answer.problem
+
+    def check(
+        self, what: str, code: str, job: Job, at: float, more: Mapping[str, Any] | None = None
+    ) -> tuple[bool, str]:
+        """Does a condition hold that is code without references? What can't be evaluated does not."""
+        answer = self._evaluate(what, code, job, at, "body", more)
+        return holds(answer.value) and not answer.problem, answer.problem
+
+    def steps_to_run(self, code: str, job: Job, at: float) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """The steps that `run_js` names, or None with what is wrong: one unknown name drops the whole answer."""
+        answer = self._evaluate("run_js", code, job, at, "body")
+        if answer.problem:
+            return None, (answer.problem,)
+        value = [] if answer.value is None else answer.value
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            return None, (f"run_js must give a list of step names, not {_shown(value)}",)
+        known = self._state.plan_of(job.scope).index
+        unknown = [name for name in value if name not in known]
+        if unknown:
+            return None, (f"run_js names {unknown[0]!r}, which is no step here",)
+        return tuple(value), ()
+
+    def target(
+        self, transitions: tuple[Transition, ...], code: str, job: Job, at: float
+    ) -> tuple[str, bool, tuple[str, ...]]:
+        """Where to go: the first transition that holds, else what `goto_js` says; empty where neither names one.
+
+        The second part is True where a transition says to stop.
+        """
+        problems: list[str] = []
+        for transition in transitions:
+            answer = self._evaluate("transition", transition.when, job, at, "expression")
+            if answer.problem:
+                problems.append(answer.problem)
+            elif holds(answer.value):
+                return transition.to or "", transition.to is None, tuple(problems)
+        if not code:
+            return "", False, tuple(problems)
+        answer = self._evaluate("goto_js", code, job, at, "body")
+        if answer.problem:
+            return "", False, (*problems, answer.problem)
+        if answer.value is None:
+            return "", False, tuple(problems)
+        if not isinstance(answer.value, str):
+            return "", False, (*problems, f"goto_js must give a step's name or null, not {_shown(answer.value)}")
+        return answer.value, False, tuple(problems)
+
+    def _evaluate(
+        self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
+    ) -> Evaluation:
+        """Run code in the sandbox with what it mentions; its problems are cleaned of secrets."""
+        return self._run(what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX)
+
+    def _run(
+        self,
+        what: str,
+        code: str,
+        job: Job,
+        at: float,
+        form: Form,
+        context: Mapping[str, Any],
+        bytes_max: int,
+        before: str = "",
+    ) -> Evaluation:
+        """Run code of a bounded size with these variables; what stands `before` it is ours."""
+        seed = f"{self._state.workflow.name}/{self._state.step_of(job).name}/{job.attempt}"
+        answer = self._sandbox.evaluate(
+            before + code, context, now=at, seed=seed, form=form, bytes_max=bytes_max, before=len(before)
+        )
+        if self._debug is not None:
+            said = answer.problem or _shown(answer.value)
+            name = self._state.step_of(job).name
+            text = f"{what} of {name}: {said} ({answer.milliseconds:.1f} ms)"
+            self._debug(redact(text, self._secrets))
+        if answer.problem:
+            return msgspec.structs.replace(answer, problem=redact(f"{what}: {answer.problem}", self._secrets))
+        return answer
+
+    def _context(self, code: str, job: Job) -> dict[str, Any]:
+        """The variables that code mentions."""
+        found = {name: make() for name, make in self._makers(code, job).items() if name in code}
+        return {name: value for name, value in found.items() if value is not MISSING}
+
+    def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:
+        """Everything that code may mention, each made when it does."""
+        return {
+            "step": lambda: {"id": self._state.step_of(job).name, "tags": [], "group": None},
+            "attempt": lambda: job.error.attempt if job.error is not None else job.attempt,
+            "loop": lambda: self._state.scopes[job.scope].loops,
+            "error": lambda: self._error(job),
+            "foreach": lambda: self._foreach(job),
+            "item": lambda: self._values.find(("item",), job),
+            "output": lambda: parsed(self._values.output(job)),
+            "outputs": lambda: self._outputs(job, code, decode=True) | {"history": self._history(job, code)},
+            "outputs_raw": lambda: self._outputs(job, code, decode=False),
+            "outputs_history": lambda: self._history(job, code),
+            "env": lambda: {name: redact(value, self._secrets) for name, value in self._values.env_of(job).items()},
+            "inputs": lambda: self._values.find(("inputs",), job),
+            "event": lambda: {"name": "manual"},
+            "pr": dict,
+            "files": list,
+        }
+
+    def _foreach(self, job: Job) -> dict[str, Any] | None:
+        """Which item of a fan-out a job runs for, if it does."""
+        scope = self._values.item_scope(job)
+        if scope is None or scope.item is None:
+            return None
+        owner = self._state.jobs[scope.owner]
+        return {
+            "key": f"{short_name(self._state, owner)}[{scope.item.index}]",
+            "index": scope.item.index,
+            "total": self._state.fans[owner.id].total,
+            "path": scope.name,
+        }
+
+    def _error(self, job: Job) -> dict[str, Any] | None:
+        """The failure that is being answered, under the names that Visor's files use as well."""
+        failed = job if job.error is not None else self._values.failed_job(job)
+        if failed is None:
+            return None
+        error = self._values.error(failed)
+        return {**error, "code": error.get("exit_code"), "exitCode": error.get("exit_code")}
+
+    def _seen(self, job: Job) -> dict[str, Job]:
+        """The jobs that a job can speak of, by step: those around it, the nearest of a name."""
+        found: dict[str, Job] = {}
+        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
+        for scope in scopes:
+            for number, step in enumerate(self._state.plan_of(scope.id).steps):
+                found.setdefault(step.name, self._state.jobs[scope.first + number])
+        return found
+
+    def _outputs(self, job: Job, code: str, *, decode: bool) -> dict[str, Any]:
+        """Outputs of steps that have ended; of many steps only those that the code names."""
+        found: dict[str, Any] = {}
+        done = {
+            name: other
+            for name, other in self._seen(job).items()
+            if (other.attempt and other.status in TERMINAL) or self._values.source_item(name, job) is not MISSING
+        }
+        for name, other in done.items():
+            if len(done) <= OUTPUT_STEPS_MAX or name in code:
+                value = (
+                    self._values.find(("steps", name, "output"), job) if other is not job else self._values.output(job)
+                )
+                found[name] = parsed(value) if decode else value
+        return found
+
+    def _history(self, job: Job, code: str) -> dict[str, list[Any]]:
+        """Every output of the steps that the code names, oldest first."""
+        if "history" not in code:
+            return {}
+        return {
+            name: [parsed(value) for value in self._values.history(other)]
+            for name, other in self._seen(job).items()
+            if name in code
+        }
+
+
+def _shown(value: Any) -> str:
+    """A value in a message."""
+    return repr(value)[:SHOWN_CHARACTERS_MAX]

@@ -1,0 +1,425 @@
+"""What the texts of a playbook's step can name, and the lookup behind which they are rendered.
+
+    args of the arc > args of the step > the item > variables > steps > workload > what every step knows
+
+    workload, vars, ctx, payload, args, env, keychain, execution_id, job, execution, now()
+    NAME                 what the step of this name gave; one that has not run is no value, and false in a condition
+    item, loop, LOOP     the item of a loop, under the name that the loop gives it as well
+    result, response     what the step gave from which the path came here; in a case, what the step itself gave
+    event, error         in a case: what happened
+
+Only what a text names is looked up. Variables are the namespace `vars` of the run's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from resile.core.scheduling.finish import execution
+from resile.engine.evaluation.liquid_scope import Lazy
+from resile.engine.evaluation.loop_results import Loops
+from resile.engine.evaluation.memory import host_of
+from resile.engine.evaluation.templates import Templated, checked
+from resile.engine.secrets import redact
+from resile.languages.jinja.plain_values import as_result, native
+from resile.languages.jinja.templates import render, render_command, render_url, rendered, value_of
+from resile.languages.references import MISSING
+from resile.model.fanout import FanOut
+from resile.model.status import Status
+from resile.model.workflow import Child
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, Scope, State
+    from resile.engine.evaluation.memory import Memories
+    from resile.engine.evaluation.values import Values
+    from resile.model.failure import Failure
+    from resile.store.contract import Store
+
+VARS = "vars"
+AGAIN = "again"
+"""Namespaces of the memory: variables, and settings of an attempt that is asked for once more."""
+COLLECTED = "collected"
+ITER = "iter"
+PREVIOUS = "_prev"
+"""What the tools of a pipeline keep for each other, and which of them was the last."""
+CONTEXT = (
+    "workload", "vars", "ctx", "payload", "args", "execution_id", "catalog_id", "job", "execution", "attempt",
+    "item", "loop", "loop_index", "result", "response",
+)  # fmt: skip
+"""What code that asks for its whole `context` gets, besides steps, variables and the workload."""
+
+Maker = Callable[[], Any]
+
+
+class Texts(Templated):
+    """The texts of one job; values are kept for as long as it is rendered."""
+
+    def __init__(
+        self,
+        names: Names,
+        job: Job,
+        more: Mapping[str, Any] | None = None,
+        args: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(dict)
+        self._args = args
+        self._names = names
+        self._job = job
+        self._more = more or {}
+        self._found: dict[str, Any] = {}
+
+    def find(self, name: str) -> Any:
+        """The value of a name, or MISSING."""
+        if name in self._more:
+            return self._more[name]
+        if name not in self._found:
+            self._found[name] = self._names.find(name, self._job)
+        return self._found[name]
+
+    def text(self, text: str) -> str:
+        """Plain text."""
+        return checked(render(text, self.find))
+
+    def shell(self, text: str, program: str) -> str:
+        """A command."""
+        return checked(render_command(text, self.find, program))
+
+    def data(self, data: Any) -> Any:
+        """Data with its texts rendered."""
+        return rendered(data, self.find)
+
+    def url(self, text: str) -> str:
+        """A url; the one that the attempt before asked for was rendered there, and is data by now."""
+        return text.strip() if text == str(self.again.get("url", "")) else render_url(text, self.find)
+
+    def value(self, text: str) -> Any:
+        """The value of a text that is one output, else the text."""
+        return value_of(text, self.find)
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments of the step."""
+        return self._names.args(self._job) if self._args is None else self._args
+
+    @property
+    def again(self) -> dict[str, Any]:
+        """The settings that are other in this attempt because the last one asked for it."""
+        return self._names.again(self._job)
+
+    def hidden(self, url: str) -> str:
+        """A url without the secrets in it, which may be percent-encoded there."""
+        return self._names.hidden(url)
+
+    def context(self) -> dict[str, Any]:
+        """Everything the step sees, as data; what can't be had is left out."""
+        return self._names.context(self._job, self.find)
+
+
+class Names:
+    """Looks names up for the jobs of one run."""
+
+    def __init__(
+        self,
+        state: State,
+        values: Values,
+        memories: Memories,
+        secrets: tuple[str, ...],
+        store: Store,
+        run: int,
+        env: Mapping[str, str],
+    ) -> None:
+        self.loops = Loops(state, store, run)
+        self._state = state
+        self._values = values
+        self._memories = memories
+        self._secrets = secrets
+        self._run = run
+        self._env = env
+
+    def texts(self, job: Job, more: Mapping[str, Any] | None = None, args: dict[str, Any] | None = None) -> Texts:
+        """The lookup for the texts of a job; `more` are names that only they see, `args` other arguments than usual."""
+        return Texts(self, job, more, args)
+
+    def hidden(self, url: str) -> str:
+        """A url without the secrets of the run, however they are written."""
+        from urllib.parse import quote
+
+        written = {quote(secret, safe, "utf-8", "surrogateescape") for secret in self._secrets for safe in ("", "/")}
+        return redact(redact(url, self._secrets), tuple(sorted(written, key=len, reverse=True)))
+
+    def subject(self, job: Job) -> Job:
+        """The job that another one is about: what follows a step is about that step."""
+        scope = self._state.scopes[job.scope]
+        return self._state.jobs[scope.owner] if scope.kind == "repair" else job
+
+    def find(self, name: str, job: Job) -> Any:
+        """The value of a name as a job sees it, or MISSING."""
+        job = self.subject(job)
+        given, own = self.given(job), self._state.step_of(job).args
+        if name in given:
+            return given[name]
+        if name in own:
+            return rendered(own[name], lambda other: self._behind_args(other, job))
+        return self.args(job) if name == "args" else self._behind_args(name, job)
+
+    def args(self, job: Job) -> dict[str, Any]:
+        """The arguments of a step: those of the arc that led to it before its own."""
+        job = self.subject(job)
+        host = self.host(job)
+        names = dict.fromkeys([*self._state.step_of(job).args, *self.given(job)])
+        return {**(self.args(host) if host is not None else {}), **{name: self.find(name, job) for name in names}}
+
+    def given(self, job: Job) -> dict[str, Any]:
+        """What the arc carried that led to a step; for an item, to its loop."""
+        scope = self._state.scopes[job.scope]
+        if scope.kind == "item":
+            return self.given(self._state.jobs[scope.owner])
+        return scope.given.get(self._state.step_of(job).name, {})
+
+    def host(self, job: Job) -> Job | None:
+        """The step whose pipeline a job is a part of."""
+        return host_of(self._state, self._values, job)
+
+    def scratch(self, job: Job) -> dict[str, Any]:
+        """What the tools of a pipeline keep for each other."""
+        found: dict[str, Any] = self._state.frame_of(job.scope).values.get(ITER, {})
+        return found
+
+    def _of_pipeline(self, name: str, job: Job, host: Job) -> Any:
+        """A name as a tool of a pipeline sees it: the others' by their labels, else what the step sees."""
+        if name == ITER:
+            around = self.find(ITER, host)
+            return {**(around if isinstance(around, Mapping) else {}), **self.scratch(job)}
+        if name == PREVIOUS:
+            before = self.scratch(job).get(PREVIOUS, "")
+            return self.step(before, job) if before else None
+        if name in self._state.plan_of(self._state.frame_of(job.scope).id).index and name != "end":
+            return self.step(name, job)
+        return {"_task": self._state.step_of(job).name, "attempt": job.attempt}.get(name) or self.find(name, host)
+
+    def _behind_args(self, name: str, job: Job) -> Any:
+        """A name as the arguments themselves see it: of those, only what the arc carried."""
+        host = self.host(job)
+        if host is not None and name not in self.given(job):
+            return self._of_pipeline(name, job, host)
+        for place in (self.given(job), self._item(job), self.variables(job)):
+            if name in place:
+                return place[name]
+        value = self.step(name, job)
+        if value is not MISSING:
+            return value
+        if name in self._inputs(job):
+            return self._workload(job)[name]
+        maker = self._makers(job).get(name)
+        return MISSING if maker is None else maker()
+
+    def again(self, job: Job) -> dict[str, Any]:
+        """The settings that are other in this attempt."""
+        found: dict[str, Any] = self._memories.seen(job).get(AGAIN, {}).get(self.key(job), {})
+        return found
+
+    def key(self, job: Job) -> str:
+        """What a job is called in the memory."""
+        return f"{self._state.scopes[job.scope].name}/{self._state.step_of(job).name}"
+
+    def variables(self, job: Job) -> dict[str, Any]:
+        """The variables of the playbook."""
+        return self._memories.seen(job).get(VARS, {})
+
+    def _item(self, job: Job) -> dict[str, Any]:
+        """What is known of the item that a job runs for."""
+        scope = self._values.item_scope(job)
+        if scope is None or scope.item is None:
+            return {}
+        owner = self._state.jobs[scope.owner]
+        action, fan = self._state.step_of(owner).action, self._state.fans.get(owner.id)
+        assert isinstance(action, FanOut)
+        index, total = scope.item.index, fan.total if fan is not None else 0
+        loop = {"index": index, "first": not index, "last": index == total - 1, "length": total, "done": False}
+        named = {action.item_name: scope.item.value} if action.item_name else {}
+        return {"item": scope.item.value, "loop": loop, "loop_index": index, ITER: {**named, "index": index}, **named}
+
+    def step(self, name: str, job: Job) -> Any:
+        """What the step of a name gave, MISSING where there is none; one that has not run is not defined."""
+        other = self._state.job_named(name, job.scope)
+        if other is None:
+            return MISSING
+        value = self.value(other)
+        if value is MISSING:
+            from resile.languages.jinja.undefined import not_run
+
+            return not_run(name)
+        return as_result(value)
+
+    def value(self, job: Job) -> Any:
+        """What a job gave, or MISSING."""
+        step, frame = self._state.step_of(job), self._state.frame_of(job.scope)
+        match step.action:
+            case FanOut():
+                return self.loops.results(job) if job.id in self._state.fans else MISSING
+            case Child() if step.name not in frame.values:
+                return self.gave(job)
+        value = frame.values.get(step.name, MISSING)
+        if job.status is Status.failed and isinstance(value, dict) and value.get("error") is True:
+            return self._failed(job, value.get("message", ""))
+        return value
+
+    def _failed(self, job: Job, message: str) -> dict[str, Any]:
+        """What a step gave that failed."""
+        return {"id": self.key(job), "status": "error", "error": message}
+
+    def own(self, job: Job, value: Any, failure: Failure | None) -> dict[str, Any]:
+        """A step by its own name, as it has just ended with this value; nothing where something else is called so."""
+        scope, step = self._state.scopes[job.scope], self._state.step_of(job)
+        named = self._state.step_of(self._state.jobs[scope.owner]) if scope.kind == "item" else step
+        if failure is not None and not isinstance(value, list):
+            value = self._failed(job, failure.message)
+        before = (self.given(job), step.args, self._item(job), self.variables(job))
+        names = [name for name in (named.name, *named.aliases) if not any(name in place for place in before)]
+        return {} if value is MISSING else dict.fromkeys(names, as_result(value))
+
+    def gave(self, job: Job) -> Any:
+        """What the playbook of a step gave, or MISSING."""
+        step = self._state.step_of(job)
+        assert isinstance(step.action, Child)
+        found = self._state.frame_of(job.scope).outputs.get(step.name)
+        if found is None:
+            return MISSING
+        if step.action.shares:
+            return found.get(found.get(ITER, {}).get(PREVIOUS, ""))
+        return found.get(step.action.result, MISSING) if step.action.result else dict(found)
+
+    def _workload(self, job: Job) -> Mapping[str, Any]:
+        """The inputs of the playbook; defaults are templates, rendered when they are asked for, all else is data."""
+        inputs, declared = self._inputs(job), self._state.workflow_of(job.scope).inputs
+
+        def make(name: str) -> Any:
+            """One of them; what a caller gave says nothing to Jinja unless the file itself says the very same."""
+            if name not in declared or inputs[name] != declared[name].default:
+                return inputs[name]
+            return rendered(inputs[name], lambda other: self._behind_workload(other, name, job))
+
+        return Lazy(lambda: list(inputs), lambda name: make(name) if name in inputs else MISSING)
+
+    def _inputs(self, job: Job) -> dict[str, Any]:
+        """The inputs of the playbook as they were given."""
+        found: dict[str, Any] = self._values.find(("inputs",), job)
+        return found
+
+    def _behind_workload(self, name: str, asking: str, job: Job) -> Any:
+        """A name as the workload itself sees it; no entry sees itself."""
+        inputs = self._inputs(job)
+        others = {key: value for key, value in inputs.items() if key != asking}
+        if name in ("workload", "payload"):
+            return others
+        if name in others:
+            return others[name]
+        maker = self._makers(job).get(name)
+        return MISSING if maker is None or name in (VARS, "ctx", "args") else maker()
+
+    def _makers(self, job: Job) -> dict[str, Maker]:
+        """What every step knows, each made when it is asked for."""
+        return {
+            "workload": lambda: self._workload(job),
+            "payload": lambda: self._workload(job),
+            "vars": lambda: self._all_variables(job),
+            "ctx": lambda: self._all_variables(job),
+            "args": lambda: self.given(job),
+            "env": lambda: dict(self._env),
+            "keychain": lambda: self._keychain(job),
+            "token": lambda: lambda name, *_: self._keychain(job)[name]["token"],
+            "execution_id": lambda: str(self._run),
+            "catalog_id": lambda: str(self._run),
+            "job": lambda: {"id": self._run, "uuid": _uuid(f"{self._run}/{self._state.started_at}")},
+            "execution": lambda: self._execution(job),
+            "failed_steps": lambda: self._execution(job)["failed_steps"],
+            "results": lambda: self._execution(job)["results"],
+            "attempt": lambda: job.attempt,
+            "_retry": lambda: dict.fromkeys(("index", "count"), job.error.attempt if job.error else job.attempt),
+            "now": lambda: lambda: _moment(self._state.last_at or self._state.started_at),
+            "result": lambda: self._before(job),
+            "response": lambda: self._before(job),
+        }
+
+    def _all_variables(self, job: Job) -> Mapping[str, Any]:
+        """Variables, and the workload behind them."""
+        own, workload = self.variables(job), self._workload(job)
+        return Lazy(
+            lambda: list(dict.fromkeys([*own, *workload])),
+            lambda name: own[name] if name in own else workload.get(name, MISSING),
+        )
+
+    def _keychain(self, job: Job) -> dict[str, dict[str, str]]:
+        """The secrets of the playbook, by name and field."""
+        found: dict[str, dict[str, str]] = {}
+        for name in self._state.workflow_of(job.scope).secrets:
+            entry, _, field = name.partition(".")
+            found.setdefault(entry, {})[field] = self._values.find(("env", name), job)
+        return found
+
+    def _execution(self, job: Job) -> dict[str, Any]:
+        """What has become of the playbook so far, with what its steps gave."""
+        *_, frame = self._values.frames(job)
+        found = execution(self._state, frame.id)
+        results: dict[str, Any] = {}
+        failed: list[tuple[int, str]] = []
+        for name in found["results"]:
+            other = self._state.job_named(name, frame.id)
+            value = self.value(other) if other is not None else MISSING
+            if value is not MISSING:
+                results[name] = value
+            if name in found["failed_steps"] and other is not None:
+                # The last that was noted of a failed step is that it failed.
+                failed.append((other.noted, name))
+        first, broken = min(failed)[1] if failed else None, found["first_failure"]
+        for step in self._state.plan_of(frame.id).steps:
+            if broken is not None and isinstance(step.action, FanOut) and broken["step"] == step.action.steps[-1].name:
+                # What runs for an item has a name that the file does not know.
+                found["first_failure"] = {**broken, "step": step.name}
+        return {**found, "id": str(self._run), "results": results, "original_failed_step": first}
+
+    def _before(self, job: Job) -> Any:
+        """What the step gave from which the path led to this job."""
+        scope: Scope = self._state.scopes[job.scope]
+        if scope.kind == "item":
+            return self._before(self._state.jobs[scope.owner])
+        name = self._state.step_of(job).name
+        for route in reversed(self._state.routes):
+            if route.trigger == "next" and route.target == name and route.scope == scope.name:
+                return self.step(route.step, job)
+        return MISSING
+
+    def context(self, job: Job, find: Callable[[str], Any]) -> dict[str, Any]:
+        """Everything that a job sees, as data."""
+        host = self.host(job)
+        if host is not None:
+            tools = self._state.plan_of(self._state.frame_of(job.scope).id).index
+            own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := _data(find(name))) is not MISSING}
+            return {**self.context(host, find), **own}
+        *_, frame = self._values.frames(job)
+        steps = [step.name for step in self._state.plan_of(frame.id).steps]
+        names = [*self._workload(job), *steps, *self.variables(job), *self._item(job), *self.args(job), *CONTEXT]
+        return {name: value for name in names if (value := _data(find(name))) is not MISSING}
+
+
+def _data(value: Any) -> Any:
+    """A value as data; MISSING for what a step gave that has not run."""
+    from jinja2 import Undefined
+
+    return MISSING if value is MISSING or isinstance(value, Undefined) else native(value)
+
+
+def _uuid(text: str) -> str:
+    """A text in the form of a UUID, the same for the same run."""
+    from resile.model.hashing import sha256_hex
+
+    digits = sha256_hex(text.encode())
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
+
+
+def _moment(at: float) -> str:
+    """A moment in UTC as RFC 3339 writes it."""
+    import time
+
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

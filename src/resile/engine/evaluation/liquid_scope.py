@@ -1,0 +1,387 @@
+"""What the texts and the code of a step see in a workflow with Liquid templates: names for everything around it.
+
+    outputs.NAME           the value of a step; inside a fan-out over a step, that step's is the item
+    outputs_history.NAME   every value of it, oldest first          outputs_raw.NAME, outputs['NAME-raw']   whole lists
+    inputs, args, env, steps.NAME.output, memory, event, step, error, forEach, ...
+
+Only what is asked for is read. A step that is not done has no value, but for those that run because it called for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
+from resile.engine.secrets import redact
+from resile.languages.liquid.filters import FOLDER, MEMORY
+from resile.languages.liquid.templates import value_of
+from resile.languages.references import MISSING, text_of
+from resile.model.builtin_actions import Ask
+from resile.model.fanout import FanOut
+from resile.model.status import TERMINAL
+from resile.model.workflow import Child
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+    from resile.engine.evaluation.memory import Memories
+    from resile.engine.evaluation.values import Values
+    from resile.model.failure import Failure
+    from resile.model.workflow import Step
+    from resile.store.contract import Store
+
+_RAW = "-raw"
+Given = tuple[int, Any, bool]
+"""A job, what an attempt of it gave, and whether that worked."""
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping whose values are made when they are asked for."""
+
+    def __init__(self, names: Callable[[], list[str]], make: Callable[[str], Any]) -> None:
+        self._names = names
+        self._make = make
+
+    def __getitem__(self, name: str) -> Any:
+        """The value, where there is one."""
+        value = self._make(name)
+        if value is MISSING:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        """The names that have a value."""
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._names())
+
+
+class Known:
+    """Answers for the jobs of one run."""
+
+    def __init__(
+        self,
+        state: State,
+        values: Values,
+        memories: Memories,
+        store: Store,
+        run: int,
+        secrets: tuple[str, ...],
+        folder: str,
+    ) -> None:
+        self._state = state
+        self._values = values
+        self._memories = memories
+        self._store = store
+        self._run = run
+        self._secrets = secrets
+        self._folder = folder
+
+    def variables(self, job: Job) -> dict[str, Any]:
+        """The variables of a template."""
+        found: dict[str, Any] = {
+            "outputs": Lazy(lambda: self._names(job), lambda name: self.output(name, job, history=True)),
+            "outputs_history": Lazy(lambda: self._names(job), lambda name: self.history(name, job)),
+            "outputs_raw": Lazy(lambda: self._names(job), lambda name: self.whole(name, job)),
+            "steps": Lazy(lambda: self._names(job), lambda name: self._step(name, job)),
+            "inputs": self._values.find(("inputs",), job),
+            "env": Lazy(lambda: list(self._environment(job)), lambda name: self._environment(job).get(name, MISSING)),
+            "event": self._event(job),
+            "item": self._values.find(("item",), job),
+            "checkName": self._state.step_of(job).name,
+            "error": self._error(job),
+            "output": self._own(job),
+            "attempt": job.attempt,
+            "pr": {},
+            "files": [],
+            "fileCount": 0,
+            "memory": {"listNamespaces": list(self._memories.seen(job))},
+            FOLDER: self._folder,
+            MEMORY: {**self._memories.seen(job), "": self._state.workflow_of(job.scope).memory_namespace},
+        }
+        found = known_of(found)
+        args = self._state.step_of(job).args
+        return {**found, "args": rendered(args, found)} if args else found
+
+    def names_in_code(self, job: Job, code: str) -> dict[str, Callable[[], Any]]:
+        """The variables that code may mention, each made when it does."""
+        return {
+            "outputs": lambda: self._outputs(job, code),
+            "outputs_history": lambda: self._histories(job, code),
+            "outputs_raw": lambda: known_of({name: self.whole(name, job) for name in self._mentioned(job, code)}),
+            "steps": lambda: {name: self._step(name, job) for name in self._mentioned(job, code)},
+            "output": lambda: self._own(job),
+            "args": lambda: self.variables(job).get("args", {}),
+            "inputs": lambda: self._values.find(("inputs",), job),
+            "env": lambda: self._environment(job),
+            "event": lambda: self._event(job),
+            "step": lambda: self._about(job),
+            "forEach": lambda: self._items(job),
+            "checkName": lambda: self._state.step_of(job).name,
+            "metadata": lambda: {"checkName": self._state.step_of(job).name},
+            "branch": lambda: "unknown",
+            "baseBranch": lambda: "unknown",
+            "filesChanged": list,
+            "filesCount": int,
+            "issues": list,
+            "debug": dict,
+            "$memory": lambda: self._memories.seen(job),
+        }
+
+    def output(self, name: str, job: Job, *, history: bool = False) -> Any:
+        """The value of a step as this job sees it, or MISSING."""
+        if history and name == "history":
+            return Lazy(lambda: self._names(job), lambda other: self.history(other, job))
+        known = self._state.step_of(job).aliases.get(name, name)
+        other = self._state.job_named(known, job.scope)
+        if other is None:
+            fan = self._fan_with(known, job)
+            if fan is not None:
+                return self.results(fan, known)
+            whole = name.removesuffix(_RAW)
+            return self.whole(whole, job) if whole != name else MISSING
+        if other is job and not isinstance(self._state.step_of(job).action, FanOut):
+            # Its own value, once it has one.
+            value = self._values.output(job) if job.attempt else None
+            return MISSING if value is None else value
+        item = self._values.source_item(known, job)
+        if item is not MISSING:
+            # Also while the step whose list it is runs once more.
+            return item
+        return self._value(known, other, job) if self._is_seen(other, job) else MISSING
+
+    def _is_seen(self, other: Job, job: Job) -> bool:
+        """Is a job over, or did it call for the one that asks, also at second hand?"""
+        if not other.attempt:
+            return False
+        if other.status in TERMINAL:
+            return True
+        asking: Job | None = job
+        while asking is not None and asking is not other:
+            scope = self._state.scopes[asking.scope]
+            number = asking.callers[0] if asking.callers else scope.owner if scope.kind in ("repair", "item") else 0
+            asking = self._state.jobs[number] if number else None
+        return asking is other
+
+    def _value(self, name: str, other: Job, job: Job) -> Any:
+        """The value of a job that has ended, or that is answered or followed by what asks."""
+        step = self._state.step_of(other)
+        action = step.action
+        if isinstance(action, FanOut):
+            return self.results(other, _inner_name(action, name))
+        if other.error is not None:
+            # What was captured may be of an earlier attempt.
+            given = [value for _, value, _ in self.recorded(name, {other.id}, isinstance(action, Child))]
+            return given[-1] if given else failed_value(other.error.failure)
+        if isinstance(action, Child):
+            return self._values.output(other)
+        value = self._values.find(("steps", name, "output"), job)
+        # What somebody answers is text, also where it looks like a number.
+        return text_of(value) or action.default if isinstance(action, Ask) else value
+
+    def whole(self, name: str, job: Job) -> Any:
+        """The value of a step, also where an item of it is what this job runs for; of one inside items, all of them."""
+        known = self._state.step_of(job).aliases.get(name, name)
+        other = self._state.job_named(known, job.scope)
+        if other is None:
+            fan = self._fan_with(known, job)
+            return MISSING if fan is None else self.results(fan, known)
+        if not self._is_seen(other, job):
+            return MISSING
+        fans = isinstance(self._state.step_of(other).action, FanOut)
+        return self._value(known, other, job) if fans or other.error is not None else self._values.output(other)
+
+    def _own(self, job: Job) -> Any:
+        """The value of the job itself; in what follows a step, of that step, and in what follows items, their list."""
+        scope = self._state.scopes[job.scope]
+        subject = self._state.jobs[scope.owner] if scope.kind == "repair" else job
+        producer = self._producer(subject)
+        if producer is not None:
+            subject = producer
+        return self._values.output(subject) if subject.attempt else MISSING
+
+    def _producer(self, job: Job) -> Job | None:
+        """The step whose list a fan-out runs for, of which `on_finish` speaks."""
+        action = self._state.step_of(job).action
+        over = action.source.step if isinstance(action, FanOut) else ""
+        return self._state.job_named(over, job.scope) if over else None
+
+    def _items(self, job: Job) -> dict[str, Any] | None:
+        """What code of a step with `forEach` knows of its list; others have none."""
+        subject = self._producer(job) or job
+        transform = self._state.step_of(subject).transform
+        if transform is None or not transform.as_items:
+            return None
+        value = self._values.output(subject)
+        items = value if isinstance(value, list) else []
+        return {"is_parent": True, "last_wave_size": len(items), "last_items": items}
+
+    def _fan_with(self, name: str, job: Job) -> Job | None:
+        """The fan-out around whose items a step of this name runs, seen from outside."""
+        for frame in self._values.frames(job):
+            for number, step in enumerate(self._state.plan_of(frame.id).steps):
+                if isinstance(step.action, FanOut) and any(inner.name == name for inner in step.action.steps):
+                    return self._state.jobs[frame.first + number]
+        return None
+
+    def results(self, fan: Job, name: str) -> list[Any]:
+        """What a step gave for each item that it succeeded for, in the order of the items, as they ran last."""
+        wave = self._state.fan_of(fan)
+        places = {} if wave is None else self._places(fan, name, wave.after)
+        last = {places[job]: value for job, value, worked in self._of_items(fan, name, set(places)) if worked}
+        return [last[index] for index in sorted(last)]
+
+    def _places(self, fan: Job, name: str, after: int = 0) -> dict[int, int]:
+        """The jobs of a step in the items of a fan-out, those after a number, each with the index of its item."""
+        scope = self._state.scopes[fan.scope]
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        prefix = f"{scope.name}/" if scope.owner else ""
+        prefix += f"{action.scope or self._state.step_of(fan).name}["
+        return {
+            row.id: int(row.scope[len(prefix) : -1])
+            for row in self._store.jobs(self._run)
+            if row.id > after
+            and row.step == name
+            and row.scope.startswith(prefix)
+            and row.scope[len(prefix) : -1].isdigit()
+        }
+
+    def _of_items(self, fan: Job, name: str, jobs: set[int]) -> list[Given]:
+        """What a step gave in items, wave by wave and in the order of the items: a later one has a greater number."""
+        action = self._state.step_of(fan).action
+        assert isinstance(action, FanOut)
+        is_child = any(step.name == name and gives_of_child(step) for step in action.steps)
+        return sorted(self.recorded(name, jobs, is_child), key=lambda given: given[0])
+
+    def history(self, name: str, job: Job) -> list[Any]:
+        """Every value that a step gave, oldest first, also those of failed attempts; inside items, in all of them."""
+        known = self._state.step_of(job).aliases.get(name, name)
+        other = self._state.job_named(known, job.scope)
+        action = None if other is None else self._state.step_of(other).action
+        fan = self._fan_with(known, job) if other is None else other if isinstance(action, FanOut) else None
+        if fan is not None:
+            inner = _inner_name(action, known) if isinstance(action, FanOut) else known
+            return [value for _, value, _ in self._of_items(fan, inner, set(self._places(fan, inner)))]
+        if other is None:
+            return []
+        is_child = gives_of_child(self._state.step_of(other))
+        return [value for _, value, _ in self.recorded(known, {other.id}, is_child)]
+
+    def recorded(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[Given]:
+        """What attempts of these jobs gave in this epoch, as the log has it: the job, the value, whether it worked."""
+        found: list[Given] = []
+        # The attempt that opens a child workflow gives the inputs of that, and no value.
+        kind = ValueAnswered if is_child else AttemptEnded
+        for entry in self._store.entries(self._run):
+            event = entry.event
+            if isinstance(event, EpochStarted) and not event.failed_only:
+                found.clear()
+            elif isinstance(event, kind) and event.job in jobs and not getattr(event, "canceled", False):
+                failure, values = event.outcome.failure, event.outcome.values
+                value = values.get(name) if failure is None or name in values else failed_value(failure)
+                found.append((event.job, value, failure is None))
+        yield from found
+
+    def _names(self, job: Job) -> list[str]:
+        """The steps whose values a job can see."""
+        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
+        names = [step.name for scope in scopes for step in self._state.plan_of(scope.id).steps]
+        inner = [
+            other.name
+            for scope in scopes
+            for step in self._state.plan_of(scope.id).steps
+            if isinstance(step.action, FanOut)
+            for other in step.action.steps
+        ]
+        aliases = list(self._state.step_of(job).aliases)
+        return [name for name in dict.fromkeys(names + inner + aliases) if self.output(name, job) is not MISSING]
+
+    def _mentioned(self, job: Job, code: str) -> list[str]:
+        """The steps that code speaks of; all of them where it walks over the mapping itself."""
+        names = self._names(job)
+        named = [name for name in names if name in code]
+        walks = "Object." in code or " in outputs" in code or "stringify(outputs" in code
+        return names if walks else named
+
+    def _outputs(self, job: Job, code: str) -> dict[str, Any]:
+        """The outputs that code speaks of, with their history where it says so."""
+        found = {name: self.output(name, job) for name in self._mentioned(job, code)}
+        found |= {
+            f"{name}{_RAW}": self.whole(name, job) for name in found if f"{name}{_RAW}" in code
+        }  # fmt: skip
+        if "history" in code:
+            found["history"] = self._histories(job, code)
+        return known_of(found)
+
+    def _histories(self, job: Job, code: str) -> dict[str, list[Any]]:
+        """Every value of the steps that code speaks of."""
+        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
+        names = {step.name for scope in scopes for step in self._state.plan_of(scope.id).steps if step.name in code}
+        return {name: self.history(name, job) for name in sorted(names | set(self._mentioned(job, code)))}
+
+    def _step(self, name: str, job: Job) -> Any:
+        """A step as code of a workflow's outputs sees it."""
+        value = self.output(name, job)
+        return MISSING if value is MISSING else {"output": value}
+
+    def _about(self, job: Job) -> dict[str, Any]:
+        """The step itself; in what follows items, the one whose list they are."""
+        step = self._state.step_of(self._producer(job) or job)
+        return {"id": step.name, "tags": list(step.tags), "events": list(step.events), "group": step.group or None}
+
+    def _event(self, job: Job) -> dict[str, Any]:
+        """What the run is for; a run by hand where nobody said."""
+        inputs = self._values.find(("inputs",), job)
+        name = inputs.get("event", "all") if isinstance(inputs, dict) else "all"
+        name = "manual" if name == "all" else name
+        return {"name": name, "event_name": name}
+
+    def _error(self, job: Job) -> Any:
+        """The failure that is being answered, if there is one."""
+        failed = job if job.error is not None else self._values.failed_job(job)
+        return MISSING if failed is None else self._values.error(failed)
+
+    def _environment(self, job: Job) -> dict[str, str]:
+        """The variables of a job, without secrets."""
+        return {name: redact(value, self._secrets) for name, value in self._values.env_of(job).items()}
+
+
+def known_of(found: dict[str, Any]) -> dict[str, Any]:
+    """What there is of these."""
+    return {name: value for name, value in found.items() if value is not MISSING}
+
+
+def _inner_name(fan: FanOut, name: str) -> str:
+    """The step of the items that is meant where a fan-out is named: the one called so, else the last."""
+    return name if any(step.name == name for step in fan.steps) else fan.steps[-1].name
+
+
+def gives_of_child(step: Step) -> bool:
+    """Is a step's value made of what a child workflow gave?"""
+    return isinstance(step.action, Child) and step.transform is not None
+
+
+def failed_value(failure: Failure) -> dict[str, Any]:
+    """What a failed step gives to those that go on without its success."""
+    return {
+        "error": True,
+        "exit_code": failure.exit_code,
+        "message": failure.message,
+        "stdout": failure.stdout.strip(),
+        "stderr": failure.stderr.strip(),
+        "timeout": failure.kind == "timeout",
+    }
+
+
+def rendered(data: Any, variables: Mapping[str, Any]) -> Any:
+    """Data with its templates rendered; a text that is one output keeps the type of its value."""
+    if isinstance(data, str):
+        return value_of(data, variables)
+    if isinstance(data, list):
+        return [rendered(item, variables) for item in data]
+    if isinstance(data, dict):
+        return {name: rendered(value, variables) for name, value in data.items()}
+    return data

@@ -1,0 +1,115 @@
+"""The memory of a run: values by key, in namespaces, written by steps and recorded with the attempts that wrote them.
+
+    state.memory (folded from the log)  --+
+    the workflow's memory file, if any ---+--> Memories.of(namespace) <--> steps that run inside the engine
+
+The engine evaluates such steps one after the other, so what one of them wrote is seen by the next at once, also while
+its event waits to be folded. A namespace of a child workflow is its own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resile.engine.secrets import redact_value
+from resile.languages.references import ValueRefused
+from resile.model.limits import VALUE_BYTES_MAX
+from resile.model.workflow import Child
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+    from resile.engine.evaluation.values import Values
+
+Namespaces = dict[str, dict[str, Any]]
+
+
+def host_of(state: State, values: Values, job: Job) -> Job | None:
+    """The step that a job is a part of: that of a child workflow which shares everything with the one around it."""
+    *_, frame = values.frames(job)
+    if frame.kind != "child":
+        return None
+    host = state.jobs[frame.owner]
+    action = state.step_of(host).action
+    return host if isinstance(action, Child) and action.shares else None
+
+
+class Memories:
+    """What a run remembers, as its engine sees it."""
+
+    def __init__(self, state: State, values: Values, directory: str, secrets: tuple[str, ...]) -> None:
+        self._secrets = secrets
+        self._state = state
+        self._values = values
+        self._directory = directory
+        self._data: Namespaces | None = None
+
+    def seen(self, job: Job) -> Namespaces:
+        """Every namespace that a job can speak of."""
+        prefix = self._prefix(job)
+        data = self._loaded()
+        return {name.removeprefix(prefix): values for name, values in data.items() if name.startswith(prefix)}
+
+    def write(self, job: Job, changed: Namespaces) -> Namespaces:
+        """Take over changed namespaces, without secrets; what an outcome records of them."""
+        prefix = self._prefix(job)
+        recorded = {prefix + name: values for name, values in changed.items()}
+        if self._secrets:
+            recorded = redact_value(recorded, self._secrets)
+        try:
+            size = len(msgspec.json.encode(recorded))
+        except UnicodeEncodeError as error:
+            raise ValueRefused("a value is no valid text, so it can't be remembered") from error
+        if size > VALUE_BYTES_MAX:
+            raise ValueRefused(f"the memory would have more than {VALUE_BYTES_MAX} bytes")
+        self._loaded().update(recorded)
+        self._save()
+        return recorded
+
+    def _prefix(self, job: Job) -> str:
+        """What the namespaces of a child workflow begin with; nothing for those of the run itself."""
+        while (host := host_of(self._state, self._values, job)) is not None:
+            job = host
+        *_, frame = self._values.frames(job)
+        return f"{frame.name}/" if frame.kind == "child" else ""
+
+    def _loaded(self) -> Namespaces:
+        """All of it; a file is read when it is first needed, and what the log says counts for more."""
+        if self._data is None:
+            self._data = {**self._from_file(), **self._state.memory}
+        return self._data
+
+    def _path(self) -> str:
+        """The memory file, or an empty text."""
+        file = self._state.workflow.memory_file
+        return os.path.join(self._directory, file.path) if file is not None else ""
+
+    def _from_file(self) -> Namespaces:
+        """What earlier runs left; a file that is not there is an empty memory."""
+        file = self._state.workflow.memory_file
+        if file is None or not file.load:
+            return {}
+        try:
+            with open(self._path(), "rb") as opened:
+                return msgspec.json.decode(opened.read(VALUE_BYTES_MAX + 1), type=Namespaces)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no JSON of namespaces and keys"
+            raise ValueRefused(f"the memory file {file.path!r} can't be read: {reason}") from error
+
+    def _save(self) -> None:
+        """Leave it for later runs; the file appears whole or not at all."""
+        file = self._state.workflow.memory_file
+        if file is None or not file.save:
+            return
+        path = self._path()
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            with open(f"{path}.part", "wb") as opened:
+                opened.write(msgspec.json.format(msgspec.json.encode(self._loaded())))
+            os.replace(f"{path}.part", path)
+        except OSError as error:
+            raise ValueRefused(f"the memory file {file.path!r} can't be written: {error.strerror}") from error

@@ -1,0 +1,428 @@
+"""Cases: what a playbook's step says about its own events, and what follows from it.
+
+    events of a success   call.done, step.exit, step.done          of a loop as a whole also   loop.done
+    events of a failure   call.error, call.done, step.exit, step.failed   (only cases that speak of `error` answer one)
+
+    at each event the first case that holds counts --> effects (kept with the outcome)   arcs, rules, sinks (`case`)
+
+A condition that names something unknown does not hold. A case of a loop has also come true where it did for one of the
+items. Effects are part of the attempt's outcome, so that what a run
+remembers is in its log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from resile.engine.evaluation.jinja_scope import AGAIN, COLLECTED, ITER, VARS, Names, Texts
+from resile.engine.evaluation.loop_results import ASKED_AGAIN, FIRED
+from resile.engine.evaluation.values import walk
+from resile.languages.jinja.plain_values import as_result, plain_text
+from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in
+from resile.languages.references import MISSING, ValueRefused
+from resile.model.failure import Failure, Outcome
+from resile.model.fanout import FanOut
+from resile.model.limits import MESSAGE_CHARACTERS_MAX
+
+if TYPE_CHECKING:
+    from resile.core.state import Job, State
+    from resile.engine.evaluation.memory import Memories
+    from resile.model.builtin_actions import Effect
+    from resile.model.workflow import Arc, Condition, Step
+
+ON_SUCCESS = ("call.done", "step.exit", "step.done")
+ON_SUCCESS_OF_LOOP = ("call.done", "step.exit", "loop.done", "step.done")
+ON_FAILURE = ("call.error", "call.done", "step.exit", "step.failed")
+ON_ENTER = "step.enter"
+# What a case may name that is not there at every event; to name it in vain is no mistake.
+_SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
+_ANSWERS = "answers"
+"""The namespace of the memory for what tools answered, where cases made something else of it."""
+_ANSWER = ("response", "page")
+# No name holds one, so that a name with an attempt behind it is nobody's.
+_ATTEMPT = "\n"
+_JUDGING = ("again", "fail")
+_HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
+_TIMEOUT = re.compile(r"timed? ?out|deadline exceeded", re.IGNORECASE)
+_CONNECTION = re.compile(
+    r"connection (?:refused|reset|closed|aborted)|no answer from|unreachable|name resolution|not resolve|connect to",
+    re.IGNORECASE,
+)
+_EXCEPTION = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+_BY_STATUS = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit"}
+RETRYABLE = ("connection", "timeout", "rate_limit", "server_error")
+
+
+class ErrorText(str):
+    """A failure as templates see it: its message, which has parts."""
+
+    status: int | None
+    kind: str
+    message: str
+    type: str
+    exit_code: int | None
+    retryable: bool
+
+
+def error_of(failure: Failure) -> ErrorText:
+    """The failure of an attempt, as `error`."""
+    error = ErrorText(failure.message)
+    found = _HTTP.search(failure.message)
+    error.status = int(found[1]) if found is not None else None
+    error.kind = kind_of(failure, error.status)
+    error.message = failure.message
+    named = _EXCEPTION.search(failure.message)
+    error.type = named[0] if named is not None else error.kind
+    error.exit_code = failure.exit_code
+    error.retryable = error.kind in RETRYABLE
+    return error
+
+
+def kind_of(failure: Failure, status: int | None) -> str:
+    """The kind of a failure, by the names that `retry_on` uses."""
+    if status is not None:
+        return _BY_STATUS.get(status, "server_error" if status >= 500 else "client_error")
+    text = f"{failure.message}\n{failure.stderr}"
+    if failure.kind == "timeout" or _TIMEOUT.search(text):
+        return "timeout"
+    return "connection" if _CONNECTION.search(text) else "unknown"
+
+
+class Success(str):
+    """The status of an outcome that went well, which playbooks call `success` or `ok`."""
+
+    def __eq__(self, other: object) -> bool:
+        """Is this one of its two names?"""
+        return other in ("success", "ok")
+
+    def __hash__(self) -> int:
+        """As of the first of them."""
+        return hash("success")
+
+
+def _outcome(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
+    """What the tool of a pipeline came to, as its rules see it."""
+    known = {"result": result, "http": {"status": status}}
+    return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
+
+
+class Cases:
+    """Asks the cases of the steps of one run."""
+
+    def __init__(self, state: State, names: Names, memories: Memories) -> None:
+        self._state = state
+        self._names = names
+        self._memories = memories
+
+    def texts(self, job: Job) -> Texts:
+        """The lookup for the texts of a job; what follows a step sees what that step gave."""
+        subject = self._names.subject(job)
+        if subject is job:
+            return self._names.texts(job)
+        about = self._about(subject, "step.exit")
+        own = self._names.texts(job, about).data(self._state.step_of(job).args)
+        return self._names.texts(job, {**about, **own}, own)
+
+    def holds(self, condition: Condition, job: Job) -> tuple[bool, str]:
+        """Does a condition hold, of a text or by the number of a case? And what is wrong with it?"""
+        subject = self._names.subject(job)
+        if condition.language == "case":
+            return condition.source in self._standing(subject), ""
+        about = self._about(subject, "step.exit")
+        if "event" in names_in(condition_text(condition.source)):
+            return self._at_some_event(condition.source, subject, about, about), ""
+        return self._holds(condition.source, subject, about)
+
+    def carried(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
+        """What the arcs carry that are taken, by the step that they lead to; raises ValueRefused."""
+        texts = self._names.texts(job, self._about(job, "step.exit"))
+        return {arc.step: texts.data(arc.args) for arc in arcs if arc.args}
+
+    def entered(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+        """A step is about to start: what is to be set then is set; what its outcome is to record of it."""
+        texts = self._names.texts(job, {"event": self._event(job, ON_ENTER)})
+        changed = {one.name: texts.data(one.value) for one in step.effects if one.kind == "enter"}
+        return self._memories.write(job, {VARS: {**self._names.variables(job), **changed}}) if changed else {}
+
+    def concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome of an attempt with what follows from it."""
+        try:
+            return self._concluded(job, step, outcome)
+        except ValueRefused as problem:
+            if outcome.failure is not None:
+                return outcome
+            return replace(outcome, failure=Failure("contract", str(problem), signature="contract: value refused"))
+
+    def _concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """The same, or ValueRefused."""
+        pages = any(effect.kind == "again" for effect in step.effects)
+        keeper = _Keeper(dict(self._names.variables(job)), self._names.again(job) if pages else None)
+        if self._names.host(job) is not None:
+            keeper.scratch = dict(self._names.scratch(job))
+        before = dict(keeper.variables)
+        values, failure = outcome.values, outcome.failure
+        value = values.get(step.name)
+        seen = self._view(value, failure)
+        keeper.own = self._names.own(job, values.get(step.name, MISSING), failure)
+        events = ON_FAILURE if failure is not None else _successes(step)
+        whatever = [effect for effect in step.effects if effect.case < 0 and (failure is None or _answers(effect))]
+        for effect in whatever:
+            if effect.kind not in _JUDGING:
+                self._follow(job, effect, "step.exit", seen, keeper)
+        fired: list[str] = []
+        for event, number in self._fired(job, step, events, {**keeper.own, **seen}):
+            fired.append(str(number))
+            for effect in step.effects:
+                if effect.case == number:
+                    self._follow(job, effect, event, seen, keeper)
+        for effect in whatever:
+            if effect.kind in _JUDGING:
+                self._follow(job, effect, "step.exit", seen, keeper)
+        if failure is None:
+            if keeper.result is not MISSING:
+                values = {**values, step.name: keeper.result}
+            failure = keeper.failure
+        elif keeper.said:
+            failure = replace(failure, message=keeper.said)
+            if isinstance(value, dict):
+                values = {**values, step.name: {**value, "message": keeper.said}}
+        if keeper.scratch is not None:
+            values = {**values, ITER: keeper.scratch}
+        # What the step set when it started is recorded with its end.
+        sets = any(effect.kind == "enter" for effect in step.effects)
+        changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
+        judged_anew = bool(keeper.said) if outcome.failure is not None else keeper.result is not MISSING
+        changed |= self._fired_before(job, fired if judged_anew else None, failed=outcome.failure is not None)
+        if outcome.failure is None:
+            changed |= self._answered(job, step, value if keeper.result is not MISSING else MISSING)
+        memory = self._memories.write(job, changed | self._again(job, keeper, over=failure is None))
+        if fired and self._state.scopes[job.scope].kind == "item":
+            # The loop as a whole is asked about them when its items are gone.
+            values = {**values, FIRED: fired}
+        return replace(outcome, values=values, failure=failure, memory={**outcome.memory, **memory})
+
+    def _follow(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
+        """One effect, where its conditions hold; it sees what those before it kept."""
+        if effect.kind == "enter":
+            return
+        kept = {"vars": {**dict(self._all(job)), **keeper.variables}, "ctx": keeper.variables}
+        if keeper.scratch is not None:
+            kept[ITER] = {**self._names.find(ITER, job), **keeper.scratch}
+        more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
+        if effect.when and not self._at_some_event(effect.when, job, more, seen):
+            return
+        if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
+            keeper.keep(effect, self._names.texts(job, more).data(effect.value))
+
+    def _at_some_event(self, text: str, job: Job, more: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
+        """Does a condition hold: as it stands, or where it speaks of events at one of those of the step?"""
+        if "event" not in names_in(condition_text(text)):
+            return self._holds(text, job, more)[0]
+        events = ON_FAILURE if "error" in seen else _successes(self._state.step_of(job))
+        return any(self._holds(text, job, {**more, "event": self._event(job, name, seen)})[0] for name in events)
+
+    def hosted(self, job: Job, step: Step) -> Outcome:
+        """What a step comes to whose playbook went well."""
+        value = self._names.gave(job)
+        return self.concluded(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
+
+    def after_loop(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+        """What a loop leaves in the memory when it is over."""
+        value = self._names.value(job)
+        failure = job.error.failure if job.error is not None else None
+        outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
+        return self._concluded(job, step, outcome).memory
+
+    def _all(self, job: Job) -> Mapping[str, Any]:
+        """The variables with the workload behind them."""
+        found: Mapping[str, Any] = self._names.find("vars", job)
+        return found
+
+    def _answered(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
+        """What a tool answered, kept where that is not the step's result and something that follows may ask for it."""
+        before, key = self._memories.seen(job).get(_ANSWERS, {}), self._names.key(job)
+        kept = {name: value for name, value in before.items() if name != key}
+        after = repr((step.arcs, step.on_success, step.rules))
+        if answer is not MISSING and any(word in after for word in _ANSWER):
+            kept[key] = answer
+        return {_ANSWERS: kept} if kept != before else {}
+
+    def _fired_before(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
+        """The cases that came true, kept where they changed what they were asked about: the result, or the message."""
+        before, key = self._memories.seen(job).get(FIRED, {}), self._names.key(job)
+        kept = {name: value for name, value in before.items() if name.partition(_ATTEMPT)[0] != key}
+        if fired is not None:
+            kept[f"{key}{_ATTEMPT}{job.attempt}" if failed else key] = fired
+        return {FIRED: kept} if kept != before else {}
+
+    def _again(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
+        """The settings of one more attempt; none are left when the step is over."""
+        kept = dict(self._memories.seen(job).get(AGAIN, {}))
+        key, wanted = self._names.key(job), keeper.again
+        if wanted is None and not (over and key in kept):
+            return {}
+        if wanted is None:
+            del kept[key]
+        else:
+            kept[key] = {**kept.get(key, {}), **wanted, COLLECTED: keeper.pages}
+        return {AGAIN: kept}
+
+    def _standing(self, job: Job) -> set[str]:
+        """The cases that have come true for a job as it stands: after a success, or after a failure."""
+        step, error = self._state.step_of(job), job.error
+        if error is not None and error.failure.signature.startswith(ASKED_AGAIN):
+            return {error.failure.signature.removeprefix(ASKED_AGAIN)}
+        key = self._names.key(job)
+        before = self._memories.seen(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
+        if before is not None:
+            return set(before)
+        seen = self._seen(job, error.failure if error is not None else None)
+        events = ON_FAILURE if error is not None else _successes(step)
+        fired = {str(number) for _, number in self._fired(job, step, events, seen)}
+        return fired | self._names.loops.came_true(job) if isinstance(step.action, FanOut) else fired
+
+    def _fired(
+        self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
+    ) -> Iterator[tuple[str, int]]:
+        """At each event the first case that holds."""
+        failed = "error" in seen
+        told: set[int] = set()
+        for event in events:
+            more = {**seen, "event": self._event(job, event, seen)}
+            for number, case in enumerate(step.cases):
+                if (case.on_failure or not failed) and self._holds(case.when, job, more)[0]:
+                    if number not in told:
+                        yield event, number
+                    told.add(number)
+                    break
+
+    def _holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:
+        """A condition; one that names what is not there does not hold, and it is told where that is a mistake."""
+        try:
+            return holds(text, self._names.texts(job, more).find), ""
+        except Unknown as problem:
+            excused = names_in(condition_text(text)) & _SOMETIMES
+            return False, "" if excused else problem.message
+        except ValueRefused as problem:
+            return False, problem.message
+
+    def _about(self, job: Job, event: str) -> dict[str, Any]:
+        """What conditions and arcs of a job can name besides what its texts can."""
+        seen = self._seen(job, _failure(job))
+        answers = self._memories.seen(job).get(_ANSWERS, {})
+        if "error" not in seen and self._names.key(job) in answers:
+            seen |= dict.fromkeys(_ANSWER, as_result(answers[self._names.key(job)]))
+        return {**seen, "event": self._event(job, event, seen)}
+
+    def _seen(self, job: Job, failure: Failure | None) -> dict[str, Any]:
+        """The names for what a job came to, its own among them."""
+        value = self._names.value(job)
+        return {**self._names.own(job, value, failure), **self._view(None if value is MISSING else value, failure)}
+
+    def _view(self, value: Any, failure: Failure | None) -> dict[str, Any]:
+        """The names for what an attempt came to."""
+        if failure is not None:
+            error = error_of(failure)
+            seen = {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
+            return {**seen, "outcome": _outcome(error.status, None, error)}
+        whole = as_result(value)
+        status = value.get("status_code") if isinstance(value, dict) else None
+        gave = dict.fromkeys(("response", "result", "this", "data", "page"), whole)
+        return {**gave, "success": True, "status_code": status, "outcome": _outcome(status, whole, None)}
+
+    def _event(self, job: Job, name: str, seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The event that a condition speaks of."""
+        step = self._state.step_of(job).name
+        payload = {"response": (seen or {}).get("response"), "error": (seen or {}).get("error")}
+        return {"name": name, "step": step, "payload": payload, "timestamp": self._state.last_at}
+
+
+class _Keeper:
+    """What the effects of one attempt come to, one after the other."""
+
+    def __init__(self, variables: dict[str, Any], again: dict[str, Any] | None) -> None:
+        self.variables = variables
+        self.result: Any = MISSING
+        self.failure: Failure | None = None
+        # The step itself, by its name.
+        self.own: dict[str, Any] = {}
+        # Why the attempt failed, in the words of a case.
+        self.said = ""
+        self.again: dict[str, Any] | None = None
+        # What the tools of a pipeline keep for each other, where this is one of them.
+        self.scratch: dict[str, Any] | None = None
+        # What a step collects that asks for further attempts belongs to these, and begins anew with each visit.
+        self.pages: dict[str, Any] | None = None if again is None else dict(again.get(COLLECTED, {}))
+
+    def keep(self, effect: Effect, value: Any) -> None:
+        """One effect."""
+        if effect.path:
+            value = _part(value, effect.path)
+        match effect.kind:
+            case "result":
+                self.result = (self.pages or {}).get(effect.name) if effect.name else value
+            case "again":
+                if self.again is None:
+                    self.again = value or {}
+                    which = effect.name or effect.case
+                    said = "the result asks for one more attempt"
+                    self.failure = Failure("check", said, 0, signature=f"{ASKED_AGAIN}{which}")
+            case "fail":
+                self.said = plain_text(value)[:MESSAGE_CHARACTERS_MAX] or "a case failed the step"
+                self.failure = Failure("check", self.said, 0, signature="check: case")
+            case "set" if self.scratch is not None and effect.name.startswith(f"{ITER}."):
+                self.scratch[effect.name.removeprefix(f"{ITER}.")] = value
+            case _:
+                added = self.pages if self.pages is not None and effect.kind != "set" else self.variables
+                self.variables[effect.name] = added[effect.name] = _joined(effect, added.get(effect.name), value)
+
+
+def _answers(effect: Effect) -> bool:
+    """Does an effect follow from a failure, because its condition speaks of one?"""
+    return "step.failed" in effect.when or "error" in names_in(condition_text(effect.when or "true"))
+
+
+def _failure(job: Job) -> Failure | None:
+    """Why a job failed; a success that asks for one more attempt did not."""
+    failure = job.error.failure if job.error is not None else None
+    return None if failure is not None and failure.signature.startswith(ASKED_AGAIN) else failure
+
+
+def _successes(step: Step) -> tuple[str, ...]:
+    """The events of a step that went well."""
+    return ON_SUCCESS_OF_LOOP if isinstance(step.action, FanOut) else ON_SUCCESS
+
+
+def _part(value: Any, path: str) -> Any:
+    """A part of a result; of an answer, of what it carries first."""
+    inner = value.get("data") if isinstance(value, dict) else None
+    for whole in (inner, value):
+        found = walk(whole, path.split("."))
+        if found is not MISSING:
+            return found
+    raise ValueRefused(f"the result has no {path!r} to collect")
+
+
+def _joined(effect: Effect, old: Any, value: Any) -> Any:
+    """A value as it is, or together with what was there."""
+    match effect.kind:
+        case "append":
+            return [*_listed(old), *(value if isinstance(value, list) and effect.path else [value])]
+        case "extend":
+            return [*_listed(old), *_listed(value)]
+        case "merge":
+            if not isinstance(value, dict) or not isinstance(old, dict | None):
+                raise ValueRefused(f"{effect.name!r} can't be merged: both must be mappings")
+            return {**(old or {}), **value}
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    """A value as a list."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

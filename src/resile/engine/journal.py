@@ -1,0 +1,149 @@
+"""Gathers what the core decided until it goes to the store as one batch.
+
+Orders wait here too: they are handed out for performing only when the batch that holds their event is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec.structs import replace
+
+from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order, StartAttempt
+from resile.core.events import Event
+from resile.core.state import FORMAT, ROOT, State, encode
+from resile.engine.job_rows import job_row, root_rows
+from resile.model.items import KeptScope
+from resile.model.limits import ITEM_HISTORY_MAX
+from resile.model.status import Status
+from resile.store.contract import AttemptRow, Batch, Entry, JobRow, RunRow, Snapshot, Writer
+
+SNAPSHOT_ENTRIES_MIN = 20_000
+_KEPT = (KeepLetter, DropLetter, KeepScope)
+
+
+class Journal:
+    """The engine's pen: one for each driven run."""
+
+    def __init__(self, writer: Writer, run: int, token: str) -> None:
+        self._writer = writer
+        self._run = run
+        self._token = token
+        self._entries: list[Entry] = []
+        self._attempts: dict[tuple[int, int, int], AttemptRow] = {}
+        self._touched: set[int] = set()
+        self._rows: dict[int, JobRow] = {}
+        self._letters: dict[tuple[str, int], KeepLetter | DropLetter] = {}
+        self._scopes: dict[int, KeptScope] = {}
+        self._orders: list[Order] = []
+        self._notes: list[Note] = []
+        self._row: RunRow | None = None
+        self._answered: tuple[int, ...] = ()
+        self._written: deque[tuple[int, list[Order], list[Note]]] = deque()
+        self._since_snapshot = 0
+
+    def add(self, state: State, event: Event, actions: list[Action], attempt: AttemptRow | None) -> None:
+        """Take down one event with its notes and orders, and remember which rows it changed."""
+        notes: list[Note] = []
+        for action in actions:
+            # The usual ones first, and this by its very type: to say no to a Struct takes isinstance a while.
+            if type(action) is StartAttempt:
+                self._orders.append(action)
+            elif isinstance(action, Note):
+                notes.append(action)
+            elif isinstance(action, _KEPT):
+                self._keep(action)
+            else:
+                self._orders.append(action)
+        self._entries.append(Entry(notes[0].seq if notes else state.seq, event, tuple(notes)))
+        self._notes += notes
+        for number in set(state.touched):
+            job = state.jobs[number]
+            if job.scope == ROOT:
+                self._touched.add(number)
+            else:
+                # Its scope may be forgotten with the next event.
+                self._rows[number] = job_row(state, job)
+        state.touched.clear()
+        if attempt is not None:
+            self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
+
+    def _keep(self, record: KeepLetter | DropLetter | KeepScope) -> None:
+        """What the next batch says of dead letters and of the scopes that they stand in."""
+        if isinstance(record, KeepScope):
+            self._scopes[record.kept.scope] = record.kept
+        elif isinstance(record, DropLetter):
+            self._letters[record.name, record.index] = record
+        else:
+            self._keep_letter(record)
+
+    def _keep_letter(self, order: KeepLetter) -> None:
+        """A letter for the next batch; one of the same item that is in it already is a part of its history."""
+        letter = order.letter
+        key = letter.name, letter.item.index
+        before = self._letters.get(key)
+        if order.goes_on and isinstance(before, KeepLetter) and before.letter.item.value == letter.item.value:
+            history = (*before.letter.item.history, *letter.item.history)[-ITEM_HISTORY_MAX:]
+            order = KeepLetter(replace(letter, item=replace(letter.item, history=history)), before.goes_on)
+        self._letters[key] = order
+
+    def skip_ready(self, state: State) -> None:
+        """A new run's rows were stored with it; of those that its first event touched only the moved ones changed."""
+        self._touched = {number for number in self._touched if state.jobs[number].status is not Status.ready}
+
+    def forget_orders(self) -> None:
+        """A resume repeats every order that is owed; what events before it ordered would be given twice."""
+        self._orders.clear()
+
+    def answered(self, request: int) -> None:
+        """A request became an event of the next batch."""
+        self._answered = (*self._answered, request)
+
+    def row(self, row: RunRow) -> None:
+        """Write the run's own row with the next batch."""
+        self._row = row
+
+    def waiting(self) -> bool:
+        """Is there something that has not been handed to the writer?"""
+        return bool(self._entries) or self._row is not None
+
+    def urgent(self) -> bool:
+        """Do orders wait for what has not been handed to the writer?"""
+        return bool(self._orders)
+
+    def unfinished(self) -> bool:
+        """Is there anything that is not yet durable, or whose orders have not been handed out?"""
+        return bool(self._entries or self._written) or self._row is not None
+
+    def submit(self, state: State, *, snapshot: bool = False, at_once: bool = False) -> None:
+        """Hand everything gathered to the writer; `at_once` where nobody has anything to do until it is durable."""
+        self._since_snapshot += len(self._entries)
+        picture = None
+        # A snapshot holds every job, so the more there are the longer the next one waits: together they cost no more
+        # than the entries between them.
+        if snapshot or self._since_snapshot >= max(SNAPSHOT_ENTRIES_MIN, len(state.jobs)):
+            self._since_snapshot = 0
+            picture = Snapshot(state.seq, FORMAT, encode(state))
+        rows = self._rows
+        root_rows(state, self._touched, rows)
+        batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
+        if self._letters:
+            batch.letters = tuple(self._letters.values())
+            self._letters = {}
+        if self._scopes:
+            batch.scopes = tuple(self._scopes.values())
+            self._scopes = {}
+        self._written.append((self._writer.submit(batch, at_once=at_once), self._orders, self._notes))
+        self._entries, self._orders, self._notes = [], [], []
+        self._attempts, self._touched, self._rows, self._row, self._answered = {}, set(), {}, None, ()
+
+    def durable(self) -> tuple[list[Order], list[Note]]:
+        """The orders that may be performed now, and the notes that the world may see."""
+        orders: list[Order] = []
+        notes: list[Note] = []
+        done = self._writer.durable()
+        while self._written and self._written[0][0] <= done:
+            _, more_orders, more_notes = self._written.popleft()
+            orders += more_orders
+            notes += more_notes
+        return orders, notes

@@ -1,0 +1,308 @@
+"""The engine: fold, decide, append in group commits, and only then perform.
+
+                 reports, timers, requests, signals
+                                |
+                              event
+                                v
+    react(state, event) --> notes + orders --> journal --> writer thread (one transaction)
+                                                              |
+              perform (executor, timers, conditions) <-- orders, once durable
+
+One thread, one loop, no clock of its own in any decision: the time of an event is read here and written down.
+While the executor has attempts in reserve, or nothing waits for a commit, commits gather for a few milliseconds;
+else they go at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+
+from resile.core.actions import (
+    AnswerArcs,
+    AnswerCondition,
+    AnswerRoute,
+    AnswerValue,
+    FindAttempt,
+    KillAttempt,
+    Note,
+    Order,
+    ReadGroups,
+    ReadItems,
+    SetTimer,
+    StartAttempt,
+    StopEngine,
+)
+from resile.core.events import CancelRequested, Event, Judged, RunResumed, RunStarted, TimerFired
+from resile.core.react import react
+from resile.core.state import State
+from resile.engine.evaluation.questions import Conditions
+from resile.engine.journal import Journal
+from resile.engine.launch import Performer
+from resile.engine.log_files import LogFiles
+from resile.engine.outcomes import Observer, output_lost
+from resile.executors.contract import Adopted, Ended, Executor, Launch, Returned, Started
+from resile.model.status import RunStatus
+from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
+from resile.store.errors import StoreFull
+
+GATHER_SECONDS = 0.020
+REQUESTS_SECONDS = 0.2
+LEASE_SECONDS = 30.0
+_BEGUN = frozenset((Started, Adopted))
+_OVER = frozenset((Ended, Returned))
+
+Listener = Callable[[State, list[Note]], None]
+# What Ctrl-C does; its argument is called when that is in force.
+Interrupt = Callable[[Callable[[], None]], None]
+
+
+class Engine:
+    """Drives one run until it ends, parks or is interrupted."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        writer: Writer,
+        lease: Lease,
+        state: State,
+        executor: Executor,
+        performer: Performer,
+        observer: Observer,
+        conditions: Conditions,
+        journal: Journal,
+        logfiles: LogFiles,
+        listener: Listener,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._lease = lease
+        self._state = state
+        self._executor = executor
+        self._performer = performer
+        self._observer = observer
+        self._conditions = conditions
+        self._journal = journal
+        self._logfiles = logfiles
+        self._listener = listener
+        self._inbox: deque[tuple[Event, AttemptRow | None]] = deque()
+        self._timers: list[tuple[float, int, int, bool, int]] = []
+        self._running: set[tuple[int, int]] = set()
+        self._stop: RunStatus | None = None
+        self._interrupts = 0
+        self._untold: deque[Callable[[], None]] = deque()
+        self._born = time.time()
+        self.problem: StoreFull | None = None
+        self._drained = False
+        self._killed: set[tuple[int, int]] = set()
+        self._gather_until = 0.0
+        self._next_requests = 0.0
+        self._last_request = 0
+        self._next_renewal = time.time() + LEASE_SECONDS / 3
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def interrupt(self, told: Callable[[], None]) -> None:
+        """Stop gently; called again, kill what runs; `told` once the executor knows. Safe in a signal handler."""
+        self._interrupts += 1
+        self._untold.append(told)
+        os.write(self._wake_write, b"!")
+
+    def drive(self, events: list[Event]) -> RunStatus:
+        """Go on from these events until nothing is left to do here."""
+        for event in events:
+            if isinstance(event, RunResumed | RunStarted):
+                self._journal.forget_orders()
+            self.feed(event)
+            if isinstance(event, RunStarted):
+                self._journal.skip_ready(self._state)
+        poll = select.poll()
+        for descriptor in (self._executor.fileno(), self._writer.fileno(), self._wake_read):
+            poll.register(descriptor, select.POLLIN)
+        heard = True
+        while True:
+            now = time.time()
+            if heard:
+                self._hear_executor()
+            self._hear_others(now)
+            if self._inbox:
+                self._feed_all()
+            self._submit(now)
+            self._perform_durable()
+            if self._inbox:
+                heard = False
+                continue
+            if self._stop is not None and not self._journal.unfinished():
+                return self._stop
+            ready = [descriptor for descriptor, _ in poll.poll(self._patience(time.time()))]
+            heard = self._executor.fileno() in ready
+            if self._wake_read in ready:
+                os.read(self._wake_read, 64)
+
+    def feed(self, event: Event, attempt: AttemptRow | None = None) -> None:
+        """One event through the door and into the journal."""
+        _, actions = react(self._state, event)
+        self._journal.add(self._state, event, actions, attempt)
+
+    def _feed_all(self) -> None:
+        """Everything that was heard, in order; with the first of it a new batch begins."""
+        if not self._journal.waiting():
+            self._gather_until = time.time() + GATHER_SECONDS
+        inbox = self._inbox
+        while inbox:
+            event, attempt = inbox.popleft()
+            self.feed(event, attempt)
+
+    def close(self) -> None:
+        """Let go of everything; attempts that still run go on without us."""
+        self._executor.close()
+        self._conditions.close()
+        self._logfiles.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _hear_executor(self) -> None:
+        """Collect what became of attempts."""
+        for report in self._executor.reports():
+            key = (report.job, report.attempt)
+            if type(report) in _BEGUN:
+                self._running.add(key)
+            else:
+                self._running.discard(key)
+            if type(report) is Ended and output_lost(report) and report.at >= self._born:
+                self.problem = StoreFull(
+                    "disk-full",
+                    "the disk is full: what a step printed could not be kept",
+                    hint=f"make room, then `resile resume {self._lease.run}`",
+                )
+                self._interrupts = max(1, self._interrupts)
+            event, row = self._observer.observe(report, interrupted=self._interrupts > 1)
+            if row is not None and row.log is not None and type(report) in _OVER:
+                self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))
+            self._inbox.append((event, row))
+
+    def _hear_others(self, now: float) -> None:
+        """Collect what timers, other surfaces and signals have to say, and keep the lease."""
+        while self._timers and self._timers[0][0] <= now and not self._interrupts:
+            _, job, attempt, repair, item = heapq.heappop(self._timers)
+            self._inbox.append((TimerFired(now, job, attempt, repair, item), None))
+        if now >= self._next_requests:
+            self._next_requests = now + REQUESTS_SECONDS
+            for request in self._store.requests(self._lease.run, self._last_request):
+                self._last_request = request.id
+                self._obey(request)
+        if now >= self._next_renewal:
+            self._next_renewal = now + LEASE_SECONDS / 3
+            self._store.renew_lease(self._lease, now, LEASE_SECONDS)
+        if self._interrupts:
+            self._wind_down()
+
+    def _has_repairs(self, number: int) -> bool:
+        """Could a failure of this job start a repair, which finds its log files written?"""
+        job = self._state.jobs.get(number)
+        return job is not None and any(rule.repair is not None for rule in self._state.step_of(job).rules)
+
+    def _obey(self, request: Request) -> None:
+        """Something that another surface asked of this run; it is answered with the events that it becomes."""
+        self._journal.answered(request.id)
+        match request.kind:
+            case "cancel":
+                by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))
+                self._inbox.append((CancelRequested(request.at, by, reason), None))
+            case "judge":
+                self._inbox.append((msgspec.convert({"at": request.at, **request.body}, Judged), None))
+
+    def _wind_down(self) -> None:
+        """Interrupted: start nothing more, and once nothing runs, stop; the second time, kill what runs."""
+        if not self._drained:
+            self._drained = True
+            self._executor.drain()
+        if self._interrupts > 1:
+            # Also what had started by then but is told of only now.
+            for job, attempt in sorted(self._running - self._killed):
+                self._executor.kill(job, attempt)
+            self._killed |= self._running
+        while self._untold:
+            self._untold.popleft()()
+        if not self._running and not self._executor.queued() and self._stop is None:
+            self._stop = "interrupted"
+
+    def _submit(self, now: float) -> None:
+        """Hand the journal to the writer, unless it pays to gather a little longer.
+
+        It does while nothing waits for it: no order, or an executor that has enough to do.
+        """
+        if not self._journal.waiting():
+            return
+        idle = self._journal.urgent() and not self._executor.queued()
+        if idle or now >= self._gather_until:
+            self._journal.submit(self._state, at_once=idle)
+
+    def _perform_durable(self) -> None:
+        """Carry out what is on disk, and let the world see it."""
+        orders, notes = self._journal.durable()
+        launches: list[Launch] = []
+        finds: list[tuple[int, int]] = []
+        for order in orders:
+            self._perform(order, launches, finds)
+        if finds:
+            self._executor.find(finds)
+        if launches:
+            self._executor.start(launches)
+        # Told while the attempts start: who looks on does not hold anybody up.
+        if notes:
+            self._listener(self._state, notes)
+        if not self._journal.unfinished():
+            self._executor.acknowledge()
+
+    def _perform(self, order: Order, launches: list[Launch], finds: list[tuple[int, int]]) -> None:
+        """One order."""
+        match order:
+            case StartAttempt():
+                if not self._interrupts:
+                    self._start(order, launches)
+            case KillAttempt():
+                # What was to start before this order must be known to the executor before it is killed.
+                self._executor.start(launches)
+                launches.clear()
+                self._executor.kill(order.job, order.attempt)
+            case FindAttempt():
+                finds.append((order.job, order.attempt))
+            case AnswerCondition() | AnswerArcs() | AnswerRoute() | AnswerValue():
+                # A job that was stopped meanwhile may be gone with its item.
+                if order.job in self._state.jobs:
+                    self._inbox.append((self._conditions.answer(order, time.time()), None))
+            case SetTimer():
+                heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair, order.item))
+            case ReadItems():
+                self._inbox.append((self._performer.read_items(order, time.time()), None))
+            case ReadGroups():
+                self._inbox.append((self._performer.read_groups(order, time.time()), None))
+            case StopEngine():
+                self._stop = order.status
+            case _:
+                assert_never(order)
+
+    def _start(self, order: StartAttempt, launches: list[Launch]) -> None:
+        """Start an attempt, or record what it came to without starting anything."""
+        launch = self._performer.launch(order)
+        if isinstance(launch, Launch):
+            launches.append(launch)
+        else:
+            self._inbox.append(self._observer.ended(order.job, order.attempt, time.time(), launch))
+
+    def _patience(self, now: float) -> int:
+        """How many milliseconds the loop may wait for news."""
+        until = min(self._next_requests, self._next_renewal)
+        if self._journal.waiting():
+            until = min(until, self._gather_until)
+        if self._timers and not self._interrupts:
+            until = min(until, self._timers[0][0])
+        return max(0, int((until - now) * 1000) + 1)

@@ -1,0 +1,200 @@
+"""What can be said of a fan-out: its numbers, the kinds of its failures, and what they suggest.
+
+The same in a run's document, in `resile metrics`, and as `${map.…}` in the steps after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from resile.core.fanout.fanout import counts
+from resile.core.fanout.item_outcomes import FINE
+from resile.core.fanout.naming import fan_action, fan_name, map_name
+from resile.core.fanout.progress import Fan, Pattern, add
+from resile.core.fanout.worktrees import isolated
+from resile.core.scheduling.scopes import is_parked
+from resile.core.state import ROOT, Job, State
+from resile.model.status import Status
+from resile.store.contract import JobRow, LetterCount, LetterRow
+
+PATTERN_COUNT_MIN = 3
+
+_GENERIC = "Review error logs for more details."
+# What a failure's message says about its cause, most certain first.
+_SUGGESTIONS: tuple[tuple[str, str, str], ...] = (
+    ("oom", r"out of memory|cannot allocate memory|memoryerror", "Ask for more memory: resources.memory, or escalate."),
+    ("timeout", r"timed? ?out|deadline exceeded", "Consider increasing timeout_per_agent"),
+    (
+        "permission",
+        r"permission denied|access denied|operation not permitted|forbidden",
+        "Verify file permissions and access rights",
+    ),
+    (
+        "network",
+        r"network|connection (refused|reset|closed)|could not resolve|name resolution|unreachable|econn|no route",
+        "Check network connectivity and retry settings",
+    ),
+    ("disk", r"no space left|disk quota", "Make room on the disk, or name another output folder."),
+    ("missing", r"command not found|no such file|not found", "Check that the command and its files are there."),
+)
+
+
+def map_metrics(fan: Fan, letters: int, running: int = 0) -> dict[str, Any]:
+    """Every field of ErrorMetrics, how the circuit stands, and how many dead letters and running items there are."""
+    numbers = counts(fan)
+    return {
+        "total_items": fan.total,
+        "successful": fan.successful,
+        "failed": fan.failed,
+        "skipped": fan.skipped,
+        "held": numbers["held"],
+        "failure_rate": numbers["failure_rate"],
+        "error_types": dict(fan.error_types),
+        "failure_patterns": [
+            _pattern(signature, pattern)
+            for signature, pattern in fan.patterns.items()
+            if pattern.count >= PATTERN_COUNT_MIN
+        ],
+        "dead_letters": letters,
+        "circuit": fan.circuit,
+        "running": running,
+        "waiting": len(fan.waiting),
+    }
+
+
+def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
+    """The maps of a run: those of its root by step, those inside others by their path, all their fan-outs together."""
+    kept = letters_by_name(letters)
+    found: dict[str, Any] = {}
+    inner: dict[str, Fan] = {}
+    running: dict[str, int] = {}
+    for name, past in state.past.items():
+        add(inner.setdefault(name, Fan(0, "")), past)
+    for number in state.fans:
+        job = state.jobs[number]
+        fan = state.fan_of(job)
+        if fan is None or job.scope in state.finished:
+            continue
+        if job.scope == ROOT:
+            letter_count = kept.get(fan_name(state, job), 0)
+            found[state.step_of(job).name] = map_metrics(fan, letter_count, _running(state, fan))
+            continue
+        name = map_name(state, job)
+        total = inner.setdefault(name, Fan(0, ""))
+        add(total, fan)
+        total.held += fan.held_now - fan.held
+        # Only how many there are is told.
+        total.waiting |= {len(total.waiting) + place: one for place, one in enumerate(fan.waiting.values())}
+        total.circuit = total.circuit if fan.circuit == "closed" else fan.circuit
+        running[name] = running.get(name, 0) + _running(state, fan)
+    for name, total in inner.items():
+        letter_count = sum(count.count for count in letters if count.map == name)
+        found[name] = map_metrics(total, letter_count, running.get(name, 0))
+    return found
+
+
+def _running(state: State, fan: Fan) -> int:
+    """How many items have begun and go on; some are opened ahead of their turn, others wait for a judgement."""
+    scopes = [state.scopes[number] for number in fan.active.values()]
+    return sum(
+        any(state.jobs[number].tried for number in range(scope.first, scope.first + len(scope.waiting)))
+        and not (state.parked and is_parked(state, scope))
+        for scope in scopes
+    )
+
+
+def result_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> list[int]:
+    """For each item of a fan-out that succeeded, in their order, the job of its last step that ran.
+
+    An item that was tried again has the jobs of each execution, one after the other: the last counts.
+    """
+    own = {step.name for step in fan_action(state, job).steps}
+    last: dict[int, tuple[int, int, bool]] = {}
+    for index, place, row in _of_items(state, job, rows):
+        before = last.get(index)
+        goes_on = before is not None and before[0] < place
+        number, fine = (before[1], before[2]) if before is not None and goes_on else (0, True)
+        number = row.id if row.status == Status.completed and row.step in own else number
+        last[index] = (place, number, fine and row.status in FINE)
+    return [number for _, (_, number, fine) in sorted(last.items()) if fine and number]
+
+
+def item_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> dict[int, list[JobRow]]:
+    """The jobs of the last execution of each item of a fan-out that has begun, by its index."""
+    found: dict[int, list[JobRow]] = {}
+    places: dict[int, int] = {}
+    for index, place, row in _of_items(state, job, rows):
+        if places.get(index, place) >= place:
+            found[index] = []
+        found[index].append(row)
+        places[index] = place
+    return found
+
+
+def _of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[tuple[int, int, JobRow]]:
+    """The jobs that belong to the items of a fan-out, each with the item's index and its own place among its steps."""
+    fan = state.fans[job.id]
+    steps = {step.name: number for number, step in enumerate(isolated(fan_action(state, job)))}
+    prefix = f"{fan_name(state, job)}["
+    for row in rows:
+        if row.id <= fan.after or row.step not in steps or not row.scope.startswith(prefix):
+            continue
+        index = row.scope[len(prefix) : -1]
+        if index.isdigit() and row.scope == f"{prefix}{index}]":
+            yield int(index), steps[row.step], row
+
+
+def ended(
+    jobs: Sequence[JobRow], letter: LetterRow | None, message: Callable[[int], str], *, is_dropped: bool
+) -> tuple[str, str | None]:
+    """How an item ended, by the jobs of its last execution and the dead letter that it became, and why where it failed.
+
+    Where failed items are dropped it was skipped.
+    """
+    failed = next((row for row in jobs if row.status not in FINE), None)
+    if failed is None and letter is None:
+        return "success", None
+    if letter is not None and letter.history:
+        return "failed", letter.history[-1].message
+    if failed is None and letter is not None:
+        return letter.reason, None
+    return "skipped" if is_dropped else "failed", message(failed.id) if failed is not None else None
+
+
+def seconds_of(jobs: Sequence[JobRow]) -> float:
+    """How long the jobs of an item took together."""
+    began = [row.started_at for row in jobs if row.started_at is not None]
+    done = [row.ended_at for row in jobs if row.ended_at is not None]
+    return round(max(max(done) - min(began), 0.0), 3) if began and done else 0.0
+
+
+def letters_by_name(letters: Sequence[LetterCount]) -> dict[str, int]:
+    """How many dead letters each fan-out has, by its name."""
+    found: dict[str, int] = {}
+    for count in letters:
+        found[count.name] = found.get(count.name, 0) + count.count
+    return found
+
+
+def _pattern(signature: str, pattern: Pattern) -> dict[str, Any]:
+    """A recurring failure with what to do about it."""
+    kind, suggestion = suggest(pattern.kind, pattern.message)
+    return {
+        "pattern_type": kind,
+        "signature": signature,
+        "frequency": pattern.count,
+        "items": list(pattern.items),
+        "message": pattern.message,
+        "suggested_action": suggestion,
+    }
+
+
+def suggest(kind: str, message: str) -> tuple[str, str]:
+    """The type of a failure and what usually helps."""
+    text = message.lower()
+    for name, pattern, suggestion in _SUGGESTIONS:
+        if kind == name or re.search(pattern, text):
+            return name, suggestion
+    return kind, _GENERIC

@@ -1,0 +1,273 @@
+"""Puts an engine together for one run and lets it drive: a new run, a resumed one, or one that goes again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
+from resile.core.state import State, new_state
+from resile.engine.env_files import load_env_files
+from resile.engine.evaluation.evaluators import Evaluators
+from resile.engine.evaluation.values import Values
+from resile.engine.journal import Journal
+from resile.engine.launch import Performer, Rehearsal, identity
+from resile.engine.log_files import LogFiles
+from resile.engine.loop import LEASE_SECONDS, Engine, Listener
+from resile.engine.outcomes import Observer
+from resile.engine.paths import epoch_folder, label
+from resile.engine.replay import counts
+from resile.engine.secrets import load_secrets, needles
+from resile.executors.contract import Executor
+from resile.executors.local.executor import LocalExecutor
+from resile.model import codec
+from resile.model.fanout import FanOut
+from resile.model.nested import hosts
+from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
+from resile.model.workflow import Child, Function, Step, Workflow
+from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
+
+if TYPE_CHECKING:
+    from resile.executors.local.prestart import Prestarted
+
+
+def create(
+    store: Store, workflow: Workflow, definition: bytes, first: RunStarted, *, output: str, directory: str
+) -> tuple[RunRow, State]:
+    """Store a new run with its definition, its jobs and how it is to start; its row and its state before that start.
+
+    An engine that dies before the first event is durable leaves a run that a resume can still start.
+    """
+    state = new_state(workflow)
+    row = RunRow(
+        id=0,
+        workflow=workflow.name,
+        dialect=workflow.dialect,
+        definition=codec.content_hash(definition),
+        status="running",
+        created_at=time.time(),
+        output=output,
+        directory=directory,
+        summary={"first": msgspec.to_builtins(first)},
+    )
+    number = store.create_run(row, definition, _first_rows(state))
+    return msgspec.structs.replace(row, id=number), state
+
+
+def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> RunStarted | RunResumed:
+    """What an engine that takes a run up feeds it: a resume, or the start that never came to be."""
+    if state.phase != "new":
+        return RunResumed(now, capacity, caller())
+    first = msgspec.convert(row.summary["first"], RunStarted)
+    return msgspec.structs.replace(first, at=now, capacity=capacity)
+
+
+def _first_rows(state: State) -> list[JobRow]:
+    """The jobs of a run as they are when it starts: what waits for nothing is ready."""
+    plan = state.plan
+    rows: list[JobRow] = []
+    for number, step in enumerate(plan.steps):
+        waits = plan.waiting[number] or number in plan.arc_targets or step.when is not None or number == plan.end
+        status = DISABLED if step.called_only else BLOCKED if waits else READY
+        rows.append(JobRow(number + 1, step.name, "root", status))
+    return rows
+
+
+class Session:
+    """One engine's time with one run."""
+
+    def __init__(
+        self,
+        store: Store,
+        row: RunRow,
+        state: State,
+        *,
+        env: Mapping[str, str],
+        listener: Listener,
+        debug: Callable[[str], None] | None = None,
+    ) -> None:
+        self._debug = debug
+        self._store = store
+        self._row = row
+        self._state = state
+        self._env = env
+        self._listener = listener
+
+    def record(self, lease: Lease, event: Event) -> State:
+        """Take down one event without performing anything: `reset-status`, and a judgement where nobody drives."""
+        from resile.core.actions import StopEngine
+        from resile.core.react import react
+
+        writer = self._store.writer()
+        journal = Journal(writer, self._row.id, lease.token)
+        _, actions = react(self._state, event)
+        journal.add(self._state, event, actions, None)
+        status = next((action.status for action in actions if isinstance(action, StopEngine)), "running")
+        self._row = msgspec.structs.replace(self._row, status=status, epoch=self._state.epoch, ended_at=None)
+        journal.row(self._row)
+        journal.submit(self._state)
+        writer.flush()
+        return self._state
+
+    def drive(
+        self,
+        lease: Lease,
+        events: list[Event],
+        *,
+        parallel: int,
+        launcher: Prestarted | None,
+        ready: Callable[[Engine], None],
+        rehearsal: Rehearsal | None = None,
+    ) -> RunStatus:
+        """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
+        row, state = self._row, self._state
+        epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
+        writer = self._store.writer()
+        journal = Journal(writer, row.id, lease.token)
+        engine = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
+        try:
+            ready(engine)
+            journal.row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
+            status = engine.drive(events)
+            journal.row(closing_row(row, state, status))
+            journal.submit(state, snapshot=True)
+            writer.flush()
+            if engine.problem is not None:
+                raise engine.problem
+            return status
+        finally:
+            engine.close()
+
+    def _engine(
+        self,
+        lease: Lease,
+        writer: Writer,
+        journal: Journal,
+        epoch: int,
+        parallel: int,
+        launcher: Prestarted | None,
+        rehearsal: Rehearsal | None,
+    ) -> Engine:
+        """An engine with all its parts."""
+        row, state = self._row, self._state
+        env = {**self._env, **load_env_files(state.workflow)}
+        output, folder = row.output, epoch_folder(row.output, row.id, epoch)
+        secrets = load_secrets(state.workflow, env)
+        hidden = needles(secrets)
+        values = Values(self._store, row.id, output, state, {**env, **secrets})
+        # What every step's process knows of its run.
+        known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
+        base_env = {**env, **secrets, **known}
+        evaluators = Evaluators(self._store, row, state, values, env, hidden, self._debug)
+        performer = Performer(
+            state,
+            values,
+            run=row.id,
+            output=output,
+            folder=folder,
+            directory=row.directory,
+            inside=evaluators,
+            secrets=hidden,
+            rehearsal=rehearsal,
+        )
+        return Engine(
+            store=self._store,
+            writer=writer,
+            lease=lease,
+            state=state,
+            executor=self._executor(
+                folder,
+                LocalExecutor(
+                    folder,
+                    slots=parallel,
+                    label=label(row.id, epoch),
+                    base_env={os.fsencode(name): os.fsencode(value) for name, value in base_env.items()},
+                    directory=os.fsencode(row.directory),
+                    secrets=[os.fsencode(secret) for secret in hidden],
+                    launcher=launcher,
+                ),
+                parallel,
+                epoch,
+                base_env,
+            ),
+            performer=performer,
+            observer=Observer(state, performer, values, evaluators, folder=folder, secrets=hidden),
+            conditions=evaluators.conditions,
+            journal=journal,
+            logfiles=LogFiles(output, row.id, state),
+            listener=self._listener,
+        )
+
+    def _executor(
+        self, folder: str, commands: LocalExecutor, parallel: int, epoch: int, env: Mapping[str, str]
+    ) -> Executor:
+        """The executor of commands, with that of functions beside it where the workflow has any."""
+        state = self._state
+        if not calls_functions(state.workflow):
+            return commands
+        import sys
+
+        from resile.engine.actions.function import home_of
+        from resile.executors.functions.executor import FunctionExecutor
+        from resile.executors.split import Composite
+
+        # A module that `python -m` found stands where the run was started, whoever goes on with it.
+        path = [*sys.path, state.workflow.folder, self._row.directory]
+        run = self._row.id
+        functions = FunctionExecutor(
+            folder,
+            slots=parallel,
+            path=path,
+            env=env,
+            run=run,
+            epoch=epoch,
+            home=home_of(state.workflow),
+            directory=self._row.directory,
+        )
+
+        def is_call(number: int) -> bool:
+            """Does this job call a function?"""
+            job = state.jobs.get(number)
+            return job is not None and isinstance(state.step_of(job).action, Function)
+
+        return Composite(commands, functions, is_call)
+
+
+def calls_functions(workflow: Workflow) -> bool:
+    """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
+    return _call((*workflow.steps, workflow.end))
+
+
+def _call(steps: tuple[Step, ...]) -> bool:
+    """Does one of these steps, or what runs for it, call a function?"""
+    if any(type(step.action) is Function for step in steps):
+        return True
+    for host in hosts(steps):
+        match host.action:
+            case FanOut(steps=inner) if _call(inner):
+                return True
+            case Child(workflow=inner) if calls_functions(inner):
+                return True
+    return False
+
+
+def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
+    """The run's row when an engine leaves it."""
+    ended = state.ended_at if status in RUN_ENDED else None
+    return msgspec.structs.replace(
+        row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=counts(state)
+    )
+
+
+def take(store: Store, run: int) -> Lease:
+    """The right to drive a run."""
+    return store.acquire_lease(run, time.time(), LEASE_SECONDS)
+
+
+def caller() -> str:
+    """Who acts, for the log."""
+    return f"{os.environ.get('USER') or os.environ.get('LOGNAME') or os.getuid()}@{os.uname().nodename}:{os.getpid()}"

@@ -1,0 +1,1 @@
+"""The executor of Python functions: warm worker processes, or threads."""

@@ -1,0 +1,171 @@
+"""The spool of a worker: what it began and what came of it, until an engine has that on disk.
+
+    functions/TOKEN-K.lock       who writes (`pid kind`); locked for as long as the worker lives
+    functions/TOKEN-K.N.calls    its records: length (4 bytes, little end first), record, length, record ... 0
+
+Records are put into a mapped file: no system call, so a thread that writes one keeps the interpreter's lock. They
+outlive the process, not the machine. The length is written after its record, so a worker that is killed in between
+leaves a whole record or none. A full file is followed by the next one; whoever has recorded something of file N
+needs no earlier one. Where a function forks, its children let go of the locks, which are not theirs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from struct import Struct
+
+from resile.executors.functions.calls import Record, decode_record
+
+FOLDER = "functions"
+LOCK_ENDING = ".lock"
+CALLS_ENDING = ".calls"
+SPOOL_BYTES = 1024 * 1024
+_LENGTH = Struct("<I")
+_LENGTH_BYTES, _write_length = _LENGTH.size, _LENGTH.pack_into
+_locks: set[int] = set()
+
+
+def _let_go() -> None:
+    """In a child: the locks are its parent's, and end with that."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+class Spool:
+    """The writing side, owned by one worker."""
+
+    def __init__(self, base: str, kind: str) -> None:
+        self._base = base
+        self.number = 0
+        self._lock = os.open(base + LOCK_ENDING, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.write(self._lock, f"{os.getpid()} {kind}\n".encode())
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        _locks.add(self._lock)
+        try:
+            self._open(SPOOL_BYTES)
+        except OSError:
+            self.close()
+            raise
+
+    def _open(self, size: int) -> None:
+        """The next file; its place on disk is taken now, because a mapped file can't say that the disk is full."""
+        path = f"{self._base}.{self.number + 1}{CALLS_ENDING}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            self._map = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+        self.number += 1
+        self._size = size
+        self._place = 0
+
+    def reserve(self, length: int) -> None:
+        """Make sure that a record of this length fits into the file that is open."""
+        # A length of zero behind the last record ends the file.
+        if self._place + length + 2 * _LENGTH_BYTES > self._size:
+            self._open(max(SPOOL_BYTES, length + 2 * _LENGTH_BYTES))
+
+    def add(self, record: bytes) -> None:
+        """Write one record."""
+        length = len(record)
+        self.reserve(length)
+        start = self._place + _LENGTH_BYTES
+        end = start + length
+        self._map[start:end] = record
+        _write_length(self._map, self._place, length)
+        self._place = end
+
+    def close(self) -> None:
+        """The worker ends: its lock says so."""
+        if self._lock in _locks:
+            _locks.remove(self._lock)
+            os.close(self._lock)
+
+
+def is_held(base: str) -> bool:
+    """Does the worker that writes here still live?"""
+    try:
+        descriptor = os.open(base + LOCK_ENDING, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def writer_of(base: str) -> tuple[int, str]:
+    """The process and the kind of the worker that writes here."""
+    try:
+        with open(base + LOCK_ENDING) as file:
+            words = file.read().split()
+    except FileNotFoundError:
+        words = []
+    return (int(words[0]), words[1]) if len(words) == 2 else (0, "")
+
+
+def bases(folder: str) -> list[str]:
+    """The workers that have left something in this folder."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name.removesuffix(LOCK_ENDING)) for name in names if name.endswith(LOCK_ENDING)]
+
+
+def files(base: str) -> list[tuple[int, str]]:
+    """The spool files of one worker by number."""
+    folder, stem = os.path.split(base)
+    found: list[tuple[int, str]] = []
+    for name in os.listdir(folder):
+        if name.startswith(stem + ".") and name.endswith(CALLS_ENDING):
+            number = name[len(stem) + 1 : -len(CALLS_ENDING)]
+            found.append((int(number), os.path.join(folder, name)))
+    return sorted(found)
+
+
+def records(base: str) -> Iterator[Record]:
+    """Everything that one worker has written, in order."""
+    for _, path in files(base):
+        with open(path, "rb") as file:
+            data = file.read()
+        place = 0
+        while place + _LENGTH.size <= len(data):
+            (length,) = _LENGTH.unpack_from(data, place)
+            if not length:
+                break
+            place += _LENGTH.size
+            yield decode_record(data[place : place + length])
+            place += length
+
+
+def forget(base: str, below: int | None = None) -> None:
+    """Remove the files that are numbered below this; all of them, with the lock and empty output, where none is."""
+    for number, path in files(base):
+        if below is None or number < below:
+            _unlink(path)
+    if below is None:
+        _unlink(base + LOCK_ENDING)
+        for ending in (".o", ".e"):
+            if os.path.exists(base + ending) and not os.path.getsize(base + ending):
+                _unlink(base + ending)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _unlink(path: str) -> None:
+    """Remove a file that may be gone."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,0 +1,201 @@
+"""A warm worker process: takes calls from a socket that all workers of a run share, and tells what came of each.
+
+    engine --calls (one message each)--> whoever is free --> spool, then reports --> engine
+
+What a function prints goes to the worker's two files; each call's share of them is a range. When the engine is gone
+the worker finishes its call, writes that down, and begins no other. A call too large for a message is in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from _socket import MSG_DONTWAIT, socket
+from contextlib import suppress
+
+import msgspec
+
+from resile.executors.functions.calls import (
+    NO_HOME,
+    Begun,
+    Call,
+    Done,
+    Dropped,
+    Functions,
+    Home,
+    decode_call,
+    encode_record,
+    flush_output,
+    import_module,
+    load_file,
+    perform,
+)
+from resile.executors.functions.spool import Spool, write_all
+
+MESSAGE_BYTES_MAX = 64 * 1024
+IN_A_FILE = b"@"
+INLINE = b"="
+
+
+class Setting(msgspec.Struct):
+    """What a worker is told when it is started.
+
+    `file` or `module` is where the first of the functions comes from, `home` where the workflow was written.
+    """
+
+    calls: int = -1
+    reports: int = -1
+    base: str = ""
+    path: list[str] = []
+    file: str = ""
+    module: str = ""
+    run: int = 0
+    epoch: int = 1
+    home: Home = NO_HOME
+
+
+class Worker:
+    """One worker process."""
+
+    def __init__(self, setting: Setting) -> None:
+        import resource
+
+        self._usage = resource.getrusage
+        self._self = resource.RUSAGE_SELF
+        self._calls = socket(fileno=setting.calls)
+        self._reports = socket(fileno=setting.reports)
+        self._spool = Spool(setting.base, "process")
+        self._functions = Functions(setting.run, setting.epoch, setting.home)
+        self._hangup = select.poll()
+        self._hangup.register(setting.reports, select.POLLHUP)
+        os.register_at_fork(after_in_child=self._let_go)
+
+    def _let_go(self) -> None:
+        """In a child of a function: the engine must not take it for the worker, dead or alive."""
+        self._calls.close()
+        self._reports.close()
+
+    def work(self) -> None:
+        """Make calls until the engine is gone."""
+        untold = b""
+        while True:
+            try:
+                message = self._calls.recv(2 * MESSAGE_BYTES_MAX, MSG_DONTWAIT)
+            except BlockingIOError:
+                if untold and not self._tell(untold):
+                    return
+                untold = b""
+                message = self._calls.recv(2 * MESSAGE_BYTES_MAX)
+            if not message:
+                return
+            call = decode_call(_body(message))
+            begun = Begun(
+                call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds, *_output_sizes()
+            )
+            record = encode_record(begun)
+            try:
+                self._spool.add(record)
+            except OSError:
+                # Not written down, so not made.
+                self._tell(untold + framed(encode_record(Dropped(call.job, call.attempt, time.time()))))
+                raise
+            if self._hangup.poll(0) or not self._tell(untold + framed(record)):
+                # Nobody waits for this call any more; whoever comes next must know that it never ran.
+                self._spool.add(encode_record(Dropped(call.job, call.attempt, time.time())))
+                return
+            untold = self._make(call, begun)
+
+    def _make(self, call: Call, begun: Begun) -> bytes:
+        """One call; what is to be told of it, written down."""
+        before = self._usage(self._self)
+        displaced = _enter(call)
+        done = perform(call, self._functions, begun)
+        _leave(displaced)
+        flush_output()
+        if done.traceback:
+            # The engine reads what was raised from the log, unless the function has closed that.
+            with suppress(OSError):
+                write_all(2, done.traceback.encode())
+                done.traceback = ""
+        used = self._usage(self._self)
+        done.cpu_seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        done.rss_bytes_max = used.ru_maxrss * 1024
+        done.out, done.err = begun.out, begun.err
+        out, err = _output_sizes()
+        done.out_length, done.err_length = out - begun.out, err - begun.err
+        return framed(self._written(done))
+
+    def _written(self, done: Done) -> bytes:
+        """The record of a call that is over, in the spool where there is room for it."""
+        with suppress(OSError):
+            self._spool.reserve(len(encode_record(done)) + 16)
+            done.spool = self._spool.number
+            self._spool.add(encode_record(done))
+        return encode_record(done)
+
+    def _tell(self, data: bytes) -> bool:
+        """Send records to the engine; False where it is gone."""
+        try:
+            self._reports.sendall(data)
+        except OSError:
+            return False
+        return True
+
+
+def framed(record: bytes) -> bytes:
+    """A record with its length in front."""
+    return len(record).to_bytes(4, "big") + record
+
+
+def _enter(call: Call) -> dict[bytes, bytes | None]:
+    """Give a call its environment; what stood there before of what belongs to this call alone."""
+    displaced = {name: os.environb.get(name) for name, _ in call.env}
+    os.environ["RESILE_JOB_ID"] = str(call.job)
+    os.environ["RESILE_JOB_NAME"] = call.step
+    os.environ["RESILE_ATTEMPT_ID"] = str(call.attempt)
+    os.environb.update(call.env)
+    return displaced
+
+
+def _leave(displaced: dict[bytes, bytes | None]) -> None:
+    """Put the environment back."""
+    for name, value in displaced.items():
+        if value is None:
+            os.environb.pop(name, None)
+        else:
+            os.environb[name] = value
+
+
+def _body(message: bytes) -> bytes:
+    """The call in a message, or in the file that it names."""
+    if message[:1] == INLINE:
+        return message[1:]
+    path = message[1:]
+    with open(path, "rb") as file:
+        data = file.read()
+    os.unlink(path)
+    return data
+
+
+def _output_sizes() -> tuple[int, int]:
+    """How much has been printed to each of the two files."""
+    try:
+        return os.fstat(1).st_size, os.fstat(2).st_size
+    except OSError:
+        return 0, 0
+
+
+def main() -> None:
+    """The process: its setting is its one argument."""
+    setting = msgspec.json.decode(sys.argv[1], type=Setting)
+    sys.path[:] = setting.path
+    sys.argv = [setting.file or setting.module or "resile"]
+    worker = Worker(setting)
+    if setting.file or setting.module:
+        # Where it can't be loaded, each call of its functions says what is wrong with it.
+        with suppress(BaseException):
+            # Pickles of the caller's program name its classes by `__main__`.
+            sys.modules["__main__"] = load_file(setting.file) if setting.file else import_module(setting.module)
+    worker.work()

@@ -1,0 +1,1 @@
+"""The launcher: a lean process that starts attempts, watches them and outlives the engine."""

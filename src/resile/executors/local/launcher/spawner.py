@@ -1,0 +1,250 @@
+"""Starts processes while the other threads of the launcher go on.
+
+Whoever spawns sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn keeps its
+lock all that time, so the C library is called directly: then as many attempts can start at once as there are slots.
+
+Runs inside the launcher, so only built-in modules and what ctypes is made of are imported: the package itself would be
+a fifth of the launcher's start.
+"""
+
+from __future__ import annotations
+
+import posix
+from _ctypes import FUNCFLAG_CDECL, Array, CFuncPtr, _SimpleCData, byref, dlopen, dlsym, sizeof
+from _signal import SIGPIPE, SIGXFSZ
+from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
+
+from resile.executors.local.processes import MARK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from resile.executors.local.launcher.slots import Slot
+
+# More than any C library needs for its file actions, attributes and sets of signals.
+OPAQUE_BYTES = 1024
+SPAWN_SETSIGDEF = 0x04
+SPAWN_SETSIGMASK = 0x08
+SPAWN_SETSID = 0x80
+FILE_TYPE = 0o170000
+REGULAR_FILE = 0o100000
+# Python ignores these two, and what is ignored stays ignored across exec.
+_DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
+_NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
+
+
+class _Text(_SimpleCData):  # type: ignore[type-arg]
+    """`char *`: a text that ends with a NUL."""
+
+    _type_ = "z"
+
+
+class _Byte(_SimpleCData):  # type: ignore[type-arg]
+    """`char`."""
+
+    _type_ = "c"
+
+
+class _Number(_SimpleCData):  # type: ignore[type-arg]
+    """`int`."""
+
+    _type_ = "i"
+
+
+class _Function(CFuncPtr):
+    """A function of the C library that gives an `int`; whoever calls it leaves the interpreter to others."""
+
+    _flags_ = FUNCFLAG_CDECL
+    _restype_ = _Number
+
+
+_library = dlopen(None, 0)  # type: ignore[arg-type]
+_Opaque = _Byte * OPAQUE_BYTES
+
+
+def _function(name: str) -> _Function:
+    """A function of the C library."""
+    return _Function(dlsym(_library, name))
+
+
+_spawn = _function("posix_spawn")
+_search_and_spawn = _function("posix_spawnp")
+_actions_init = _function("posix_spawn_file_actions_init")
+_actions_dup2 = _function("posix_spawn_file_actions_adddup2")
+_actions_chdir = _function("posix_spawn_file_actions_addchdir_np")
+_actions_destroy = _function("posix_spawn_file_actions_destroy")
+
+
+class Actions:
+    """What a child does with its descriptors, and where it goes, before it becomes the program."""
+
+    __slots__ = ("opaque",)
+
+    def __init__(self, out: int, err: int, directory: bytes = b"") -> None:
+        self.opaque = _Opaque()
+        _actions_init(self.opaque)
+        _actions_dup2(self.opaque, out, 1)
+        _actions_dup2(self.opaque, err, 2)
+        if directory:
+            _actions_chdir(self.opaque, directory)
+
+    def __del__(self) -> None:
+        """The library keeps memory for them."""
+        _actions_destroy(self.opaque)
+
+
+class Environment:
+    """The environment of all attempts as the system wants it, so that an attempt only adds to the pointers."""
+
+    __slots__ = ("by_name", "path", "pointers", "texts")
+
+    def __init__(self, pairs: list[bytes]) -> None:
+        self.by_name = by_name(pairs)
+        # That of a run around this one, which no attempt of ours has: with it none could merely be added to.
+        self.by_name.pop(MARK, None)
+        self.path = self.by_name.get(b"PATH", b"PATH=/bin:/usr/bin")[5:]
+        # Kept as well, because the pointers are to what is in it.
+        self.texts = (_Text * len(self.by_name))(*self.by_name.values())
+        self.pointers = bytes(self.texts)
+
+    def and_also(self, pairs: list[bytes]) -> Array[_Text]:
+        """It, and what one attempt adds or changes."""
+        known = self.by_name
+        if any(pair.partition(b"=")[0] in known for pair in pairs):
+            return _texts([*{**known, **by_name(pairs)}.values()])
+        made = (_Text * (len(known) + len(pairs) + 1)).from_buffer_copy(
+            self.pointers + bytes(sizeof(_Text) * (len(pairs) + 1))
+        )
+        made[len(known) : -1] = [*pairs]
+        return made
+
+
+class Spawner:
+    """Starts processes with the run's environment, in its directory, each in a session of its own."""
+
+    __slots__ = ("attributes", "directory", "environment", "home", "mark")
+
+    def __init__(self) -> None:
+        self.attributes = _attributes()
+        self.environment = Environment([])
+        self.directory = b"/"
+        self.mark = b""
+        self.home = -1
+
+    def configure(self, mark: bytes, directory: bytes, pairs: list[bytes]) -> None:
+        """What all attempts have in common; an attempt that is being started keeps what it began with."""
+        self.mark = mark
+        self.environment = Environment(pairs)
+        posix.putenv(b"PATH", self.environment.path)
+        self.directory = directory
+        if self.home >= 0:
+            posix.close(self.home)
+            self.home = -1
+        self.go_home()
+
+    def go_home(self) -> int:
+        """Be in the run's directory; an errno where that can't be."""
+        try:
+            if self.home < 0:
+                self.home = posix.open(self.directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
+            posix.chdir(self.home)
+        except OSError as error:
+            return error.errno or ENOENT
+        return 0
+
+    def spawn(self, slot: Slot, fields: list[bytes]) -> tuple[int, int, bytes]:
+        """Start the attempt of a START frame: its pid, or 0 with the errno and the stage that failed."""
+        cwd = fields[5]
+        if self.home < 0 and (errno := self.go_home()):
+            return 0, errno, b"cwd"
+        first = 9 + int(fields[6])
+        second = first + int(fields[7])
+        argv, fallback, pairs = fields[9:first], fields[first:second], fields[second:]
+        known = self.environment
+        path = next((pair[5:] for pair in reversed(pairs) if pair.startswith(b"PATH=")), known.path)
+        environment = known.and_also([*pairs, b"%s=%s:%s:%s" % (MARK, self.mark, fields[1], fields[2])])
+        actions = Actions(slot.out.writer, slot.err.writer, cwd) if cwd else slot.actions
+        pid, errno = self.execute(argv, path, cwd, actions, environment)
+        if errno in _NOT_EXECUTABLE and fallback and not unusable(cwd):
+            pid, errno = self.execute(fallback, path, cwd, actions, environment)
+        if errno and (problem := unusable(cwd)):
+            return 0, problem, b"cwd"
+        return pid, errno, b"exec" if errno else b"-"
+
+    def execute(
+        self,
+        argv: list[bytes],
+        path: bytes,
+        cwd: bytes,
+        actions: Actions,
+        environment: Array[_Text],
+    ) -> tuple[int, int]:
+        """One program: its pid, or 0 and an errno."""
+        if not argv:
+            return 0, EINVAL
+        program, call = argv[0], _search_and_spawn
+        if path != self.environment.path and b"/" not in program:
+            # The library looks in the path of this process, the attempt means its own.
+            program, errno = find(program, path, cwd)
+            if errno:
+                return 0, errno
+            call = _spawn
+        pid = _Number()
+        errno = call(byref(pid), program, actions.opaque, self.attributes, _texts(argv), environment)
+        return (0, errno) if errno else (pid.value, 0)
+
+
+def find(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
+    """The program of this name in a path of folders, as the child will see them; or an errno."""
+    candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
+    places = [posix_join(cwd, candidate) for candidate in candidates] if cwd else candidates
+    for candidate, place in zip(candidates, places, strict=True):
+        if posix.access(place, posix.X_OK) and is_file(place):
+            return candidate, 0
+    return b"", EACCES if any(posix.access(place, posix.F_OK) for place in places) else ENOENT
+
+
+def is_file(path: bytes) -> bool:
+    """Is it a file, now? It may have gone since somebody looked."""
+    try:
+        return posix.stat(path).st_mode & FILE_TYPE == REGULAR_FILE
+    except OSError:
+        return False
+
+
+def posix_join(folder: bytes, name: bytes) -> bytes:
+    """A name as it is seen from a folder."""
+    return name if name.startswith(b"/") else b"%s/%s" % (folder, name)
+
+
+def unusable(cwd: bytes) -> int:
+    """Why nothing can run in a directory; 0 where it can."""
+    if not cwd:
+        return 0
+    try:
+        posix.close(posix.open(cwd + b"/.", posix.O_PATH | posix.O_CLOEXEC))
+    except OSError as error:
+        return error.errno or ENOENT
+    return 0
+
+
+def by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
+    """`NAME=value` texts by their names; the last of a name counts."""
+    return {name: pair for pair in pairs if (name := pair.partition(b"=")[0])}
+
+
+def _texts(words: list[bytes]) -> Array[_Text]:
+    """A list of texts as C has it, with nothing behind the last."""
+    return (_Text * (len(words) + 1))(*words)
+
+
+def _attributes() -> Array[_Byte]:
+    """A session of its own, no signal blocked, and those that Python ignores as they were."""
+    attributes, signals = _Opaque(), _Opaque()
+    _function("posix_spawnattr_init")(attributes)
+    _function("sigemptyset")(signals)
+    _function("posix_spawnattr_setsigmask")(attributes, signals)
+    for number in _DEFAULT_SIGNALS:
+        _function("sigaddset")(signals, int(number))
+    _function("posix_spawnattr_setsigdefault")(attributes, signals)
+    _function("posix_spawnattr_setflags")(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK | SPAWN_SETSID)
+    return attributes

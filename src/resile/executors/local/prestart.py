@@ -1,0 +1,63 @@
+"""Start a launcher before anything else is known, so that its start overlaps with the engine's own.
+
+    prestart()          at once: a process that waits for its orders on a socket pair
+    LocalExecutor(...)  later: sends it the folder, the environment and the first attempts
+
+A prestarted launcher that nobody gives orders to ends when its socket is closed. Nothing heavy is imported.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+
+# Packages of these names without running their __init__: the launcher stays lean whatever the package exports.
+_BOOT = (
+    "import sys\n"
+    "path = sys.argv[1]\n"
+    "for name in ('resile', 'resile.executors', 'resile.executors.local', 'resile.executors.local.launcher'):\n"
+    "    module = sys.modules[name] = type(sys)(name)\n"
+    "    module.__path__ = [path + name[6:].replace('.', '/')]\n"
+    "from resile.executors.local.launcher.main import main\n"
+    "main()\n"
+)
+_children: set[int] = set()
+
+
+class Prestarted:
+    """A launcher that waits for its orders: its process, and our end of its socket."""
+
+    __slots__ = ("pid", "socket")
+
+    def __init__(self, pid: int, socket: _socket.socket) -> None:
+        self.pid = pid
+        self.socket = socket
+
+
+def prestart() -> Prestarted:
+    """Start a launcher."""
+    reap()
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
+    here = os.path.dirname(os.path.abspath(__file__))
+    argv = [sys.executable, "-I", "-S", "-E", "-c", _BOOT, os.path.dirname(os.path.dirname(here))]
+    actions = (
+        (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    )
+    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True, setsigmask=())
+    theirs.close()
+    _children.add(pid)
+    return Prestarted(pid, ours)
+
+
+def reap() -> None:
+    """Take the exits of launchers that have ended; those that still serve go on."""
+    for pid in tuple(_children):
+        try:
+            done = os.waitpid(pid, os.WNOHANG)[0]
+        except ChildProcessError:
+            done = pid
+        if done:
+            _children.discard(pid)

@@ -1,0 +1,143 @@
+"""The one place where an ended attempt becomes an outcome: wait status and usage in, kind and message out.
+
+spawn error            spawn      nothing ran, or its output could not be kept
+cut "timeout"          timeout    whatever it exited with when it was told to end
+cut "killed"           canceled   somebody asked for it
+SIGKILL (or 137)       oom        where the kernel says that it killed for want of memory
+another signal         signal     exit code 128 + N
+exit code not 0        exit
+exit code 0                       success
+"""
+
+from __future__ import annotations
+
+import os
+
+from resile.executors.contract import Ended, Lost
+from resile.executors.local import segments
+from resile.model.failure import Failure, FailureKind, Outcome, Usage
+from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
+
+SIGKILL = 9
+SIGNATURE_CHARACTERS = 16
+_STAGES = {
+    "cwd": "can't enter the working directory",
+    "exec": "can't start the command",
+    "output": "can't write the output",
+}
+
+
+def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
+    """What an attempt came to; `folder` is the run's output folder, where the tails of a failure are read.
+
+    `directory` is where it was to run, for the message where it could not.
+    """
+    usage = Usage(max(0.0, ended.at - ended.started_at), ended.cpu_seconds, ended.rss_bytes_max)
+    code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
+    if code == 0 and not ended.cut and not ended.spawn_error:
+        return Outcome(0, None, usage, ended.log)
+    stdout = readable(segments.tail(folder, ended.log, "o", TAIL_BYTES))
+    stderr = readable(segments.tail(folder, ended.log, "e", TAIL_BYTES))
+    kind = kind_of(ended)
+    message = message_of(ended, kind, code, stderr or stdout, timeout_seconds, directory)
+    signal = ended.wait_status & 0x7F or None
+    failure = Failure(kind, message, code, signal, stdout, stderr, signature(kind, code, message))
+    return Outcome(code, failure, usage, ended.log)
+
+
+def lost(report: Lost) -> Outcome:
+    """An attempt of which nobody knows how it ended."""
+    message = report.why
+    return Outcome(None, Failure("lost", message, signature=signature("lost", None, message)))
+
+
+def exit_code(wait_status: int) -> int:
+    """The exit code, 128+N after signal N, as a shell says it."""
+    signal = wait_status & 0x7F
+    return 128 + signal if signal else wait_status >> 8 & 0xFF
+
+
+def kind_of(ended: Ended) -> FailureKind:
+    """What went wrong."""
+    if ended.spawn_error:
+        return "spawn"
+    if ended.cut == "timeout":
+        return "timeout"
+    if ended.cut == "killed":
+        return "canceled"
+    if ended.oom_kills and exit_code(ended.wait_status) == 128 + SIGKILL:
+        return "oom"
+    return "signal" if ended.wait_status & 0x7F else "exit"
+
+
+def message_of(
+    ended: Ended, kind: FailureKind, code: int | None, output: str, timeout_seconds: float, directory: str = ""
+) -> str:
+    """One readable line."""
+    match kind:
+        case "spawn":
+            where = f" {directory}" if ended.spawn_stage == "cwd" and directory else ""
+            text = f"{_STAGES[ended.spawn_stage]}{where}: {os.strerror(ended.spawn_error)}"
+        case "timeout":
+            text = f"timed out after {seconds(timeout_seconds)}" if timeout_seconds else "timed out"
+        case "canceled":
+            text = "ended on request"
+        case "oom":
+            text = "out of memory (killed by the kernel)"
+        case "signal":
+            text = f"killed by {signal_name(ended.wait_status & 0x7F)}"
+        case _:
+            last = last_line(output)
+            text = f"exit code {code}: {last}" if last else f"exit code {code}"
+    return text[:MESSAGE_CHARACTERS_MAX]
+
+
+def seconds(value: float) -> str:
+    """A duration as people write it: 30s, 0.5s."""
+    return f"{value:g}s"
+
+
+def signal_name(number: int) -> str:
+    """SIGTERM, or `signal 35` where it has no name."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def readable(data: bytes) -> str:
+    """Text that any JSON reader takes: invalid UTF-8 and NULs become the replacement character."""
+    return data.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def last_line(text: str) -> str:
+    """The last line that says something, without terminal colours and control characters."""
+    for line in reversed(text.splitlines()):
+        clean = "".join(character for character in _without_escapes(line) if character.isprintable()).strip()
+        if clean:
+            return clean
+    return ""
+
+
+def _without_escapes(line: str) -> str:
+    """A line without the escape sequences that colour it."""
+    if "\x1b" not in line:
+        return line
+    import re
+
+    return re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]", "", line)
+
+
+def signature(kind: FailureKind, code: int | None, message: str) -> str:
+    """The same for failures that differ only in numbers, addresses, paths and quoted names."""
+    import hashlib
+    import re
+
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "Q", message)
+    text = re.sub(r"(?:[\w.~-]*/)+[\w.~-]*", "P", text)
+    text = re.sub(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{8,}\b", "N", text)
+    text = re.sub(r"\d+", "N", text)
+    text = " ".join(text.lower().split())
+    return hashlib.sha256(f"{kind} {code} {text}".encode()).hexdigest()[:SIGNATURE_CHARACTERS]

@@ -1,0 +1,1 @@
+"""The program that lists the items of a fan-out."""

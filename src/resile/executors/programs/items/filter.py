@@ -1,0 +1,101 @@
+"""The filter of a fan-out: which items it wants, as JavaScript says in a process of its own.
+
+with Filter(code, bare, seconds_max) as wanted:
+    wanted.judge([(index, text), ...]) -> [True, False, ...]       ItemsRefused names the item it fails for
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from resile.executors.programs.items.text import ItemsRefused, decode
+from resile.model.limits import EXPRESSION_BYTES_MAX
+
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "filter_process.py")
+_READ_BYTES = 64 * 1024
+
+
+class Filter:
+    """One process that answers for each item; it is there between `with` and the end of it."""
+
+    def __init__(self, code: str, bare: bool, seconds_max: float) -> None:
+        import subprocess
+
+        size = len(code.encode("utf-8", "surrogatepass"))
+        if size > EXPRESSION_BYTES_MAX:
+            raise ItemsRefused(f"the filter has {size} bytes, at most {EXPRESSION_BYTES_MAX} are allowed")
+        self._seconds_max = seconds_max
+        self._deadline = time.monotonic() + seconds_max
+        # Nothing of the environment, secrets least of all, but what the interpreter may need to start.
+        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+            bufsize=0,
+        )
+        import json
+
+        self._send(json.dumps([code, bare]).encode() + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def judge(self, items: Sequence[tuple[int, bytes]]) -> list[bool]:
+        """Which of these items are wanted; each is given with its index."""
+        self._send(b"".join(text + b"\n" for _, text in items))
+        answers = self._answers(len(items))
+        done, _, why = answers.partition(b"!")
+        if len(done) < len(items):
+            index = items[len(done)][0]
+            raise ItemsRefused(f"filter at item {index}: {decode(why) if why else self._death()}")
+        if time.monotonic() > self._deadline:
+            raise ItemsRefused(f"the filter took more than {self._seconds_max:g} s, up to item {items[-1][0]}")
+        return [answer == ord("1") for answer in done]
+
+    def _send(self, data: bytes) -> None:
+        """Write all of it, unless nobody reads any more."""
+        assert self._process.stdin is not None
+        rest = memoryview(data)
+        with suppress(BrokenPipeError):
+            while rest:
+                rest = rest[os.write(self._process.stdin.fileno(), rest) :]
+
+    def _answers(self, count: int) -> bytes:
+        """So many answers, or all there are when one of them says why there are no more."""
+        assert self._process.stdout is not None
+        answers = b""
+        while b"!" in answers or len(answers) < count:
+            more = os.read(self._process.stdout.fileno(), _READ_BYTES)
+            if not more:
+                break
+            answers += more
+        return answers
+
+    def _death(self) -> str:
+        """Why a process that said nothing has ended."""
+        import signal
+
+        code = self._process.wait()
+        if code == -signal.SIGPROF:
+            return "it took too much CPU time and could not be asked to stop"
+        return f"its process ended with {code}"

@@ -1,0 +1,144 @@
+"""The process in which the filter of a fan-out sees one item after the other, and which can do nothing else.
+
+    stdin: [code, bare] as JSON, then the items as JSON, each on a line of its own
+    stdout: for each item `1` or `0`; or `!` and, as a JSON text, why there is no answer, and nothing after that
+
+Each answer is written by itself, so when the kernel ends this process over code that can't be asked to stop, the
+number of answers says at which item. One context serves all items, because making one costs more than an answer; what
+code could leave behind in it for the next item is frozen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MEMORY_BYTES_MAX = 256 * 1024 * 1024
+TAKE_CPU_SECONDS_MAX = 5.0
+
+# It is made before the prelude takes away what it needs. Bare names are own fields of the item, then globals, and
+# undefined where they are neither. Whatever leaves is JSON: the binding chokes on other texts.
+GATE = r"""(function (global) {
+"use strict";
+const {parse, stringify} = JSON, {freeze, values, hasOwn, getOwnPropertyNames} = Object, {isArray} = Array;
+let item, filter, given;
+const has = (name) => typeof item === "object" && item !== null && !isArray(item) && hasOwn(item, name);
+const fields = new Proxy({}, {
+  has: (_, name) => name === "item" || has(name) || !(name in global),
+  get: (_, name) => name === "item" ? item : has(name) ? item[name] : undefined,
+  set: () => false,
+});
+return (part) => ({
+  seal(compiled, bare) {
+    filter = compiled;
+    given = bare ? () => fields : () => item;
+    for (const name of getOwnPropertyNames(global)) {
+      const value = global[name];
+      if (typeof value === "function" && value.prototype) freeze(value.prototype);
+      if (typeof value === "function" || typeof value === "object") freeze(value);
+    }
+    freeze(global);
+  },
+  take(text) {
+    item = parse(text);
+    /* A list and no recursion: values may be nested deeper than the stack allows. */
+    const found = [item];
+    for (let i = 0; i < found.length; i++) {
+      if (typeof found[i] !== "object" || found[i] === null) continue;
+      for (const inner of values(found[i])) if (typeof inner === "object") found.push(inner);
+      freeze(found[i]);
+    }
+  },
+  judge() {
+    try {
+      const value = filter(given());
+      if (typeof value !== "function") return value ? "1" : "0";
+      return '!"the filter is a function; write an expression that says whether `item` is wanted"';
+    } catch (error) {
+      return ["!", stringify(String(error).slice(0, 500))].join("");
+    }
+  },
+})[part];
+})(globalThis)"""
+PLAIN = '"use strict";(function (item) {{ return (\n{code}\n); }})'
+BARE = '(function (fields) {{ with (fields) return (function () {{ "use strict"; return (\n{code}\n); }})(); }})'
+
+
+def main() -> None:
+    """Answer until there are no more items."""
+    # Isolated as it runs, the interpreter may not know where the package lies.
+    sys.path.append(
+        os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
+    )
+    import resource
+    import signal
+
+    import _quickjs
+
+    from resile.languages.javascript import limits
+    from resile.languages.javascript.helper_process import restrict
+
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    restrict(resource.RLIMIT_AS, limits.ADDRESS_SPACE_BYTES_MAX)
+    restrict(resource.RLIMIT_FSIZE, 0)
+    restrict(resource.RLIMIT_CORE, 0)
+    restrict(resource.RLIMIT_NPROC, 0)
+    code, bare = json.loads(sys.stdin.buffer.readline())
+    context = _quickjs.Context()
+    context.set_memory_limit(MEMORY_BYTES_MAX)
+    context.set_max_stack_size(limits.STACK_BYTES_MAX)
+    try:
+        gate = _gate(context, code, bare)
+        take, judge = gate("take"), gate("judge")
+        for line in sys.stdin.buffer:
+            context.set_time_limit(TAKE_CPU_SECONDS_MAX)
+            take(line.decode())
+            # What native code does not poll the time limit is ended by the kernel.
+            signal.setitimer(signal.ITIMER_PROF, limits.KERNEL_CPU_SECONDS)
+            context.set_time_limit(limits.CODE_CPU_SECONDS_MAX)
+            answer = judge()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            _say(answer)
+            if answer.startswith("!"):
+                return
+    except _quickjs.JSException as error:
+        _say("!" + json.dumps(_described(str(error), limits.CODE_CPU_SECONDS_MAX)))
+
+
+def _gate(context: Any, code: str, bare: bool) -> Any:
+    """A context with the filter in it, closed to everything else."""
+    from resile.languages.javascript.prelude import PRELUDE, helpers_source, random_source
+
+    gate = context.eval(GATE)
+    part = context.eval(PRELUDE)
+    part("prepare")("{}", time.time() * 1e3, random_source(code, "items"), helpers_source(code))
+    problem = part("probe")(f'"use strict";throw null;(\n{code}\n)')
+    if problem:
+        _say("!" + json.dumps(json.loads(problem[1:])[0]))
+        sys.exit(0)
+    gate("seal")(context.eval((BARE if bare else PLAIN).format(code=code)), bare)
+    return gate
+
+
+def _described(thrown: str, cpu_seconds: float) -> str:
+    """What the engine says that code can't: it was stopped, or has no memory left."""
+    if thrown.startswith("InternalError: interrupted"):
+        return f"it took more than {cpu_seconds * 1e3:.0f} ms of CPU time"
+    return thrown.split("\n")[0] if thrown != "null" else "out of memory"
+
+
+def _say(answer: str) -> None:
+    """One answer, at once."""
+    data = answer.encode()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    main()

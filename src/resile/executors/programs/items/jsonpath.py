@@ -1,0 +1,81 @@
+"""`json_path` over a document that is in memory.
+
+One array that a path names stands for its elements. A path that leads nowhere is refused; a wildcard, slice or filter
+that finds nothing where it looks gives no items.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resile.executors.programs.items.text import ItemsRefused, kind_of
+
+if TYPE_CHECKING:
+    from jsonpath import JSONPath
+    from jsonpath.segments import JSONPathSegment
+
+
+def select(document: Any, json_path: str) -> list[Any]:
+    """The items that a path finds in a document."""
+    path = compile_path(json_path)
+    found = _find(path, len(path.segments), document)
+    if not found:
+        return _nothing(path, document)
+    if path.singular_query() or (len(found) == 1 and isinstance(found[0], list) and not _picks(path.segments[-1])):
+        if not isinstance(found[0], list):
+            raise ItemsRefused(f"{json_path} is {kind_of(found[0])}, not an array")
+        return found[0]
+    return found
+
+
+def compile_path(json_path: str) -> JSONPath:
+    """A path as RFC 9535 has it."""
+    from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
+
+    try:
+        path = JSONPathEnvironment(strict=True).compile(json_path)
+    except JSONPathError as error:
+        # Only its first part: its text draws a picture of several lines.
+        raise ItemsRefused(f"json_path `{json_path}` is no JSONPath: {error.args[0]}") from error
+    assert isinstance(path, JSONPath)
+    return path
+
+
+def _find(path: JSONPath, count: int, document: Any) -> list[Any]:
+    """What the first so many parts of a path find."""
+    from jsonpath import JSONPathError
+
+    if not isinstance(document, dict | list):
+        # A text would be taken for JSON.
+        return [] if count else [document]
+    try:
+        return _prefix(path, count).findall(document)
+    except JSONPathError as error:
+        raise ItemsRefused(f"json_path `{path}`: {error.args[0]}") from error
+
+
+def _prefix(path: JSONPath, count: int) -> JSONPath:
+    """The path that the first so many parts of a path are."""
+    from jsonpath import JSONPath
+
+    return JSONPath(env=path.env, segments=path.segments[:count])
+
+
+def _picks(segment: JSONPathSegment) -> bool:
+    """Does a part of a path look through what is there, where others name what must be there?"""
+    from jsonpath.selectors import IndexSelector, NameSelector
+
+    return not all(isinstance(selector, IndexSelector | NameSelector) for selector in segment.selectors)
+
+
+def _nothing(path: JSONPath, document: Any) -> list[Any]:
+    """No items, where the first part of a path that finds nothing had something to look through."""
+    before = [document]
+    for count, segment in enumerate(path.segments, 1):
+        found = _find(path, count, document)
+        if not found:
+            if _picks(segment) and any(isinstance(value, dict | list) for value in before):
+                break
+            raise ItemsRefused(f"nothing is there under {_prefix(path, count)}")
+        before = found
+    return []

@@ -1,0 +1,206 @@
+"""What a text holds as items: JSON, JSON Lines or plain lines, told apart by what they look like.
+
+    read_texts(file, form, json_path) -> each item as JSON on one line
+
+    form "lines"    JSON Lines, by the file's name
+    form "json"     JSON; or JSON Lines, where the first line is a value and there is more after it
+    form "output"   what a command or a step printed: JSON or JSON Lines where it begins with `[` or `{` (one object
+                    in one line is one item), JSON Lines where the first line is a quoted text, else one text a line
+
+JSON Lines are a list of their lines to a `json_path`. A path of plain names, with or without `[*]` at its end, is
+followed in the stream; for any other the whole text is read. Blank lines are no items.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from math import inf
+from typing import BinaryIO, Literal, assert_never
+
+from resile.executors.programs.items.jsonpath import select
+from resile.executors.programs.items.scan import ObjectFound, elements, shown_path
+from resile.executors.programs.items.text import ItemsRefused, checked, decode, decodes, encode, too_large
+from resile.model.limits import ITEM_BYTES_MAX, ITEMS_WHOLE_BYTES_MAX
+
+Form = Literal["lines", "json", "output"]
+Shape = Literal["nothing", "document", "lines", "plain"]
+
+LINES_ENDINGS = (".jsonl", ".ndjson")
+CLOCKS_APART_SECONDS = 1.0
+"""How much later a clock may be than the times that a file system writes down."""
+_BLANK = b" \t\r\n"
+_MARK = b"\xef\xbb\xbf"
+_PLAIN_PATH = re.compile(r"\$((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)(\[\*\])?")
+
+
+def form_of(path: str) -> Form:
+    """How a file is read, by its name."""
+    return "lines" if path.lower().endswith(LINES_ENDINGS) else "json"
+
+
+def open_input(path: str, folder: str, directory: str, since: float | None = None) -> BinaryIO:
+    """The file that a path means: in the folder of the workflow's file, else in the directory of the step.
+
+    One in that directory that was written `since` then, by a step of the same run, is meant before all others.
+    """
+    places = (os.path.join(folder, path), os.path.join(directory, path))
+    is_new = since is not None and _written(places[1]) >= since - CLOCKS_APART_SECONDS
+    for place in reversed(places) if is_new else places:
+        try:
+            if not stat.S_ISREG(os.stat(place).st_mode):
+                raise ItemsRefused(f"{path} is not a file")
+            return open(place, "rb")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            raise ItemsRefused(f"can't read {path}: {getattr(error, 'strerror', error)}") from error
+    looked = " and in ".join(dict.fromkeys(os.path.abspath(place) for place in (folder, directory)))
+    raise ItemsRefused(f"there is no file {path} (looked for in {looked})")
+
+
+def _written(path: str) -> float:
+    """When a file was last written to; long ago where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except (OSError, ValueError):
+        return -inf
+
+
+def read_texts(file: BinaryIO, form: Form, json_path: str) -> Iterator[bytes]:
+    """Each item that a seekable file holds, as JSON on one line."""
+    start = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
+    file.seek(start)
+    shape = _shape(file, form, json_path)
+    file.seek(start)
+    match shape:
+        case "nothing":
+            if json_path or form == "json":
+                raise ItemsRefused("it is empty")
+        case "plain":
+            yield from _plain_lines(file)
+        case "lines":
+            yield from _json_lines(file, json_path)
+        case "document":
+            yield from _document(file, json_path)
+        case _:
+            assert_never(shape)
+
+
+def is_plain(json_path: str) -> bool:
+    """Is a path made of plain names only, so that it needs no engine for paths?"""
+    return not json_path or _PLAIN_PATH.fullmatch(json_path) is not None
+
+
+def _shape(file: BinaryIO, form: Form, json_path: str) -> Shape:
+    """What a text looks like, from its first line and from whether there is more."""
+    if form == "lines":
+        return "lines"
+    line = read = b""
+    while not line and (read := file.readline(ITEM_BYTES_MAX)):
+        line = read.strip(_BLANK)
+    if not line:
+        return "nothing"
+    may_be_plain = form == "output" and not json_path
+    if may_be_plain and line[:1] not in (b"[", b"{"):
+        if line[:1] == b'"' and decodes(line):
+            return "lines"
+        # `null` alone is what a query prints that found nothing.
+        return "document" if line == b"null" and not _has_more(file) else "plain"
+    if (len(read) == ITEM_BYTES_MAX and not read.endswith(b"\n")) or not decodes(line):
+        return "document"
+    one_object = may_be_plain and line.startswith(b"{")
+    return "lines" if one_object or _has_more(file) else "document"
+
+
+def _has_more(file: BinaryIO) -> bool:
+    """Is anything but blanks left?"""
+    return any(piece.strip(_BLANK) for piece in iter(lambda: file.readline(ITEM_BYTES_MAX), b""))
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """(number, text) of each line that is not blank."""
+    number = index = 0
+    while line := file.readline(ITEM_BYTES_MAX + 1):
+        number += 1
+        if len(line) > ITEM_BYTES_MAX and not line.endswith(b"\n"):
+            size = len(line)
+            while (more := file.readline(ITEM_BYTES_MAX)) and not more.endswith(b"\n"):
+                size += len(more)
+            raise too_large(index, size + len(more.rstrip(b"\r\n")))
+        if line.strip(_BLANK):
+            yield number, line
+            index += 1
+
+
+def _plain_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Each line as a text."""
+    for _, line in _lines(file):
+        yield encode(line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape"))
+
+
+def _json_lines(file: BinaryIO, json_path: str) -> Iterator[bytes]:
+    """The items of JSON Lines: each line, or what a path finds in the list of them."""
+    if not is_plain(json_path):
+        _check_size(file)
+        found = select([decode(text) for text in _checked_lines(file)], json_path)
+        yield from map(encode, found)
+        return
+    if names := _names(json_path):
+        raise ItemsRefused(f"nothing is there under {shown_path(names[:1])}: JSON Lines are an array")
+    yield from _checked_lines(file)
+
+
+def _checked_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Each line, if it is a value."""
+    for number, line in _lines(file):
+        try:
+            text = checked(line.strip(_BLANK))
+        except ItemsRefused as problem:
+            raise ItemsRefused(f"line {number}: {problem.message}") from problem
+        yield text
+
+
+def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
+    """The items of one JSON document."""
+    start = file.tell()
+    if is_plain(json_path):
+        try:
+            yield from _checked_elements(file, json_path)
+            return
+        except ObjectFound:
+            # Nothing was yielded: the object stands where the array should. A wildcard means its values.
+            if not json_path.endswith("[*]"):
+                raise ItemsRefused(f"{json_path or '$'} is an object, not an array") from None
+            file.seek(start)
+    _check_size(file)
+    yield from (checked(encode(value)) for value in select(decode(file.read()), json_path))
+
+
+def _checked_elements(file: BinaryIO, json_path: str) -> Iterator[bytes]:
+    """Each element of the array that a path of plain names leads to, if it is a value."""
+    for index, text in enumerate(elements(file.read, _names(json_path))):
+        try:
+            item = checked(text)
+        except ItemsRefused as problem:
+            raise ItemsRefused(f"item {index}: {problem.message}") from problem
+        yield item
+
+
+def _names(json_path: str) -> tuple[str, ...]:
+    """The names of a path of plain names."""
+    found = _PLAIN_PATH.fullmatch(json_path or "$")
+    assert found is not None
+    return tuple(found[1].split(".")[1:])
+
+
+def _check_size(file: BinaryIO) -> None:
+    """A text that must be read at once has to fit into memory."""
+    start = file.tell()
+    size = file.seek(0, 2) - start
+    file.seek(start)
+    if size > ITEMS_WHOLE_BYTES_MAX:
+        limit = f"it has {size} bytes, at most {ITEMS_WHOLE_BYTES_MAX} are searched with such a json_path"
+        raise ItemsRefused(f"{limit}: one like $.a.b[*] is followed in a text of any size")

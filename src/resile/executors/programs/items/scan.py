@@ -1,0 +1,225 @@
+"""Finds the elements of one array in a JSON text of any size, holding one element at a time.
+
+    elements(read, ("a", "b"))      {"x": ..., "a": {"b": [ ONE , TWO ]}}  ->  ONE, TWO, as the bytes they stand in
+
+The scanner knows brackets, strings and commas and nothing else: whether an element is JSON is for a decoder to say.
+What it passes by on the way to the array it only counts the brackets of. It reads on to the end of the text, so that
+one that breaks off is noticed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
+
+from resile.executors.programs.items.text import ItemsRefused, too_large
+from resile.model.limits import ITEM_BYTES_MAX
+
+PIECE_BYTES = 256 * 1024
+Read = Callable[[int], bytes]
+
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+# Arrays and objects of few levels are passed in one step, deeper or unfinished ones bracket by bracket.
+_LEVELS = 4
+
+
+def _run_of(plain: bytes, levels: int) -> bytes:
+    """The pattern of strings, of whole arrays and objects with so many levels, and of bytes that are plain."""
+    inner = rb"|[\[{]" + _run_of(rb'[^"\[\]{}]', levels - 1) + rb"[\]}]" if levels else b""
+    return b"(?:" + plain + b"++|" + _STRING + inner + b")*+"
+
+
+# Up to what ends a value, and inside of one up to the next bracket: a comma means nothing there.
+_FLAT = re.compile(_run_of(rb'[^"\[\]{},]', _LEVELS), re.DOTALL)
+_NESTED = re.compile(_run_of(rb'[^"\[\]{}]', _LEVELS), re.DOTALL)
+# The rest of a string whose beginning the window had let go of.
+_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_KEY = re.compile(_STRING, re.DOTALL)
+_BLANK = re.compile(rb"[ \t\r\n]*+")
+_KINDS = {
+    b"{": "an object",
+    b"[": "an array",
+    b'"': "a text",
+    b"t": "true",
+    b"f": "false",
+    b"n": "null",
+    **dict.fromkeys((bytes((digit,)) for digit in b"-0123456789"), "a number"),
+}
+
+
+class ObjectFound(Exception):
+    """There is an object where elements are wanted; its values may be meant."""
+
+
+def elements(read: Read, names: Sequence[str]) -> Iterator[bytes]:
+    """The elements of the array under these names, each as it is written; `read(n)` gives up to n more bytes."""
+    scanner = _Scanner(read)
+    yield from scanner.descend(names, 0)
+    if scanner.peek():
+        scanner.fail("there is more after its end")
+
+
+def shown_path(names: Sequence[str]) -> str:
+    """A path as people write it."""
+    return ".".join(("$", *names))
+
+
+class _Scanner:
+    """A place in a text of which only a window is in memory."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._window = b""
+        self._at = 0
+        self._before = 0
+        self._ended = False
+
+    def fail(self, why: str) -> NoReturn:
+        """Refuse the text at this place."""
+        raise ItemsRefused(f"this is no JSON: {why} (byte {self._before + self._at})")
+
+    def peek(self) -> bytes:
+        """The next byte that is not blank; nothing at the end of the text."""
+        while True:
+            found = _BLANK.match(self._window, self._at)
+            assert found is not None
+            self._at = found.end()
+            if self._at < len(self._window) or not self._more(self._at):
+                return self._window[self._at : self._at + 1]
+
+    def descend(self, names: Sequence[str], depth: int) -> Iterator[bytes]:
+        """The elements of the array that the names from `depth` on lead to."""
+        if depth == len(names):
+            yield from self._array(names)
+            return
+        wanted = names[depth]
+        missing = ItemsRefused(f"nothing is there under {shown_path(names[: depth + 1])}")
+        if self._begins() != b"{":
+            raise missing
+        seen = False
+        for key in self._keys():
+            if key != wanted:
+                self._value(keep=False)
+                continue
+            if seen:
+                raise ItemsRefused(f"{shown_path(names[: depth + 1])} is there twice")
+            seen = True
+            yield from self.descend(names, depth + 1)
+        if not seen:
+            raise missing
+
+    def _begins(self) -> bytes:
+        """The first byte of the value at this place."""
+        first = self.peek()
+        if first not in _KINDS:
+            self.fail("no value begins like this" if first else "it ends too early")
+        return first
+
+    def _array(self, names: Sequence[str]) -> Iterator[bytes]:
+        """The elements of the array at this place."""
+        opening = self._begins()
+        if opening == b"{":
+            raise ObjectFound
+        if opening != b"[":
+            raise ItemsRefused(f"{shown_path(names)} is {_KINDS[opening]}, not an array")
+        self._at += 1
+        if self.peek() == b"]":
+            self._at += 1
+            return
+        index = 0
+        while True:
+            element, size = self._value(keep=True)
+            if size > ITEM_BYTES_MAX:
+                raise too_large(index, size)
+            yield element
+            index += 1
+            if self._ends(b"]"):
+                return
+
+    def _keys(self) -> Iterator[str]:
+        """The keys of the object at this place, each with the place moved to its value."""
+        self._at += 1
+        if self.peek() == b"}":
+            self._at += 1
+            return
+        while True:
+            if self.peek() != b'"':
+                self.fail("a key is expected here")
+            yield self._key()
+            if self._ends(b"}"):
+                return
+
+    def _key(self) -> str:
+        """The key at this place, with the place moved behind its colon."""
+        import json
+
+        while (found := _KEY.match(self._window, self._at)) is None:
+            if len(self._window) - self._at > ITEM_BYTES_MAX:
+                self.fail("this key has no end")
+            if not self._more(self._at):
+                self.fail("it ends in the middle of a key")
+        self._at = found.end()
+        if self.peek() != b":":
+            self.fail("a colon is expected here")
+        self._at += 1
+        try:
+            key: str = json.loads(found[0].decode())
+        except ValueError:
+            self.fail("this key is no text")
+        return key
+
+    def _ends(self, closing: bytes) -> bool:
+        """Pass what follows a value: does the array or object end with it?"""
+        found = self.peek()
+        if found not in (b",", closing):
+            self.fail(f"a comma or {closing.decode()} is expected here" if found else "it ends too early")
+        self._at += 1
+        return found == closing
+
+    def _value(self, *, keep: bool) -> tuple[bytes, int]:
+        """The value at this place and its size; a value that is too large is passed by, and only its size is told."""
+        self.peek()
+        start = self._at
+        depth, dropped, in_text = 0, 0, False
+        while True:
+            found = (_TEXT if in_text else _NESTED if depth else _FLAT).match(self._window, self._at)
+            assert found is not None
+            self._at = found.end()
+            byte = self._window[self._at : self._at + 1]
+            if byte in (b"", b"\\"):
+                # The window ends here, or right behind this backslash.
+                if not keep or self._at - start > ITEM_BYTES_MAX:
+                    keep, dropped, start = False, dropped + self._at - start, self._at
+                if not self._more(start):
+                    break
+                start = 0
+                continue
+            if byte == b'"':
+                in_text = not in_text
+            elif byte in b"[{":
+                depth += 1
+            elif not depth:
+                break
+            else:
+                depth -= 1
+            self._at += 1
+        if depth or in_text:
+            self.fail("it ends in the middle of a value")
+        value = self._window[start : self._at].rstrip(b" \t\r\n")
+        if not value and not dropped:
+            self.fail("a value is missing here")
+        return value, dropped + len(value)
+
+    def _more(self, kept: int) -> bool:
+        """Read on, and let go of what is before `kept`, which is place 0 then; False at the end of the text."""
+        if not self._ended:
+            # Twice as much each time, so that a long element is not copied over and over.
+            piece = self._read(max(PIECE_BYTES, len(self._window) - kept))
+            if piece:
+                self._before += kept
+                self._window = self._window[kept:] + piece
+                self._at -= kept
+                return True
+            self._ended = True
+        return False

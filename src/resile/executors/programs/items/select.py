@@ -1,0 +1,207 @@
+"""Which items are taken and in which order: filter, sort_by, distinct, offset, items_max; and the file they end in.
+
+    texts --number--> (index, text) --filter--> --sort_by--> --distinct--> --offset, items_max--> [index,text] lines
+
+An item's index is its place among all that were read. To sort, the items go to a file beside, and only their keys and
+places are in memory; `distinct` remembers a digest of what it has seen. The items file is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from resile.executors.programs.items.text import ItemsRefused, decode, too_large
+from resile.model.fanout import Source
+from resile.model.limits import ITEM_BYTES_MAX, ITEMS_CHUNK_BYTES, ITEMS_MAX, SORT_KEY_CHARACTERS_MAX
+
+_BATCH_ITEMS = 256
+_DIGEST_BYTES = 16
+_WHOLE = ("item", "$")
+
+Numbered = Iterator[tuple[int, bytes]]
+
+
+class SortTerm(NamedTuple):
+    """One field to sort by."""
+
+    field: tuple[str, ...]
+    descending: bool
+    missing_last: bool
+
+
+def write_items(path: str, texts: Iterable[bytes], source: Source, filter_seconds_max: float = math.inf) -> int:
+    """Write the items that are taken to the items file; how many they are."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    items = _numbered(texts)
+    if source.filter:
+        items = _filtered(items, source, filter_seconds_max)
+    if source.sort_by:
+        items = _sorted(items, sort_terms(source.sort_by), f"{path}.unsorted")
+    if source.distinct:
+        items = _distinct(items, field_of(source.distinct))
+    end = source.offset + source.items_max if source.items_max else None
+    return write_lines(path, (b"[%d,%b]\n" % item for item in islice(items, source.offset, end)))
+
+
+def write_lines(path: str, lines: Iterable[bytes]) -> int:
+    """Write a file that is there whole or not at all; how many lines it has."""
+    part = f"{path}.part"
+    count = 0
+    try:
+        with open(part, "wb") as file:
+            for line in lines:
+                if count == ITEMS_MAX:
+                    raise ItemsRefused(f"there are more than {ITEMS_MAX} items")
+                file.write(line)
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+    return count
+
+
+def sort_terms(text: str) -> tuple[SortTerm, ...]:
+    """What `sort_by` says: `field [ASC|DESC] [NULLS FIRST|LAST]`, and more of them after commas."""
+    import re
+
+    terms = []
+    for part in text.split(","):
+        words = re.fullmatch(r"\s*(\S+)(\s+ASC|\s+DESC)?(\s+NULLS\s+(?:FIRST|LAST))?\s*", part, re.IGNORECASE)
+        if words is None:
+            said = "a field, then ASC or DESC, then NULLS FIRST or NULLS LAST, the latter two as needed"
+            raise ItemsRefused(f"sort_by `{text}`: `{part.strip()}` is not {said}")
+        order, missing = (word or "" for word in words.groups()[1:])
+        terms.append(
+            SortTerm(field_of(words[1]), order.upper().endswith("DESC"), not missing.upper().endswith("FIRST"))
+        )
+    return tuple(terms)
+
+
+def field_of(text: str) -> tuple[str, ...]:
+    """The names that lead to a field: `a.b`, `item.a.b` and `$.a.b` are the same, `item` and `$` the whole item."""
+    names = tuple(text.strip().split("."))
+    if names[0] in _WHOLE:
+        names = names[1:]
+    if "" in names:
+        raise ItemsRefused(f"`{text}` is no field: write `name` or `name.inner`")
+    return names
+
+
+def _numbered(texts: Iterable[bytes]) -> Numbered:
+    """Each item with its place among all of them."""
+    for index, text in enumerate(texts):
+        if len(text) > ITEM_BYTES_MAX:
+            raise too_large(index, len(text))
+        yield index, text
+
+
+def _filtered(items: Numbered, source: Source, seconds_max: float) -> Numbered:
+    """The items that the filter wants."""
+    from resile.executors.programs.items.filter import Filter
+
+    with Filter(source.filter, source.filter_bare, seconds_max) as wanted:
+        for batch in _batches(items):
+            for item, answer in zip(batch, wanted.judge(batch), strict=True):
+                if answer:
+                    yield item
+
+
+def _batches(items: Numbered) -> Iterator[list[tuple[int, bytes]]]:
+    """Items in bundles of a bounded size."""
+    batch: list[tuple[int, bytes]] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += len(item[1])
+        if len(batch) == _BATCH_ITEMS or size > ITEMS_CHUNK_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _sorted(items: Numbered, terms: tuple[SortTerm, ...], beside: str) -> Numbered:
+    """The items in order; those that are alike stay in theirs."""
+    indexes, places = array("Q"), array("Q", [0])
+    columns: list[list[tuple[int, Any]]] = [[] for _ in terms]
+    with open(beside, "w+b") as file:
+        # Without a name it is gone with this process, however that ends.
+        os.unlink(beside)
+        for index, text in items:
+            file.write(text)
+            indexes.append(index)
+            places.append(places[-1] + len(text))
+            value = decode(text)
+            for term, column in zip(terms, columns, strict=True):
+                column.append(_sort_key(value, term, index))
+        file.flush()
+        order = list(range(len(indexes)))
+        for term in reversed(terms):
+            order.sort(key=columns.pop().__getitem__, reverse=term.descending)
+        for number in order:
+            start = places[number]
+            yield indexes[number], os.pread(file.fileno(), places[number + 1] - start, start)
+
+
+def _sort_key(value: Any, term: SortTerm, index: int) -> tuple[int, Any]:
+    """What an item is sorted by: false, true, numbers, texts, the JSON of anything else; null is missing."""
+    found = _field(value, term.field)
+    if isinstance(found, bool):
+        return 0, found
+    if isinstance(found, int | float):
+        return 1, found
+    if found is None:
+        # A descending order is turned around, and its ends with it.
+        return (4 if term.missing_last != term.descending else -1), 0
+    rank, text = (2, found) if isinstance(found, str) else (3, _canonical(found).decode())
+    if len(text) > SORT_KEY_CHARACTERS_MAX:
+        name = ".".join(term.field) or "the item"
+        raise ItemsRefused(
+            f"item {index}: {name} has {len(text)} characters, at most {SORT_KEY_CHARACTERS_MAX} are sorted by"
+        )
+    return rank, text
+
+
+def _distinct(items: Numbered, field: tuple[str, ...]) -> Numbered:
+    """The first item of each value of a field; a field that is not there counts as null."""
+    import hashlib
+
+    seen: set[bytes] = set()
+    for index, text in items:
+        key = _canonical(_field(decode(text), field))
+        if len(key) > _DIGEST_BYTES:
+            key = hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
+        if key not in seen:
+            seen.add(key)
+            yield index, text
+
+
+def _field(value: Any, names: tuple[str, ...]) -> Any:
+    """What is under these names; None where nothing is."""
+    for name in names:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _canonical(value: Any) -> bytes:
+    """The same text for values that are the same."""
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,163 @@
+"""Runs the Python code of a playbook: `main` gets its parameters by name, out of everything that the step sees.
+
+    RESILE_STEP (JSON): name, source or file, inputs, context, places, status_fails; or `told_in`, a file that has them
+    stdout: what the code prints; last, on a line of its own, what its `main` returns, as JSON
+    exit: 0 done, 1 an exception, `{"status": "error"}`, a parameter that nobody knows; or what sys.exit says
+
+A parameter is looked for among the inputs, then in the context; `context` is all of it, `**kwargs` gets the inputs, and
+a lone `input_data` is the inputs. Code without a `main` sees all of it as names, and leaves its value as `result`.
+Values that stand inside the code (`places`) never become code: it is parsed first, and then they are names in it, or
+parts of its texts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import ModuleType
+
+from resile.executors.programs.python_step import MODULE, Failed, _awaited, _complain, _Lines, _remember, _tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ast
+    from typing import Any
+
+_MODULES = ("datetime", "uuid")
+
+
+def main() -> int:
+    """Run the code; the exit code."""
+    step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
+    if "told_in" in step:
+        with open(step["told_in"], "rb") as opened:
+            step = json.loads(opened.read())
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
+    sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    lines = _Lines()
+    try:
+        result = _run(step)
+        # A date, or a number of some library, is told as text.
+        text = json.dumps(result, ensure_ascii=False, allow_nan=False, default=str)
+    except Failed as problem:
+        return _complain(str(problem))
+    except Exception as error:
+        while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+            error.__traceback__ = error.__traceback__.tb_next
+        return _tell(error)
+    print("\n" + text if lines.begun else text)
+    if step["status_fails"] and isinstance(result, dict) and result.get("status") == "error":
+        reason = result.get("error") or result.get("message") or "main returned the status `error`"
+        return _complain(reason if isinstance(reason, str) else json.dumps(reason))
+    return 0
+
+
+def _run(step: dict[str, Any]) -> Any:
+    """What `main` returns, or what the code leaves as `result`."""
+    name = step["file"] or f"<step {step['name']}>"
+    source = _source(step, name)
+    sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.argv = [name]
+    module = sys.modules[MODULE] = ModuleType(MODULE)
+    context = {**step["context"], **step["inputs"]}
+    names: dict[str, Any] = module.__dict__
+    if not _has_main(source, name):
+        names.update(context)
+    names.update(context=context, args=step["inputs"], os=os, json=json, __file__=name, **step["places"])
+    names.update({found: __import__(found) for found in _MODULES if found in source})
+    tree = _filled(source, name, step["places"], names)
+    exec(compile(tree, name, "exec", dont_inherit=True), names)
+    function = names.get("main")
+    if not callable(function):
+        return names.get("result")
+    return _awaited(function(**_arguments(function, step["inputs"], context, step["name"])))
+
+
+def _has_main(source: str, file: str) -> bool:
+    """Does the code define `main`?"""
+    import ast
+
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return any(isinstance(part, functions) and part.name == "main" for part in ast.parse(source, file).body)
+
+
+def _source(step: dict[str, Any], name: str) -> str:
+    """The code, of the step or of its file."""
+    if not step["file"]:
+        _remember(name, step["source"])
+        return str(step["source"])
+    try:
+        with open(step["file"], encoding="utf-8") as opened:
+            return opened.read()
+    except OSError as error:
+        raise Failed(f"can't read {step['file']}: {error.strerror}") from error
+
+
+def _arguments(function: Any, inputs: dict[str, Any], context: dict[str, Any], name: str) -> dict[str, Any]:
+    """The arguments of a function, each looked for by the name of its parameter."""
+    import inspect
+
+    found: dict[str, Any] = {}
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY) for p in parameters):
+        raise Failed(f"main of Python task {name!r} must take its parameters by name")
+    named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    for parameter in named:
+        if parameter.name in inputs:
+            found[parameter.name] = inputs[parameter.name]
+        elif parameter.name == "context":
+            found["context"] = context
+        elif parameter.name in context:
+            found[parameter.name] = context[parameter.name]
+        elif parameter.name == "input_data" and len(named) == 1:
+            found["input_data"] = inputs
+        elif parameter.default is parameter.empty:
+            raise Failed(f"Missing required argument {parameter.name!r} for Python task {name!r}")
+    takes_all = len(named) < len(parameters)
+    return {**inputs, **found} if takes_all else found
+
+
+def _filled(source: str, file: str, places: dict[str, Any], names: dict[str, Any]) -> ast.Module:
+    """The code, parsed, with values in the texts where they stand; elsewhere they are names."""
+    import ast
+
+    tree = ast.parse(source, file)
+    if not places:
+        return tree
+    names.update({f"{name}_text": v if isinstance(v, str) else json.dumps(v) for name, v in places.items()})
+
+    def spread(text: str) -> list[ast.expr]:
+        """A text as its parts: texts, and the names of values."""
+        name = min((found for found in places if found in text), key=text.index, default="")
+        if not name:
+            return [ast.Constant(text)] if text else []
+        before, _, after = text.partition(name)
+        value = ast.FormattedValue(ast.Name(f"{name}_text", ast.Load()), -1, None)
+        return [*spread(before), value, *spread(after)]
+
+    class Fill(ast.NodeTransformer):
+        """Puts values into texts."""
+
+        def visit_Constant(self, node: ast.Constant) -> ast.expr:
+            """A text of its own."""
+            if not isinstance(node.value, str) or not any(name in node.value for name in places):
+                return node
+            return ast.copy_location(ast.JoinedStr(spread(node.value)), node)
+
+        def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+            """A text that has values of the code's own."""
+            values: list[ast.expr] = []
+            for part in node.values:
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    values += spread(part.value)
+                else:
+                    values.append(self.visit(part))
+            return ast.copy_location(ast.JoinedStr(values), node)
+
+    Fill().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

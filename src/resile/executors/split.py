@@ -1,0 +1,72 @@
+"""Two executors as one: commands go to one, calls of Python functions to the other, which is made when it is needed."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from resile.executors.contract import Executor, Launch, Report
+
+if TYPE_CHECKING:
+    from resile.executors.functions.executor import FunctionExecutor
+
+Key = tuple[int, int]
+
+
+class Composite:
+    """Sends each attempt where it belongs; see the Executor contract for the verbs."""
+
+    def __init__(self, commands: Executor, functions: FunctionExecutor, is_call: Callable[[int], bool]) -> None:
+        """`is_call` says of a job whether it calls a function."""
+        self._commands = commands
+        self._functions = functions
+        self._is_call = is_call
+        self._epoll = select.epoll()
+        for executor in (commands, functions):
+            self._epoll.register(executor.fileno(), select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Readable when reports wait."""
+        return self._epoll.fileno()
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        """Queue attempts, in order, each where it belongs."""
+        calls = [launch for launch in launches if launch.call is not None]
+        if calls:
+            self._functions.start(calls)
+        if len(calls) < len(launches):
+            self._commands.start([launch for launch in launches if launch.call is None])
+
+    def kill(self, job: int, attempt: int) -> None:
+        """End an attempt."""
+        (self._functions if self._is_call(job) else self._commands).kill(job, attempt)
+
+    def find(self, attempts: Sequence[Key]) -> None:
+        """Report what became of attempts of an engine before this one."""
+        for executor, calls in ((self._functions, True), (self._commands, False)):
+            executor.find([key for key in attempts if self._is_call(key[0]) is calls])
+
+    def drain(self) -> None:
+        """Start nothing more."""
+        self._functions.drain()
+        self._commands.drain()
+
+    def reports(self) -> list[Report]:
+        """Whatever has been heard since the last call."""
+        return self._functions.reports() + self._commands.reports()
+
+    def queued(self) -> int:
+        """How many attempts are waiting for a slot."""
+        return self._functions.queued() + self._commands.queued()
+
+    def acknowledge(self) -> None:
+        """Everything returned by `reports` so far is on disk."""
+        self._functions.acknowledge()
+        self._commands.acknowledge()
+
+    def close(self) -> None:
+        """Let go of both."""
+        self._functions.close()
+        self._commands.close()
+        self._epoll.close()

@@ -1,0 +1,1 @@
+"""Text and code inside workflows: template languages, shell quoting and JavaScript."""

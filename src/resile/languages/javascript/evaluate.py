@@ -1,0 +1,281 @@
+"""Expressions from workflow files, evaluated: `Sandbox` is what the runtime and the verbs use.
+
+    evaluate(code, context, now, seed, form) -> Evaluation     never raises for what the code does; so many characters
+                                                               `before` the user's are none that a message counts
+    check_syntax(code, form) -> problem or None                when a file is loaded
+
+    form "expression"   one expression: `when`, `transitions`, filters
+    form "body"         statements or the inside of a function: `goto_js`, `run_js` (prelude.wrappings has the rule)
+
+The code sees frozen copies of the variables that it names, `Math` (with `Math.random` from the seed), `JSON`,
+`Date.now` (the given time) and the plain types of the language. The same code, context, time and seed give the same
+result. One thread at a time may use a sandbox; the helper process starts with the first question.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from resile.languages.javascript import limits
+from resile.languages.javascript.helper import Helper, HelperLost, HelperSilent
+from resile.model.limits import EXPRESSION_BYTES_MAX
+
+Form = Literal["expression", "body"]
+Kind = Literal["", "syntax", "error", "timeout", "memory", "too_large", "type", "lost"]
+
+VALUES = "$v"
+"""The variable in which the values of `${...}` references are handed over."""
+
+_NONE: Kind = ""
+_DATA = frozenset(("Object", "Array", "String", "Number", "Boolean", "Null", "Undefined"))
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """What came of an evaluation: a value, or a problem of some kind; `milliseconds` is what the caller waited."""
+
+    value: Any = None
+    problem: str = ""
+    kind: Kind = ""
+    milliseconds: float = 0.0
+
+
+class Refused(Exception):
+    """The code or its variables can't be evaluated, or the evaluation failed: the problem and its kind."""
+
+    def __init__(self, kind: Kind, problem: str) -> None:
+        super().__init__(problem)
+        self.kind = kind
+        self.problem = problem
+
+
+class Sandbox:
+    """A helper process that is started when needed and replaced when lost."""
+
+    def __init__(self) -> None:
+        self._helper: Helper | None = None
+        self._checked: dict[tuple[str, Form], str | None] = {}
+
+    def start(self) -> None:
+        """Start the helper without waiting for it, so that the first evaluation need not."""
+        if self._helper is None:
+            self._helper = Helper()
+
+    def evaluate(
+        self,
+        code: str,
+        context: Mapping[str, Any],
+        *,
+        now: float,
+        seed: str,
+        form: Form,
+        bytes_max: int = EXPRESSION_BYTES_MAX,
+        before: int = 0,
+    ) -> Evaluation:
+        """Evaluate code of at most `bytes_max` bytes with these variables at this time."""
+        began = time.monotonic()
+        value: Any = None
+        problem, kind = "", _NONE
+        try:
+            request = _request(code, context, now, seed, form, bytes_max)
+            value = _value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code, before)
+        except Refused as refused:
+            problem, kind = refused.problem, refused.kind
+        return Evaluation(value, problem, kind, (time.monotonic() - began) * 1e3)
+
+    def check_syntax(self, code: str, form: Form, bytes_max: int = EXPRESSION_BYTES_MAX) -> str | None:
+        """Why the code could never run, or None; each text is compiled once."""
+        key = code, form
+        if key not in self._checked:
+            if len(self._checked) >= limits.CHECKS_KEPT:
+                self._checked.clear()
+            self._checked[key] = self._problem(code, form, bytes_max)
+        return self._checked[key]
+
+    def check_condition(self, expression: str, references: Sequence[tuple[str, int]]) -> str | None:
+        """`check_syntax` for an expression with `${...}` references, given as (name, offset of its dollar).
+
+        Where the code still compiles with a character that JavaScript does not have in the place of a reference, the
+        reference stands in a string, a pattern or a comment, and its value would never be seen.
+        """
+        problem = self.check_syntax(expand_values(expression, references), "expression")
+        for name, offset in references if problem is None else ():
+            probe = f"{expression[:offset]}@{expression[offset + len(name) + 3 :]}"
+            others = [(other, at if at < offset else at - len(name) - 2) for other, at in references if at != offset]
+            if self.check_syntax(expand_values(probe, others), "expression") is None:
+                return f"`${{{name}}}` stands inside quotes or a comment; it is a value already: write it without"
+        return problem
+
+    def close(self) -> None:
+        """End the helper; a later question would start another."""
+        if self._helper is not None:
+            self._helper.kill()
+            self._helper = None
+
+    def _problem(self, code: str, form: Form, bytes_max: int) -> str | None:
+        """Compile the code and say what is wrong with it."""
+        try:
+            request = b"\0".join((b"C", form.encode(), _checked_code(code, bytes_max)))
+            _value(self._ask(request, limits.CHECK_SECONDS_MAX), code)
+        except Refused as refused:
+            return refused.problem
+        return None
+
+    def _ask(self, request: bytes, seconds: float) -> bytes:
+        """One answer, if need be from another helper.
+
+        The kernel ends code that takes too much CPU time, so a helper is silent only where the machine is too busy to
+        let it run; to take that for a fault of the code would send a run the wrong way. And one that is found dead may
+        have died of something else.
+        """
+        silences = losses = 0
+        while True:
+            try:
+                self.start()
+                assert self._helper is not None
+                return self._helper.ask(request, seconds)
+            except HelperSilent as silent:
+                self._replace()
+                silences += 1
+                if silences == limits.SILENCES_MAX:
+                    raise Refused("timeout", f"the sandbox {silent}, {silences} times") from None
+            except HelperLost as lost:
+                self._replace()
+                losses += 1
+                if losses == limits.LOSSES_MAX:
+                    raise Refused("lost", f"the sandbox {lost}") from None
+            except OSError as error:
+                raise Refused("lost", f"the sandbox can't be started: {error}") from None
+
+    def _replace(self) -> None:
+        """Another helper for the next question, started while nobody waits for it; a failure shows with that one."""
+        self.close()
+        with suppress(OSError):
+            self.start()
+
+
+def expand_values(expression: str, references: Sequence[tuple[str, int]]) -> str:
+    """The expression with each `${...}`, given as (name, offset of its dollar), as an element of the list `$v`.
+
+    The values themselves go into the context as `{"$v": [...]}`, in the same order, so no value can become code.
+    """
+    out: list[str] = []
+    at = 0
+    for number, (name, offset) in enumerate(references):
+        out.append(f"{expression[at:offset]}{VALUES}[{number}]")
+        at = offset + len(name) + 3
+    return "".join(out) + expression[at:]
+
+
+def holds(value: Any) -> bool:
+    """Is this result true, as JavaScript sees it? Empty lists and objects are."""
+    return isinstance(value, list | dict) or bool(value)
+
+
+def _checked_code(code: str, bytes_max: int) -> bytes:
+    """The code as it is sent, if it may be."""
+    try:
+        data = code.encode()
+    except UnicodeEncodeError:
+        raise Refused("syntax", "the code is not valid text") from None
+    if len(data) > bytes_max:
+        raise Refused("too_large", f"the code has {len(data)} bytes; {bytes_max} are allowed")
+    if b"\0" in data:
+        raise Refused("syntax", "the code holds a NUL")
+    return data
+
+
+def _request(code: str, context: Mapping[str, Any], now: float, seed: str, form: Form, bytes_max: int) -> bytes:
+    """An evaluation as it is sent. Only variables whose names occur in the code are given to it."""
+    source = _checked_code(code, bytes_max)
+    variables = _json({name: value for name, value in context.items() if name in code})
+    if len(variables) > limits.VARIABLES_BYTES_MAX:
+        raise Refused(
+            "too_large", f"the variables have {len(variables)} bytes; {limits.VARIABLES_BYTES_MAX} are allowed"
+        )
+    moment = str(int(now * 1e3)).encode()
+    return b"\0".join((b"R", form.encode(), source, variables, moment, seed.encode("utf-8", "surrogatepass")))
+
+
+def _json(variables: dict[str, Any]) -> bytes:
+    """The variables as JSON."""
+    try:
+        try:
+            return msgspec.json.encode(variables)
+        except UnicodeEncodeError:
+            # Bytes that were not UTF-8 live on as surrogates, which only the slower encoder lets through.
+            import json
+
+            return json.dumps(msgspec.to_builtins(variables)).encode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused("type", f"the variables can't be given as JSON: {error}") from None
+
+
+def _value(answer: bytes, code: str, before: int = 0) -> Any:
+    """What an answer says: the value, or Refused."""
+    letter, rest = answer[:1], answer[1:]
+    if letter == b"V":
+        name, value = _decoded(rest)
+        if name not in _DATA:
+            raise Refused("type", f"a result of type {_shortened(name)} is no data")
+        if name == "Number" and value is None:
+            raise Refused("type", "the result is not a finite number")
+        return value
+    if letter == b"T":
+        raise Refused("timeout", f"the code took more than {limits.CODE_CPU_SECONDS_MAX * 1e3:.0f} ms of CPU time")
+    if letter == b"L":
+        raise Refused("too_large", f"the result has more than {limits.RESULT_BYTES_MAX} bytes")
+    if letter == b"D":
+        raise Refused("too_large", f"the variables are too large or too deep: {_shortened(rest.decode())}")
+    if letter == b"X":
+        raise Refused("error", f"the code threw what can't be described: {_shortened(rest.decode())}")
+    thrown, stack = _decoded(rest)
+    if letter == b"S":
+        raise Refused("syntax", _with_position(thrown.removeprefix("SyntaxError: "), stack, code, before))
+    if thrown == "null" or thrown.endswith("out of memory"):
+        # The engine throws null when there is no memory left for an error.
+        raise Refused("memory", f"out of memory ({limits.MEMORY_BYTES_MAX >> 20} MB), or null was thrown")
+    raise Refused("error", _with_position(thrown if stack else f"thrown: {thrown}", stack, code, before))
+
+
+def _decoded(data: bytes) -> Any:
+    """The JSON of an answer."""
+    try:
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            # A lone surrogate is fine in JavaScript, and with the slower decoder.
+            import json
+
+            return json.loads(data)
+    except RecursionError:
+        raise Refused("too_large", "the result is nested too deeply") from None
+
+
+def _with_position(message: str, stack: str, code: str, before: int) -> str:
+    """The message with its place in the user's code, which the frames of the stack count from the second line.
+
+    A place in what stands before that code, such as the inside of a helper, is none of the user's.
+    """
+    import re
+
+    text = _shortened(message)
+    for frame in re.finditer(r"<input>:(\d+):(\d+)", stack):
+        line, column = int(frame[1]) - 1, int(frame[2])
+        lines = code.split("\n")
+        if line > len(lines):
+            line, column = len(lines), len(lines[-1]) + 1
+            text = "the code ends too early"
+        column -= before if line == 1 else 0
+        if line and column > 0:
+            return f"{text} (line {line}, column {column})"
+    return text
+
+
+def _shortened(message: str) -> str:
+    """One line of bounded length."""
+    return " ".join(message[: limits.PROBLEM_CHARACTERS_MAX].split())

@@ -1,0 +1,122 @@
+"""The engine's side of the helper process: start it, ask it, and end it when it does not answer in time.
+
+A helper answers each request once and in order. One that did not answer is killed with its worker, so an answer can
+never be taken for that of another request.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+import time
+from contextlib import suppress
+from importlib.machinery import PathFinder
+
+from resile.errors import ResileError
+from resile.languages.javascript.limits import RESULT_BYTES_MAX, START_SECONDS_MAX
+
+# Packages of these names without running their __init__: the helper loads its three files and nothing else.
+_BOOT = (
+    "import sys\n"
+    "path = sys.argv[1]\n"
+    "for name in ('resile', 'resile.languages', 'resile.languages.javascript'):\n"
+    "    module = sys.modules[name] = type(sys)(name)\n"
+    "    module.__path__ = [path + name[6:].replace('.', '/')]\n"
+    "sys.path.append(sys.argv[2])\n"
+    "from resile.languages.javascript.helper_process import main\n"
+    "main()\n"
+)
+_SIGKILL = 9
+RECEIVE_BYTES = 64 * 1024
+_killed: set[int] = set()
+
+
+class HelperLost(Exception):
+    """The helper died, or does not speak the protocol."""
+
+
+class HelperSilent(Exception):
+    """The helper did not answer in time."""
+
+
+class Helper:
+    """One helper process and our end of its socket."""
+
+    def __init__(self) -> None:
+        reap()
+        here = os.path.dirname(os.path.abspath(__file__))
+        argv = [sys.executable, "-I", "-S", "-c", _BOOT, os.path.dirname(os.path.dirname(here)), _engine_folder()]
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
+        # Nothing of the engine's environment, secrets least of all, but what the interpreter may need to start.
+        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        actions = (
+            (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        )
+        self.pid = os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True, setsigmask=())
+        theirs.close()
+        self._socket = ours
+        self._greeted = False
+
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        """The answer to a request; the time that a new helper needs to start is not counted."""
+        try:
+            if not self._greeted:
+                self._greeted = self._answer(START_SECONDS_MAX) == b"H"
+            return self._answer(seconds, request)
+        except TimeoutError:
+            if self._greeted:
+                raise HelperSilent(f"did not answer within {seconds * 1e3:.0f} ms") from None
+            raise HelperSilent(f"did not start within {START_SECONDS_MAX:.0f} s") from None
+        except OSError:
+            raise HelperLost("died over this code" if self._greeted else "can't be started") from None
+
+    def _answer(self, seconds: float, request: bytes | None = None) -> bytes:
+        """Send a request, if there is one, and take the next frame."""
+        deadline = time.monotonic() + seconds
+        if request is not None:
+            self._socket.settimeout(seconds)
+            self._socket.sendall(len(request).to_bytes(4, "big") + request)
+        data = bytearray()
+        length = 4
+        while len(data) < length:
+            # Zero would mean not to wait at all, and below it is an error.
+            self._socket.settimeout(max(deadline - time.monotonic(), 1e-6))
+            more = self._socket.recv(RECEIVE_BYTES)
+            data += more
+            if len(data) >= 4:
+                length = 4 + int.from_bytes(data[:4], "big")
+            if not more or length > 4 + RESULT_BYTES_MAX or len(data) > length:
+                raise ConnectionError
+        return bytes(data[4:])
+
+    def kill(self) -> None:
+        """End it and its worker, without waiting for that."""
+        self._socket.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, _SIGKILL)
+        _killed.add(self.pid)
+        reap()
+
+
+def reap() -> None:
+    """Take the exits of killed helpers, as far as they are gone."""
+    for pid in tuple(_killed):
+        try:
+            done = os.waitpid(pid, os.WNOHANG)[0]
+        except ChildProcessError:
+            done = pid
+        if done:
+            _killed.discard(pid)
+
+
+def _engine_folder() -> str:
+    """Where the JavaScript engine lies: the helper starts without site-packages and is told."""
+    spec = PathFinder.find_spec("_quickjs")
+    if spec is None or spec.origin is None:
+        raise ResileError(
+            "sandbox_missing", "the JavaScript engine is not installed", hint="install the package quickjs-ng"
+        )
+    return os.path.dirname(spec.origin)

@@ -1,0 +1,1 @@
+"""Jinja templates, as NoETL's playbooks use them."""

@@ -1,0 +1,100 @@
+"""What templates see of values, and what is left of them outside: plain data, of no type but those of JSON.
+
+    as_result(value)    what a step gave, with the tolerance that playbooks count on     tolerated(value, name)
+    native(value)       plain data; the one door through which a value leaves a template
+    plain_text(value)   a value as text: JSON for lists and mappings
+
+Whatever a template yields may be kept in the log of its run, so what the log could not write, or would read back as
+something else, is refused here: numbers that JSON or 64 bits can't hold, objects, data that is too deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from math import isfinite
+from typing import Any
+
+from resile.languages.references import MISSING, ValueRefused, text_of
+from resile.model.limits import VALUE_DEPTH_MAX
+
+NUMBER_MIN, NUMBER_MAX = -(2**63), 2**64 - 1
+_SELF = ("data", "result")
+_SELF_OF_TEXT = ("data", "result", "stdout", "output")
+_LISTED = (list, tuple, set, frozenset, range, Iterator, KeysView, ValuesView, ItemsView)
+"""What is a list as data; filters give their values one by one."""
+
+
+class ResultDict(dict[str, Any]):
+    """What a step gave, as a mapping: `.data` and `.result` are it itself where it has no such key."""
+
+
+class ResultList(list[Any]):
+    """What a step gave, as a list; of a query also under `.rows` and `.command_0`."""
+
+
+class ResultText(str):
+    """What a step gave, as text."""
+
+
+def as_result(value: Any) -> Any:
+    """A value as templates see what a step gave."""
+    if isinstance(value, dict):
+        return ResultDict(value)
+    if isinstance(value, list):
+        return ResultList(value)
+    return ResultText(value) if isinstance(value, str) else value
+
+
+def tolerated(value: Any, name: Any) -> Any:
+    """What stands for a part that a step's result does not have, or MISSING."""
+    if isinstance(value, ResultDict):
+        inner = value.get("data")
+        if isinstance(inner, dict) and name in inner:
+            return inner[name]
+        return value if name in _SELF else MISSING
+    if isinstance(value, ResultList):
+        is_rows = isinstance(name, str) and (name == "rows" or name.startswith("command_"))
+        return value if is_rows or name in _SELF else MISSING
+    return value if isinstance(value, ResultText) and name in _SELF_OF_TEXT else MISSING
+
+
+def native(value: Any, depth: int = 0) -> Any:
+    """A value as plain data; raises ValueRefused for what is none, and what Jinja raises for what is not there."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        # A subclass knows things that only templates ask for, and that no log can write.
+        return str.__str__(value)
+    if isinstance(value, int):
+        if not NUMBER_MIN <= value <= NUMBER_MAX:
+            raise ValueRefused("a whole number has more than 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueRefused(f"{value} is no number that JSON can say")
+        return float(value)
+    if depth > VALUE_DEPTH_MAX:
+        raise ValueRefused(f"data is nested deeper than {VALUE_DEPTH_MAX} levels")
+    if isinstance(value, Mapping):
+        return {str.__str__(str(name)): native(inner, depth + 1) for name, inner in value.items()}
+    if isinstance(value, _LISTED):
+        return [native(inner, depth + 1) for inner in value]
+    return _other(value)
+
+
+def _other(value: Any) -> str:
+    """What is neither text, number, list nor mapping, as text where it has one."""
+    from jinja2 import Undefined
+
+    if isinstance(value, Undefined):
+        # The strict kind says what it is that is not there.
+        str(value)
+    try:
+        return text_of(value)
+    except (TypeError, ValueError) as error:
+        raise ValueRefused(f"a {type(value).__name__} is no data") from error
+
+
+def plain_text(value: Any) -> str:
+    """A value as text: JSON for lists and mappings."""
+    return text_of(native(value) if isinstance(value, (Mapping, *_LISTED)) else value)

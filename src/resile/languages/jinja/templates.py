@@ -1,0 +1,399 @@
+"""Jinja as playbooks use it: read once, checked when a file is loaded, rendered for the place where the text is used.
+
+    problem(text)              why the template could never be rendered, or an empty text
+    expression_of(text)        what stands between the braces, or in a condition without any
+    value_of(text, find)       the value itself where the text is one `{{ ... }}`, else the rendered text
+    render(text, find)         plain text                       rendered(data, find)   data with its texts rendered
+    render_command, render_url no value can become code         holds(text, find)      a condition
+
+`find` gives the value of a name, or MISSING; only names that a template mentions are asked for. A name that nobody
+knows is an error that says which (Unknown). Templates run in Jinja's sandbox, with few statements and bounded results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from resile.languages.jinja.plain_values import native, plain_text, tolerated
+from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.model.limits import VALUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+    from jinja2.nodes import Node
+    from jinja2.runtime import Context
+
+STATEMENTS = ("if", "for", "set")
+"""The statements that are run; others load files, define functions, or write text that no place could be known for."""
+LOOP_DEPTH_MAX = 2
+NUMBER_BITS_MAX = 4_096
+_LENGTH_OF_VALUE = VALUE_BYTES_MAX
+# Not a name that a template could hold.
+_WRITE = "write a value"
+_FALSE_TEXTS = ("", "0", "false", "none", "null")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "null": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.(?:0|[0-9]{0,14}[1-9]))?")
+_NAME = re.compile(
+    r"\s*\{\{-?\s*[A-Za-z_]\w*(?:\.\w+|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])*\s*"
+    r"(?:\|\s*d(?:efault)?\([^()]*\)\s*)?-?\}\}\s*"
+)
+"""A template that is the name of a value, with a default or without."""
+_OUTPUT = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
+
+# How our own types for values are called in what Python says of them.
+_TYPES = {"ResultDict": "dict", "ResultList": "list", "ResultText": "str", "ErrorText": "str", "Lazy": "dict"}
+_TYPE = re.compile(rf"'({'|'.join(_TYPES)})'")
+
+Find = Callable[[str], Any]
+Write = Callable[[Any], str]
+
+
+class Unknown(ValueRefused):
+    """A template names something that nobody knows."""
+
+
+class Parsed(Struct, frozen=True):
+    """A template that is ready: the names it asks for, and whether it is one `{{ ... }}` and nothing else."""
+
+    template: Any
+    names: frozenset[str]
+    is_one: bool
+
+
+@cache
+def _environment() -> Environment:
+    """The one environment: our filters, our limits, no loader."""
+    from jinja2 import pass_context
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from resile.languages.jinja.undefined import Absent
+
+    class Bounded(ImmutableSandboxedEnvironment):
+        """The sandbox, with bounds on what grows, and with a mapping's keys before its methods."""
+
+        intercepted_binops = frozenset(("*", "**"))
+
+        def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+            """A product or a power of bounded size."""
+            _check_size(operator, left, right)
+            return super().call_binop(context, operator, left, right)
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            """A part of a value by a dot."""
+            if isinstance(obj, Absent):
+                return obj.part(attribute)
+            if isinstance(obj, Mapping) and attribute in obj:
+                return obj[attribute]
+            other = tolerated(obj, attribute)
+            return super().getattr(obj, attribute) if other is MISSING else other
+
+        def getitem(self, obj: Any, argument: Any) -> Any:
+            """A part of a value by brackets."""
+            if isinstance(obj, Absent):
+                return obj.part(argument)
+            if isinstance(obj, Mapping) and argument in obj:
+                return obj[argument]
+            other = tolerated(obj, argument) if isinstance(argument, str) else MISSING
+            return super().getitem(obj, argument) if other is MISSING else other
+
+    @pass_context
+    def finalize(context: Context, value: Any) -> str:
+        """An output, written by whoever renders."""
+        if isinstance(value, Absent):
+            str(value)
+        text: str = context[_WRITE](value)
+        return text
+
+    made = Bounded(undefined=Absent, finalize=finalize, optimized=False, keep_trailing_newline=True)
+    for name in ("lipsum", "cycler", "joiner", "namespace"):
+        del made.globals[name]
+    made.filters.update(_filters())
+    return made
+
+
+def _check_size(operator: str, left: Any, right: Any) -> None:
+    """Refuse what would grow without bounds."""
+    from jinja2.exceptions import SecurityError
+
+    numbers = [value for value in (left, right) if isinstance(value, int)]
+    if operator == "**":
+        too_large = len(numbers) == 2 and left.bit_length() * max(right, 0) > NUMBER_BITS_MAX
+    elif len(numbers) == 2:
+        too_large = left.bit_length() + right.bit_length() > NUMBER_BITS_MAX
+    else:
+        other = left if isinstance(right, int) else right
+        size = len(other) if isinstance(other, str | bytes | list | tuple) else 0
+        too_large = bool(numbers) and size * numbers[0] > _LENGTH_OF_VALUE
+    if too_large:
+        raise SecurityError(f"the result of `{operator}` would be too large")
+
+
+def _filters() -> dict[str, Callable[..., Any]]:
+    """The filters beyond Jinja's own, or in their place."""
+    import base64
+    import json
+
+    def tojson(value: Any, indent: int | None = None) -> str:
+        """A value as JSON, as it stands in no page."""
+        return json.dumps(native(value), ensure_ascii=False, indent=indent)
+
+    return {
+        "tojson": tojson,
+        "to_json": tojson,
+        "from_json": lambda text: json.loads(text),
+        "fromjson": lambda text: json.loads(text),
+        "b64encode": lambda text: base64.b64encode(text_of(text).encode("utf-8", "surrogateescape")).decode(),
+        "b64decode": lambda text: base64.b64decode(text).decode("utf-8", "surrogateescape"),
+        "chosen": _chosen,
+        "ordered": _ordered,
+    }
+
+
+def _chosen(items: Any, name: str, condition: str, **known: Any) -> list[Any]:
+    """The items for which a condition holds that calls them by this name; `known` are the other names in it."""
+    return [item for item in items if holds(condition, _finder({**known, name: item}))]
+
+
+def _ordered(items: Any, name: str, key: str, reverse: bool = False, **known: Any) -> list[Any]:
+    """The items in the order of what a template with this name for them comes to."""
+    return sorted(items, key=lambda item: value_of(key, _finder({**known, name: item})), reverse=reverse)
+
+
+def _finder(known: Mapping[str, Any]) -> Find:
+    """A lookup in these names alone."""
+    return lambda name: known.get(name, MISSING)
+
+
+def is_template(text: str) -> bool:
+    """Does the text hold anything that Jinja would change?"""
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def parsed(text: str) -> Parsed:
+    """A template; raises what Jinja raises, and ValueError for what is not run here."""
+    from jinja2 import meta, nodes
+
+    environment = _environment()
+    tree = environment.parse(text)
+    _check(tree, 0)
+    template: Template = environment.from_string(text)
+    only = tree.body[0] if len(tree.body) == 1 else None
+    parts = only.nodes if isinstance(only, nodes.Output) else []
+    is_one = len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData)
+    return Parsed(template, frozenset(meta.find_undeclared_variables(tree)), is_one)
+
+
+def _check(node: Node, depth: int) -> None:
+    """Refuse the statements that are not run."""
+    from jinja2 import nodes
+
+    for part in node.iter_child_nodes():
+        if isinstance(part, nodes.Stmt) and not isinstance(part, nodes.If | nodes.For | nodes.Assign | nodes.Output):
+            raise ValueError(f"of Jinja's statements only {', '.join(STATEMENTS)} are run here")
+        inner = depth + isinstance(part, nodes.For)
+        if inner > LOOP_DEPTH_MAX:
+            raise ValueError(f"loops in loops go no deeper than {LOOP_DEPTH_MAX} levels")
+        _check(part, inner)
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def problem(text: str) -> str:
+    """Why a template could never be rendered, or an empty text."""
+    if not is_template(text):
+        return ""
+    from jinja2.exceptions import TemplateError, TemplateSyntaxError
+
+    try:
+        parsed(text)
+    except TemplateSyntaxError as error:
+        return f"{' '.join(str(error.message).split())} (line {error.lineno} of the text)"
+    except RecursionError:
+        return "it is nested too deeply"
+    except (TemplateError, ValueError, SyntaxError, MemoryError, OverflowError) as error:
+        return " ".join(str(error).split()) or "it does not parse"
+    return ""
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The names that a template without a problem asks for."""
+    return parsed(text).names if is_template(text) and not problem(text) else frozenset()
+
+
+def is_one_output(text: str) -> bool:
+    """Is the text one `{{ ... }}` and nothing else?"""
+    text = text.strip()
+    return text.startswith("{{") and not problem(text) and parsed(text).is_one
+
+
+def expression_of(text: str) -> str:
+    """The expression in a text that is one output, or in one without braces; empty where it is neither."""
+    if not is_template(text):
+        return text.strip()
+    return text.strip()[2:-2].removeprefix("-").removesuffix("-").strip() if is_one_output(text) else ""
+
+
+def text_expression(text: str) -> str:
+    """A text that may hold `{{ ... }}` as one expression; empty where it holds anything else of Jinja's."""
+    if is_one_output(text):
+        return f"({expression_of(text)})"
+    parts = _OUTPUT.split(text)
+    if any(is_template(literal) for literal in parts[::2]):
+        return ""
+    return " ~ ".join(f"({part})" if at % 2 else repr(part) for at, part in enumerate(parts) if part)
+
+
+def render(text: str, find: Find, write: Write = plain_text) -> str:
+    """The text with its values; raises ValueRefused where it can't be had, Unknown where a name is not known."""
+    if not is_template(text):
+        return text
+    from jinja2.exceptions import UndefinedError
+
+    refused = problem(text)
+    if refused:
+        raise ValueRefused(f"the template can't be rendered: {refused}")
+    template = parsed(text)
+    known = {name: value for name in template.names if (value := find(name)) is not MISSING}
+    try:
+        rendered: str = template.template.render({**known, _WRITE: write})
+    except UndefinedError as error:
+        from resile.languages.jinja.undefined import said_of
+
+        said = said_of(error, text, known, _environment())
+        raise Unknown(f"the template `{_shown(text)}` can't be rendered: {said}") from error
+    except ValueRefused:
+        raise
+    except Exception as error:
+        # Whatever a value does when it is added, compared or passed to a filter.
+        said = " ".join(_TYPE.sub(lambda found: repr(_TYPES[found[1]]), str(error)).split()) or type(error).__name__
+        raise ValueRefused(f"the template `{_shown(text)}` can't be rendered: {said}") from error
+    if len(rendered) > VALUE_BYTES_MAX:
+        raise ValueRefused(f"the template `{_shown(text)}` gives more than {VALUE_BYTES_MAX} characters")
+    return rendered
+
+
+def _shown(text: str) -> str:
+    """The beginning of a template, for a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def value_of(text: str, find: Find) -> Any:
+    """The value itself where the text is one output, else the rendered text."""
+    if not is_one_output(text):
+        return render(text, find)
+    found: list[Any] = []
+
+    def write(value: Any) -> str:
+        """Keep the value, as data while whatever goes wrong with it is still the template's."""
+        try:
+            found.append(native(value))
+        except ValueRefused as refused:
+            raise ValueRefused(f"the template `{_shown(text)}` can't be rendered: {refused.message}") from refused
+        return ""
+
+    render(text.strip(), find, write)
+    return found[0]
+
+
+def rendered(data: Any, find: Find) -> Any:
+    """Data with its templates rendered; a name keeps the type of its value, other text is read as what it says."""
+    if isinstance(data, str):
+        value = value_of(data, find)
+        return _read(value) if isinstance(value, str) and is_template(data) and not _NAME.fullmatch(data) else value
+    if isinstance(data, list):
+        return [rendered(item, find) for item in data]
+    if isinstance(data, dict):
+        return {name: rendered(value, find) for name, value in data.items()}
+    return native(data)
+
+
+def _read(text: str) -> Any:
+    """Text that a template wrote, as playbooks mean it: JSON, true, false, none or a number; any other as it is."""
+    import json
+
+    found = text.strip()
+    if found[:1] in ("{", "["):
+        try:
+            return native(json.loads(found))
+        except (ValueError, RecursionError, ValueRefused):
+            return text
+    if found.lower() in _WORDS:
+        return _WORDS[found.lower()]
+    # No number is read that would be written in another way: leading zeros mean something.
+    return json.loads(found) if _NUMBER.fullmatch(found) and found != "-0" else text
+
+
+def condition_text(text: str) -> str:
+    """A condition as a template: the braces may be left out."""
+    return text.strip() if is_template(text) else f"{{{{ {text.strip()} }}}}"
+
+
+def holds(text: str, find: Find) -> bool:
+    """Does a condition hold? Empty, 0, false, none and null do not, as values and as text."""
+    try:
+        value = value_of(condition_text(text), find)
+    except Unknown as problem:
+        from resile.languages.jinja.undefined import NoResult
+
+        if isinstance(problem.__cause__, NoResult):
+            # What a condition asks of a step that has not run does not hold.
+            return False
+        raise
+    return value.strip().lower() not in _FALSE_TEXTS if isinstance(value, str) else bool(value)
+
+
+def render_command(text: str, find: Find, program: str = "sh") -> str:
+    """A command with its values, each quoted for its place."""
+    if not is_template(text):
+        return text
+    from resile.languages.shell.quoting import knows_ansi
+    from resile.languages.shell.render import render as render_shell
+
+    prefix = "value"
+    while prefix in text:
+        prefix += "_"
+    values: dict[str, str] = {}
+
+    def write(value: Any) -> str:
+        """A reference in the place of the value."""
+        name = f"{prefix}{len(values)}"
+        values[name] = plain_text(value)
+        return f"${{{name}}}"
+
+    command = render(text, find, write)
+    seen: set[str] = set()
+
+    def lookup(name: str) -> Any:
+        """The value of one of our references; any other belongs to the shell."""
+        seen.add(name)
+        return values.get(name, MISSING)
+
+    safe = render_shell(command, lookup, knows_ansi(program))
+    if not values.keys() <= seen:
+        raise ValueRefused("a backslash stands before `{{`: no value can be put there safely")
+    return safe
+
+
+def render_url(text: str, find: Find) -> str:
+    """A url with its values percent-encoded; one that stands at its beginning gives the address as it is."""
+    from urllib.parse import quote
+
+    count = 0
+    starts = text.lstrip().startswith("{{")
+
+    def write(value: Any) -> str:
+        """The value for its place."""
+        nonlocal count
+        count += 1
+        if starts and count == 1:
+            return plain_text(value)
+        # A slash is part of a path, as in `owner/name`; dots that lead upwards are looked at by whoever asks.
+        return quote(plain_text(value), "/", "utf-8", "surrogateescape")
+
+    return render(text, find, write).strip()

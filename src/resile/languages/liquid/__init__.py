@@ -1,0 +1,1 @@
+"""Liquid templates, as Visor's files use them."""

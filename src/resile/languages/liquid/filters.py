@@ -1,0 +1,323 @@
+"""The filters that Visor's templates have beyond those of Liquid itself.
+
+Each takes the value before the bar and its arguments. What needs the run's memory asks the context for `memory_data`:
+a mapping of namespaces to mappings; what reads a file, for the folder that the file must stand in. Filters that quote
+for a shell leave the value alone: a command's values are quoted for the place where they stand in any case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from resile.errors import shorten
+from resile.languages.liquid.lenient_syntax import READ_FILE
+from resile.languages.references import ValueRefused, text_of
+from resile.model.limits import VALUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from liquid import RenderContext
+
+UNKNOWN_HERE = {
+    "chat_history": "a chat",
+    "has_min_permission": "an account of a code host",
+    "is_owner": "an account of a code host",
+    "is_member": "an account of a code host",
+    "is_collaborator": "an account of a code host",
+    "is_contributor": "an account of a code host",
+    "is_first_timer": "an account of a code host",
+}
+"""Filters that are known and refused, with what they would need."""
+_LABEL = re.compile(r"[^A-Za-z0-9:/\- ]")
+_CONDITION = re.compile(r"^\s*(\w+)(?:\.([\w.-]+))?\s*(==|!=|>=|<=|>|<|contains)\s*(\S.*)$")
+MEMORY = "memory_data"
+FOLDER = "readfile_folder"
+
+
+def _plain(value: Any) -> Any:
+    """Nothing instead of what is not defined, and plain data instead of what only looks like it."""
+    if hasattr(value, "__liquid__"):
+        return value.__liquid__()
+    return dict(value) if isinstance(value, Mapping) and not isinstance(value, dict) else value
+
+
+def _json(value: Any, indent: Any = 0) -> str:
+    """The value as JSON text, in one line or laid out."""
+    import json
+
+    value, blanks = _plain(value), _whole(indent)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    try:
+        text = "null" if value is None else text_of(value)
+    except TypeError:
+        return "null"
+    return json.dumps(json.loads(text), ensure_ascii=False, indent=min(blanks, 10)) if blanks > 0 else text
+
+
+def _parse_json(value: Any) -> Any:
+    """What JSON text stands for; anything else as it is."""
+    import msgspec
+
+    if not isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return value
+
+
+def _json_escape(value: Any) -> str:
+    """Text that can stand between the quotes of a JSON string."""
+    return _json(text_of(_plain(value)))[1:-1]
+
+
+def _base64(value: Any) -> str:
+    """The text in base 64."""
+    import base64
+
+    return base64.b64encode(text_of(_plain(value)).encode("utf-8", "surrogateescape")).decode()
+
+
+def _base64_decode(value: Any) -> str:
+    """The text that stands behind base 64; what is none gives nothing."""
+    import base64
+    import binascii
+
+    try:
+        return base64.b64decode(text_of(_plain(value)), validate=True).decode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _as_it_is(value: Any) -> Any:
+    """Quoting is done where the value is put into the command."""
+    return value
+
+
+def _get(value: Any, path: Any, default: Any = None) -> Any:
+    """The value under a path of names and numbers, separated by dots."""
+    for part in text_of(path).split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return default
+    return value
+
+
+def _not_empty(value: Any) -> bool:
+    """Is there anything?"""
+    value = _plain(value)
+    return bool(value.strip() if isinstance(value, str) else value)
+
+
+def _coalesce(value: Any, *others: Any) -> Any:
+    """The first that is something."""
+    return next((found for found in (value, *others) if _not_empty(found) or found in (0, False)), "")
+
+
+def _where_exp(items: Any, _: Any, expression: Any) -> list[Any]:
+    """The items for which a comparison holds: `item.field == "x"`; without one, those that have the field."""
+    items = items if isinstance(items, list) else []
+    text = text_of(_plain(expression)).strip()
+    found = _CONDITION.match(text)
+    if found is None:
+        path = text.partition(".")[2]
+        return [item for item in items if _get(item, path)] if path else items
+    _, path, sign, wanted = found.groups()
+    other = _parse_json(wanted.replace("'", '"') if wanted[:1] == "'" else wanted)
+    return [item for item in items if _compare(_get(item, path) if path else item, sign, other)]
+
+
+def _compare(left: Any, sign: str, right: Any) -> bool:
+    """One comparison; what can't be compared does not hold."""
+    try:
+        match sign:
+            case "==":
+                return bool(left == right)
+            case "!=":
+                return bool(left != right)
+            case "contains":
+                return right in left
+            case ">":
+                return bool(left > right)
+            case "<":
+                return bool(left < right)
+            case ">=":
+                return bool(left >= right)
+            case _:
+                return bool(left <= right)
+    except TypeError:
+        return False
+
+
+def _safe_label(value: Any) -> str:
+    """Text that can be the label of an issue: letters, digits, `:`, `/`, `-` and blanks."""
+    return _LABEL.sub("", text_of(_plain(value))).strip()
+
+
+def _safe_label_list(value: Any) -> list[str]:
+    """The same for a list, without what is left empty."""
+    return [label for item in (value if isinstance(value, list) else []) if (label := _safe_label(item))]
+
+
+def _unescape_newlines(value: Any) -> str:
+    """Line breaks where `\\n` is written."""
+    return text_of(_plain(value)).replace("\\n", "\n")
+
+
+def _memory(context: RenderContext, namespace: Any) -> Mapping[str, Any]:
+    """The part of the run's memory that a filter is about."""
+    data: Any = context.globals.get(MEMORY) or {}
+    name = text_of(_plain(namespace)) if namespace is not None else data.get("", "default")
+    found: Any = data.get(name, {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _memory_get(key: Any, namespace: Any = None, *, context: RenderContext) -> Any:
+    """What the run's memory holds under a key."""
+    return _memory(context, namespace).get(text_of(_plain(key)))
+
+
+def _memory_has(key: Any, namespace: Any = None, *, context: RenderContext) -> bool:
+    """Does the run's memory hold anything under a key?"""
+    return text_of(_plain(key)) in _memory(context, namespace)
+
+
+def _memory_list(namespace: Any, *_: Any, context: RenderContext) -> list[str]:
+    """The keys of the run's memory."""
+    return list(_memory(context, namespace or None))
+
+
+def _read_file(path: Any, *, context: RenderContext) -> str:
+    """The text of a file in or below the folder of the run; raises ValueRefused."""
+    import os
+
+    name = text_of(_plain(path))
+    shown = repr(shorten(name, 200))
+    try:
+        folder = os.path.realpath(str(context.globals.get(FOLDER) or os.curdir))
+        file = os.path.realpath(os.path.join(folder, name))
+        if os.path.commonpath((folder, file)) != folder:
+            raise ValueRefused(f"{shown} is not below the folder of the run, and is not read")
+        if os.path.exists(file) and not os.path.isfile(file):
+            # A pipe would keep the engine waiting for whoever writes into it.
+            raise ValueRefused(f"the file {shown} can't be read: it is no regular file")
+        with open(file, "rb") as opened:
+            data = opened.read(VALUE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueRefused(f"the file {shown} can't be read: {reason}") from error
+    if len(data) > VALUE_BYTES_MAX:
+        raise ValueRefused(f"the file {shown} has more than {VALUE_BYTES_MAX} bytes, and is not read")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _whole(value: Any) -> int:
+    """A whole number."""
+    try:
+        return int(float(text_of(_plain(value))))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _number(value: Any) -> int | float:
+    """A number, or what a text says; anything else is none."""
+    value = _plain(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    try:
+        number = float(text_of(value))
+    except ValueError:
+        return 0
+    return int(number) if number.is_integer() else number
+
+
+def _divided_by(value: Any, by: Any, is_whole: Any = False) -> int | float:
+    """The quotient, with its fraction, as in the language of Visor."""
+    left, right = _number(value), _number(by)
+    if right == 0:
+        raise ValueRefused("a number can't be divided by zero")
+    result = left // right if _plain(is_whole) is True else left / right
+    return int(result) if float(result).is_integer() else result
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list, or one of the one thing that there is."""
+    value = _plain(value)
+    return list(value) if isinstance(value, list | tuple | range) else [] if value is None else [value]
+
+
+def _group_by(items: Any, path: Any) -> list[dict[str, Any]]:
+    """The items by the value of a field: pairs of `name` and `items`."""
+    groups: dict[str, dict[str, Any]] = {}
+    for item in _listed(items):
+        found = _get(item, path)
+        groups.setdefault(text_of(found), {"name": found, "items": []})["items"].append(item)
+    return list(groups.values())
+
+
+def _sentence(items: Any, connector: Any = "and") -> str:
+    """The items as a phrase: `a, b, and c`."""
+    words = [text_of(_plain(item)) for item in _listed(items)]
+    if len(words) < 3:
+        return f" {text_of(connector)} ".join(words)
+    return f"{', '.join(words[:-1])}, {text_of(connector)} {words[-1]}"
+
+
+def _slug(value: Any) -> str:
+    """Letters and digits in lower case, with dashes in between."""
+    return re.sub(r"[^\w]+|_+", "-", text_of(_plain(value)).lower()).strip("-")
+
+
+def _percent(value: Any) -> str:
+    """Text for a url, in which what divides a url stays."""
+    from urllib.parse import quote
+
+    return quote(text_of(_plain(value)), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "json": _json,
+    "to_json": _json,
+    "parse_json": _parse_json,
+    "json_escape": _json_escape,
+    "base64": _base64,
+    "base64_decode": _base64_decode,
+    "shell_escape": _as_it_is,
+    "escape_shell": _as_it_is,
+    "shell_escape_double": _as_it_is,
+    "get": _get,
+    "not_empty": _not_empty,
+    "coalesce": _coalesce,
+    "where_exp": _where_exp,
+    "safe_label": _safe_label,
+    "safe_label_list": _safe_label_list,
+    "unescape_newlines": _unescape_newlines,
+    "divided_by": _divided_by,
+    # Those of liquidjs that Liquid itself does not have.
+    "jsonify": _json,
+    "inspect": _json,
+    "raw": _as_it_is,
+    "to_integer": _whole,
+    "push": lambda items, item: [*_listed(items), item],
+    "pop": lambda items: _listed(items)[:-1],
+    "shift": lambda items: _listed(items)[1:],
+    "unshift": lambda items, item: [item, *_listed(items)],
+    "group_by": _group_by,
+    "number_of_words": lambda value: len(text_of(_plain(value)).split()),
+    "normalize_whitespace": lambda value: re.sub(r"\s+", " ", text_of(_plain(value))),
+    "array_to_sentence_string": _sentence,
+    "slugify": _slug,
+    "uri_escape": _percent,
+}
+CONTEXT_FILTERS: dict[str, Callable[..., Any]] = {
+    READ_FILE: _read_file,
+    "memory_get": _memory_get,
+    "memory_has": _memory_has,
+    "memory_list": _memory_list,
+}
+"""Filters that also get the context in which they stand."""

@@ -1,0 +1,317 @@
+"""Liquid templates: read once, checked when a file is loaded, rendered for the place where the text is used.
+
+    problem(text)                     why the template could never be rendered, or an empty text
+    render(text, variables)           plain text: prompts, messages, bodies
+    render_command(text, variables)   for a shell: no value can become code
+    render_url(text, variables)       for a url: values are percent-encoded
+
+In a command each `{{ ... }}` first becomes a reference with a name of its own; what the template makes of the text
+around it (`if`, `for`) is then read as shell, and every value is quoted for the place where its reference stands.
+Filters that quote for the shell change nothing there. `{% capture %}` makes a value, which is quoted as a whole.
+Before anything else a text is brought into the words of Liquid (liquid_texts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from resile.errors import shorten
+from resile.languages.liquid.filters import CONTEXT_FILTERS, FILTERS, UNKNOWN_HERE
+from resile.languages.liquid.lenient_syntax import EMPTY_LIST, as_liquid
+from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.model.limits import VALUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from liquid import BoundTemplate, Environment, RenderContext
+    from liquid.exceptions import LiquidError
+
+LOOPS_MAX = 100_000
+REASON_CHARACTERS_MAX = 300
+TAGS = (
+    "assign", "capture", "case", "comment", "cycle", "decrement", "echo", "for", "if", "increment", "liquid",
+    "tablerow", "unless", "#", "break", "continue", "raw", "doc",
+)  # fmt: skip
+"""The tags that are run; others load files or write what no place could be known for."""
+SERVER_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
+_SLOT = "slot"
+Write = Callable[[Any], str]
+
+
+def _bounded() -> Environment:
+    """An environment with our limits, in which an answer is text or has one."""
+    from io import StringIO
+
+    from liquid import BoundTemplate, Environment, RenderContext
+    from liquid.exceptions import OutputStreamLimitError
+
+    class Output(StringIO):
+        """What is written, up to the limit; bytes that were not UTF-8 count as the bytes that they are."""
+
+        size = 0
+
+        def write(self, text: str, /) -> int:
+            """Write some more."""
+            self.size += len(text.encode("utf-8", "surrogateescape"))
+            if self.size > VALUE_BYTES_MAX:
+                raise OutputStreamLimitError("output stream limit reached", token=None)
+            return super().write(text)
+
+    class Context(RenderContext):
+        """Values by their paths; an answer that is text has itself as its `text`."""
+
+        def get_buffer(self, buf: Any = None) -> StringIO:
+            """Where a block is written to, which counts with what is around it."""
+            inner = Output()
+            inner.size = buf.size if isinstance(buf, Output) else 0
+            return inner
+
+        def get_item(self, obj: Any, key: Any) -> Any:
+            """One part of a path."""
+            return obj if key == "text" and isinstance(obj, str) else super().get_item(obj, key)
+
+    class Template(BoundTemplate):
+        """A template whose paths are followed, and whose output is counted, so."""
+
+        context_class = Context
+
+        def _get_buffer(self) -> StringIO:
+            """Where the template is written to."""
+            return Output()
+
+    class Bounded(Environment):
+        """An environment in which no template runs for ever or writes without end."""
+
+        loop_iteration_limit = LOOPS_MAX
+        local_namespace_limit = VALUE_BYTES_MAX
+        logical_not_operator = True
+        logical_parentheses = True
+        shorthand_indexes = True
+        string_first_and_last = True
+        template_class = Template
+
+    return Bounded(globals={EMPTY_LIST: []})
+
+
+@cache
+def _environment() -> Environment:
+    """The one environment: our tags, our filters, our limits."""
+    from liquid.builtin.output import Output, OutputNode
+    from liquid.builtin.tags.capture_tag import CaptureNode, CaptureTag
+    from liquid.builtin.tags.cycle_tag import CycleNode, CycleTag
+    from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
+    from liquid.filter import with_context
+
+    class Writing(OutputNode):
+        """An output that is written by whoever renders the template."""
+
+        def render_to_output(self, context: RenderContext, buffer: Any) -> int:
+            """Write the value."""
+            return int(buffer.write(_writer(context)(self.expression.evaluate(context))))
+
+    class Echoing(Writing, EchoNode):
+        """The same as a tag."""
+
+    class Cycling(CycleNode):
+        """The next of several values, written in the same way."""
+
+        def render_to_output(self, context: RenderContext, buffer: Any) -> int:
+            """Write the value whose turn it is."""
+            turn = context.get_buffer()
+            super().render_to_output(context, turn)
+            return int(buffer.write(_writer(context)(turn.getvalue())))
+
+    class Capturing(CaptureNode):
+        """A part of the template that becomes a value: inside it values are plain text."""
+
+        def render_to_output(self, context: RenderContext, buffer: Any) -> int:
+            """Render the block as plain text."""
+            names = context.tag_namespace
+            outer, names[_SLOT] = names.get(_SLOT), plain_text
+            try:
+                return super().render_to_output(context, buffer)
+            finally:
+                names[_SLOT] = outer
+
+    made = _bounded()
+    made.tags[Output.name] = type("WritingOutput", (Output,), {"node_class": Writing})(made)
+    made.tags["cycle"] = type("WritingCycle", (CycleTag,), {"node_class": Cycling})(made)
+    made.tags["echo"] = type("WritingEcho", (EchoTag,), {"node_class": Echoing})(made)
+    made.tags["capture"] = type("PlainCapture", (CaptureTag,), {"node_class": Capturing})(made)
+    for name, function in FILTERS.items():
+        made.add_filter(name, function)
+    for name, function in CONTEXT_FILTERS.items():
+        made.add_filter(name, with_context(function))
+    return made
+
+
+def _writer(context: RenderContext) -> Write:
+    """How values are written in this rendering."""
+    inner: Write | None = context.tag_namespace.get(_SLOT)
+    written: Any = context.globals.get(_SLOT)
+    return inner or written or plain_text
+
+
+def plain_text(value: Any) -> str:
+    """A value as text: JSON for lists and mappings, whole numbers without a fraction, nothing for nothing."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if hasattr(value, "__liquid__"):
+        value = value.__liquid__()
+    if isinstance(value, Mapping):
+        value = dict(value)
+    if isinstance(value, range | tuple):
+        value = list(value)
+    return text_of(value)
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def _parsed(text: str) -> BoundTemplate:
+    """A template; raises LiquidError."""
+    return _environment().from_string(as_liquid(text))
+
+
+def is_template(text: str) -> bool:
+    """Does the text hold anything that Liquid would change?"""
+    return "{{" in text or "{%" in text
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def problem(text: str) -> str:
+    """Why a template could never be rendered, or an empty text."""
+    if not is_template(text):
+        return ""
+    from liquid.exceptions import LiquidError
+
+    try:
+        analysis = _parsed(text).analyze(include_partials=False)
+    except LiquidError as error:
+        said = " ".join(str(error.message).split()) or "it does not parse"
+        return f"{said} (line {_line_of(error, text)} of the text)"
+    except RecursionError:
+        return "it is nested too deeply"
+    for tag in analysis.tags:
+        if tag not in TAGS:
+            return f"the tag `{tag}` is not run here"
+    for name in analysis.filters:
+        if name in UNKNOWN_HERE:
+            return f"the filter `{name}` needs {UNKNOWN_HERE[name]}"
+        if name not in _environment().filters:
+            return f"there is no filter `{name}`"
+    return ""
+
+
+def _line_of(error: LiquidError, text: str) -> int:
+    """The line of a mistake, counted as the text is written: an escaped line break is none."""
+    from liquid.exceptions import LiquidError
+
+    plain = as_liquid(text, is_resolved=False)
+    try:
+        _environment().from_string(plain)
+    except LiquidError as same:
+        error = same
+    index = error.token.start_index if error.token is not None else 0
+    return plain.count("\n", 0, max(index, 0)) + 1
+
+
+def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -> str:
+    """The text with its values; raises ValueRefused where it can't be had."""
+    if not is_template(text):
+        return text
+    from liquid.exceptions import LiquidError
+
+    refused = problem(text)
+    if refused:
+        raise ValueRefused(f"the template can't be rendered: {refused}")
+    try:
+        return _parsed(text).render({**variables, _SLOT: write})
+    except ValueRefused:
+        raise
+    except Exception as error:
+        # Whatever a value does when it is written, compared or passed to a filter.
+        said = str(error.message) if isinstance(error, LiquidError) else _reason(error)
+        shown = shorten(said.encode("utf-8", "backslashreplace").decode(), REASON_CHARACTERS_MAX)
+        raise ValueRefused(f"the template `{shorten(text)}` can't be rendered: {shown}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a value can't be used."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeEncodeError):
+        code = ord(error.object[error.start])
+        return f"a value holds half of a character (U+{code:04X}), which can't be written"
+    return str(error) or type(error).__name__
+
+
+def render_command(text: str, variables: Mapping[str, Any], program: str = "sh") -> str:
+    """A command with its values, each quoted for its place."""
+    if not is_template(text):
+        return text
+    from resile.languages.shell.quoting import knows_ansi
+    from resile.languages.shell.render import render as render_shell
+
+    prefix = "value"
+    while prefix in text:
+        prefix += "_"
+    values: list[Any] = []
+
+    def write(value: Any) -> str:
+        """A reference in the place of the value."""
+        values.append(plain_text(value))
+        return f"${{{prefix}{len(values) - 1}}}"
+
+    command = render(text, variables, write)
+    if not values:
+        return command
+    named = {f"{prefix}{number}": value for number, value in enumerate(values)}
+    seen: set[str] = set()
+
+    def lookup(name: str) -> Any:
+        """The value of one of our references; any other belongs to the shell."""
+        seen.add(name)
+        return named.get(name, MISSING)
+
+    rendered = render_shell(command, lookup, knows_ansi(program))
+    if not named.keys() <= seen:
+        raise ValueRefused("a backslash stands before `{{`: no value can be put there safely")
+    return rendered
+
+
+def render_url(text: str, variables: Mapping[str, Any]) -> str:
+    """A url with its values percent-encoded; one output that is all of the text gives the whole url.
+
+    A variable of the caller's environment at the beginning says which server it is.
+    """
+    import re
+    from urllib.parse import quote
+
+    if is_one_output(text):
+        return render(text, variables)
+    server = re.match(SERVER_VARIABLE, text)
+    if server is not None:
+        return plain_text(variables["env"].get(server[1], "")) + render_url(text[server.end() :], variables)
+    return render(text, variables, lambda value: quote(plain_text(value), "", "utf-8", "surrogateescape"))
+
+
+def is_one_output(text: str) -> bool:
+    """Is the text one `{{ ... }}` and nothing else?"""
+    inner = text.strip()
+    return inner.startswith("{{") and inner.endswith("}}") and inner.count("{{") == 1 and "{%" not in inner
+
+
+def value_of(text: str, variables: Mapping[str, Any]) -> Any:
+    """The value itself where the text is one output, else the rendered text."""
+    if not is_one_output(text.strip()):
+        return render(text, variables)
+    found: list[Any] = []
+
+    def write(value: Any) -> str:
+        """Keep the value."""
+        found.append(value)
+        return ""
+
+    render(text.strip(), variables, write)
+    value = found[0] if found else None
+    return None if hasattr(value, "__liquid__") else value

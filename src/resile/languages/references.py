@@ -1,0 +1,167 @@
+"""`${...}` in texts: which of them are ours, what they name, and plain substitution.
+
+    ${inputs.x}  ${env.X}  ${steps.build.output}  ${steps['my step'].outputs.k[0]}  ${raw:NAME}  ${NAME}
+    ${item.size:-none}   a name with a path may have a default, for where there is no value or null
+
+A reference is a name with a path. Everything else that starts with a dollar (`$1`, `$(...)`, `$$`,
+`${VAR:-x}`, `${#x}`, `\\${...}`) belongs to the shell and is left as it stands, and so is a reference whose name
+the workflow does not know. `shell.py` substitutes in commands; here is the plain kind, for environment values,
+folders and file names, where a backslash before a reference keeps it as text and is taken away itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import re
+
+TEMPLATES_KEPT = 4_096
+
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+_DEFAULT = r""":-[^][{}$`\\"'\n]*"""
+_SEGMENT = r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[-?[0-9]{1,9}\]|\['[^'\n]*'\]|\["[^"\n]*"\]"""
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Tokens of a text, parts of a name, one whole reference, a default; made when the first reference is met."""
+    import re
+
+    return (
+        re.compile(rf"\\.|\$\$|\$\{{((?:raw:)?{_IDENTIFIER}(?:(?:{_SEGMENT})+(?:{_DEFAULT})?)?)\}}", re.DOTALL),
+        re.compile(rf"""{_IDENTIFIER}|\.([A-Za-z0-9_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\[['"](.*?)['"]\]"""),
+        re.compile(rf"\$\{{(?:{_IDENTIFIER})(?:(?:{_SEGMENT})+(?:{_DEFAULT})?)?\}}"),
+        re.compile(rf"(?:{_DEFAULT})\Z"),
+    )
+
+
+class Missing:
+    """The type of MISSING."""
+
+    def __repr__(self) -> str:
+        """What a debugger shows."""
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+# What an address must look like once every value is in place.
+WHOLE_URL = r"(?s)https?://[^/?#@\\\s]+(?:[/?#].*)?"
+"""What a lookup answers for a name that the workflow does not know."""
+
+
+Lookup = Callable[[str], Any]
+
+
+class ValueRefused(Exception):
+    """A value can't be put where the text wants it; the attempt fails with kind `contract` before it starts."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def names(text: str) -> list[tuple[str, int]]:
+    """The references in a text, as (name, offset of its dollar); a raw one keeps its `raw:`."""
+    if "${" not in text:
+        return []
+    return [(token[1], token.start()) for token in _patterns()[0].finditer(text) if token[1] is not None]
+
+
+def is_one_reference(text: str) -> bool:
+    """Is the text one reference and nothing else?"""
+    return text.startswith("${") and _patterns()[2].fullmatch(text) is not None
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def path_of(name: str) -> tuple[str | int, ...]:
+    """The parts of a name: `steps['my step'].outputs.k[0]` is ("steps", "my step", "outputs", "k", 0)."""
+    parts: list[str | int] = []
+    for match in _patterns()[1].finditer(without_default(name).removeprefix("raw:")):
+        field, index, key = match.groups()
+        if index is not None:
+            parts.append(int(index))
+        else:
+            parts.append(next((part for part in (field, key) if part is not None), match[0]))
+    return tuple(parts)
+
+
+def without_default(name: str) -> str:
+    """A name without the default behind it."""
+    return _patterns()[3].sub("", name) if ":-" in name else name
+
+
+def or_default(name: str, value: Any) -> Any:
+    """The value under a name, or the name's default where it has one and there is no value.
+
+    An environment variable that is not set is empty, so there the empty text counts as none, as it does for a shell.
+    """
+    is_unset = value is MISSING or value is None or (value == "" and name.startswith("env."))
+    if ":-" not in name or not is_unset:
+        return value
+    default = _patterns()[3].search(name)
+    return value if default is None else default[0][2:]
+
+
+def text_of(value: Any) -> str:
+    """A value as text: JSON for lists and maps, `true` and `false`, nothing for None."""
+    if type(value) is str:
+        return value
+    if value is None:
+        return ""
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int | str):
+        return str(value)
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        # Bytes that were not UTF-8 live on as surrogates, which only the slower encoder lets through.
+        import json
+
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def checked_text(name: str, value: Any) -> str:
+    """A value as text that a process can be given; a NUL can't."""
+    text = text_of(value)
+    if "\0" in text:
+        raise ValueRefused(f"the value of `${{{name}}}` holds a NUL, which no command or environment can take")
+    return text
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def _template(text: str) -> tuple[tuple[str, str], ...]:
+    """A text as (literal, reference after it); an escaped reference is a literal without its backslash."""
+    pieces: list[tuple[str, str]] = []
+    literal, at = "", 0
+    for token in _patterns()[0].finditer(text):
+        literal += text[at : token.start()]
+        at = token.end()
+        if token[1] is not None:
+            pieces.append((literal, token[0]))
+            literal = ""
+        elif token[0] == "\\$" and _patterns()[2].match(text, token.start() + 1):
+            literal += "$"
+        else:
+            literal += token[0]
+    pieces.append((literal + text[at:], ""))
+    return tuple(pieces)
+
+
+def render_text(text: str, lookup: Lookup) -> str:
+    """The text with the values of its references, unquoted; unknown ones stay."""
+    if "${" not in text:
+        return text
+    out: list[str] = []
+    for literal, reference in _template(text):
+        out.append(literal)
+        if reference:
+            name = reference[2:-1].removeprefix("raw:")
+            value = lookup(name)
+            out.append(reference if value is MISSING else checked_text(name, value))
+    return "".join(out)

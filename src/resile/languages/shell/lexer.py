@@ -1,0 +1,275 @@
+"""Where in a shell text each reference stands: the part of the shell's grammar that decides on quoting.
+
+    text -> Lexer: command <-> double quotes <-> ${V:-...} <-> $( ... ) <-> here-document ...
+         -> pieces: literal text, holes with their place, marks around here-documents
+
+A place is decided once for each text. What the lexer can't follow (a quote that never ends, a form that shells
+read differently) makes every hole of the text `refused`: better no value than one in the wrong quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from functools import lru_cache
+from typing import Literal
+
+from resile.languages.references import TEMPLATES_KEPT, names
+from resile.languages.shell.grammar import Command
+from resile.languages.shell.tokens import Hole, Piece, Place, Unclear
+
+NESTING_MAX = 40
+
+_DOUBLE_RUN = re.compile(r'[^"\\`$]+')
+_PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?$!#-])?")
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def read(text: str, knows_ansi: bool) -> tuple[Piece, ...]:
+    """The pieces of a command; `knows_ansi` is whether the shell reads `$'...'` as bash does."""
+    references = {offset: name for name, offset in names(text)}
+    lexer = Lexer(text, references, knows_ansi)
+    try:
+        lexer.command(len(text), "")
+        return lexer.finish()
+    except Unclear as unclear:
+        lexer = Lexer(text, references, knows_ansi)
+        lexer.holes(0, len(text), "refused", str(unclear))
+        return lexer.finish()
+
+
+class Lexer:
+    """Walks a shell text once. Each method starts at `at` and leaves `at` behind what it has read."""
+
+    def __init__(self, text: str, references: dict[int, str], knows_ansi: bool) -> None:
+        self.text = text
+        self.references = references
+        self.offsets = list(references)
+        self.knows_ansi = knows_ansi
+        self.at = 0
+        self.written = 0
+        self.pieces: list[Piece] = []
+        self.nesting = 0
+        self.backquotes = 0
+        self.documents = 0
+        self.level: Command | None = None
+
+    def finish(self) -> tuple[Piece, ...]:
+        """All pieces, the rest of the text included."""
+        self.flush(len(self.text))
+        return tuple(self.pieces)
+
+    def flush(self, upto: int) -> None:
+        """Literal text up to here."""
+        if upto > self.written:
+            self.pieces.append(self.text[self.written : upto])
+        self.written = upto
+
+    def hole(self, place: Place, reason: str = "") -> None:
+        """The reference at `at` is a hole."""
+        name = self.references[self.at]
+        end = self.at + len(name) + 3
+        self.flush(self.at)
+        if self.level is not None and place in ("word", "single", "double", "default", "ansi"):
+            place = self.level.evaluates(self.at) or place
+        self.pieces.append(
+            Hole(
+                name=name.removeprefix("raw:"),
+                source=self.text[self.at : end],
+                place=place,
+                in_backquotes=self.backquotes > 0,
+                in_document=self.documents > 0,
+                is_raw=name.startswith("raw:"),
+                reason=reason,
+            )
+        )
+        self.at = self.written = end
+
+    def holes(self, start: int, end: int, place: Place, reason: str = "") -> None:
+        """Every reference in a stretch of text, in one place."""
+        for offset in self.offsets[bisect_left(self.offsets, start) : bisect_left(self.offsets, end)]:
+            self.at = offset
+            self.hole(place, reason)
+        self.at = end
+
+    def command(self, end: int, closer: str) -> None:
+        """Shell code up to an unmatched `closer`, or to `end` where there is none."""
+        self.nesting += 1
+        if self.nesting > NESTING_MAX:
+            raise Unclear(f"it is nested deeper than {NESTING_MAX} levels")
+        outer, self.level = self.level, self.level_of(end, closer)
+        self.level.read()
+        self.level = outer
+        self.nesting -= 1
+
+    def level_of(self, end: int, closer: str) -> Command:
+        """What reads a level of shell code."""
+        return Command(self, end, closer)
+
+    def single(self, end: int) -> None:
+        """Behind a `'`, up to and with the next one; only our own escape is known in here."""
+        closing = self.text.find("'", self.at, end)
+        while closing >= 0:
+            # A reference may hold quotes of its own (`['my step']`): those do not end the string.
+            last = self.offsets[bisect_left(self.offsets, closing) - 1] if self.offsets else 0
+            behind = last + len(self.references.get(last, "")) + 3
+            if not self.at <= last < closing < behind:
+                break
+            closing = self.text.find("'", behind, end)
+        if closing < 0:
+            raise Unclear("a single quote never ends")
+        self.holes(self.at, closing, "single")
+        self.at = closing + 1
+
+    def ansi(self, end: int) -> None:
+        """At `$'`, up to the quote that ends it; shells without this form must find the same end."""
+        text, at = self.text, self.at + 2
+        start = at
+        first = -1
+        while at < end and text[at] != "'":
+            if at in self.references:
+                at += len(self.references[at]) + 3
+                continue
+            if text[at] == "\\":
+                at += 1
+                if first < 0 and at < end and text[at] == "'":
+                    first = at
+            at += 1
+        if at >= end:
+            raise Unclear("a $' quote never ends")
+        if first >= 0 and not self.knows_ansi:
+            raise Unclear("shells differ on \\' inside $'...'; use shell_program: bash")
+        self.holes(start, at, "ansi")
+        self.at = at + 1
+
+    def quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
+        """Behind a `"` up to and with the next one, or the body of a here-document up to `end`."""
+        text = self.text
+        while self.at < end:
+            run = _DOUBLE_RUN.match(text, self.at, end)
+            if run is not None:
+                self.at = run.end()
+                continue
+            match text[self.at]:
+                case "\\":
+                    self.at = min(self.at + 2, end)
+                case "`":
+                    self.backquote(end)
+                case "$":
+                    self.dollar("refused" if reason else place, end, reason)
+                case _:
+                    self.at += 1
+                    if place == "double":
+                        return
+        if place == "double":
+            raise Unclear("a double quote never ends")
+
+    def backquote(self, end: int) -> None:
+        """A command in backquotes; with backslashes in it its holes are refused, for they would be read twice."""
+        start = closing = self.at + 1
+        while closing < end and self.text[closing] != "`":
+            closing += 2 if self.text[closing] == "\\" else 1
+        if closing >= end:
+            raise Unclear("a backquote never ends")
+        if "\\" in self.text[start:closing]:
+            self.holes(start, closing, "refused", "backquotes with backslashes in them; use $( )")
+        else:
+            self.at = start
+            self.backquotes += 1
+            self.command(closing, "")
+            self.backquotes -= 1
+        self.at = closing + 1
+
+    def dollar(self, place: Place, end: int, reason: str = "") -> None:
+        """At a `$`: a reference, a substitution, a parameter, arithmetic, or just a dollar."""
+        text, at = self.text, self.at
+        if at in self.references:
+            self.hole(place, reason)
+        elif text.startswith("$((", at) and self.arithmetic(at + 1, end):
+            return
+        elif text.startswith("$(", at):
+            self.at = at + 2
+            self.command(end, ")")
+        elif text.startswith("${", at):
+            self.parameter(place, end)
+        elif text.startswith("$[", at):
+            closing = text.find("]", at, end)
+            self.at = at + 2
+            if closing >= 0:
+                self.holes(at, closing, "number")
+        elif text.startswith("$'", at) and place == "word":
+            self.ansi(end)
+        else:
+            self.at = min(at + (2 if text.startswith("$$", at) else 1), end)
+
+    def arithmetic(self, start: int, end: int) -> bool:
+        """`((` ... `))` at `start`: every hole is a number. False where the parentheses say it is something else."""
+        depth, at = 2, start + 2
+        while at < end and depth > 1:
+            if at in self.references:
+                at += len(self.references[at]) + 2
+            elif self.text[at] == "(":
+                depth += 1
+            elif self.text[at] == ")":
+                depth -= 1
+            at += 1
+        if not self.text.startswith(")", at) or at >= end:
+            return False
+        self.holes(start, at, "number")
+        self.at = at + 1
+        return True
+
+    def parameter(self, place: Place, end: int) -> None:
+        """`${NAME...}` of the shell, whose operator decides what a hole behind it is."""
+        text = self.text
+        head = _PARAMETER.match(text, self.at, end)
+        self.at = head.end() if head else self.at + 2
+        if text.startswith("[", self.at):
+            closing = self.closing_bracket(self.at + 1, end)
+            self.holes(self.at, min(closing + 1, end), "number")
+        is_quoted = place != "word"
+        inner: Place = "default" if place in ("double", "default") else "refused"
+        reason = "an expansion inside an expansion; put the value into a variable first"
+        operator = text[self.at : self.at + 2]
+        single_quotes = not is_quoted
+        if operator[:1] in ("%", "#"):
+            inner, single_quotes = ("refused" if is_quoted else "word"), True
+        elif operator[:1] in ("-", "=", "?", "+") or operator in (":-", ":=", ":?", ":+"):
+            inner = inner if is_quoted else "word"
+        elif operator[:1] == ":":
+            inner = "number"
+        else:
+            inner = "refused"
+        while self.at < end:
+            match text[self.at]:
+                case "}":
+                    self.at += 1
+                    return
+                case "\\":
+                    self.at = min(self.at + 2, end)
+                case "'" if single_quotes:
+                    self.at += 1
+                    self.single(end)
+                case '"':
+                    self.at += 1
+                    self.quoted(end, "double", reason if is_quoted else "")
+                case "`":
+                    self.backquote(end)
+                case "$":
+                    self.dollar(inner, end, reason)
+                case _:
+                    self.at += 1
+        raise Unclear("a ${ never ends")
+
+    def closing_bracket(self, at: int, end: int) -> int:
+        """Where the index whose text starts at `at` has its `]`; `end` where it has none."""
+        depth = 1
+        while at < end:
+            if at in self.references:
+                at += len(self.references[at]) + 3
+                continue
+            depth += {"[": 1, "]": -1}.get(self.text[at], 0)
+            if not depth:
+                return at
+            at += 1
+        return end

@@ -1,0 +1,101 @@
+"""Values in shell commands, quoted for the place where they stand; and commands that need no shell at all.
+
+    render_shell("echo \\"${x}\\"", lookup)   text -> shell_places.read -> shell_render
+    plain_argv("make -j4 all")              words that run without a shell, as make decides it
+
+Whatever a value holds, the shell reads it as that value: it never ends a quote, never starts a command. Where a
+value can't be had safely (arithmetic and a text that is no number, a here-document and a line that would end
+it, a place whose reading differs between shells) `ValueRefused` is raised and the attempt fails before it starts.
+`${raw:name}` opts out.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from resile.languages.references import TEMPLATES_KEPT
+
+if TYPE_CHECKING:
+    from resile.languages.references import Lookup
+
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh")
+"""The programs whose quoting is known; a value for any other could run code."""
+
+
+def render_shell(text: str, lookup: Lookup, program: str = "sh") -> str:
+    """The command with the values of its references, each quoted for its place; unknown ones stay."""
+    if "${" not in text:
+        return text
+    from resile.languages.shell.render import render
+
+    return render(text, lookup, knows_ansi(program))
+
+
+def knows_ansi(program: str) -> bool:
+    """Does this shell certainly read `$'...'` as bash does?"""
+    return program.rpartition("/")[2] not in ("sh", "dash", "ash")
+
+
+_SHELL_WORDS = frozenset(
+    """. : [ [[ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare
+    dirs disown do done elif else enable esac eval exec exit export fc fg fi for function getopts hash help history
+    if in jobs kill let local logout mapfile popd pushd pwd read readarray readonly return select set shift shopt
+    source suspend test then time times trap type typeset ulimit umask unalias unset until wait while""".split()  # noqa: SIM905
+)
+_SPECIAL = frozenset("\\'\"`$&|;<>()*?[]~{}!^\x7f").union(map(chr, {*range(32)} - {9}))
+_ACTIVE_IN_QUOTES = frozenset("\\$`!")
+_NOT_FIRST = frozenset("=%")
+_SPEAKING_WORDS = frozenset({"echo", "printf"})
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def plain_argv(command: str) -> tuple[str, ...] | None:
+    """The words of a command that means the same without a shell; None where it needs one.
+
+    `kill`, `test` and `pwd` exist as programs but differ from the shell's own; `echo` and `printf` differ only
+    where there are options or backslashes.
+    """
+    words = _split(command) if "'" in command or '"' in command else _words(command)
+    if not words or not words[0]:
+        return None
+    first = words[0]
+    if first in _SHELL_WORDS or not _NOT_FIRST.isdisjoint(first):
+        return None
+    if first in _SPEAKING_WORDS and (len(words) < 2 or "\\" in command or any(word[:1] == "-" for word in words)):
+        return None
+    return tuple(words)
+
+
+def _words(command: str) -> list[str] | None:
+    """The words of a command without quotes; None where a character means something to the shell."""
+    if not _SPECIAL.isdisjoint(command):
+        return None
+    words = [word for word in command.replace("\t", " ").split(" ") if word]
+    return None if "#" in command and any(word[0] == "#" for word in words) else words
+
+
+def _split(command: str) -> list[str] | None:
+    """The same for a command with quoted words."""
+    words: list[str] = []
+    word: str | None = None
+    at = 0
+    while at < len(command):
+        character = command[at]
+        at += 1
+        if character in "'\"":
+            closing = command.find(character, at)
+            inside = command[at:closing]
+            if closing < 0 or "\0" in inside or (character == '"' and not _ACTIVE_IN_QUOTES.isdisjoint(inside)):
+                return None
+            word = (word or "") + inside
+            at = closing + 1
+        elif character in " \t":
+            if word is not None:
+                words.append(word)
+            word = None
+        elif character in _SPECIAL or (character == "#" and word is None):
+            return None
+        else:
+            word = (word or "") + character
+    return words if word is None else [*words, word]

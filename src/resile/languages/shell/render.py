@@ -1,0 +1,104 @@
+"""A command with its values: pieces of `shell_places.read`, each hole written for its place."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, assert_never
+
+from resile.languages.references import MISSING, ValueRefused, checked_text
+from resile.languages.shell.lexer import read
+from resile.languages.shell.tokens import BodyEnd, BodyStart, Hole
+
+if TYPE_CHECKING:
+    from resile.languages.references import Lookup
+
+_DOUBLE = re.compile(r'[\\$`"]')
+_DEFAULT = re.compile(r'[\\$`"}]')
+_PAIRED = re.compile(r"['(]")
+_HEREDOC = re.compile(r"[\\$`]")
+_ANSI = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
+_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:/@%+=\x80-\U0010ffff-]")
+_ESCAPED = re.compile(r"\\.")
+_ECHOED = {
+    "\\\\": "\\u005c", "\\b": "\\u0008", "\\f": "\\u000c", "\\n": "\\u000a", "\\r": "\\u000d", "\\t": "\\u0009",
+}  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
+    """The command with the values of its references, each quoted for its place; unknown ones stay."""
+    out: list[str] = []
+    bodies: list[int] = []
+    for piece in read(text, knows_ansi):
+        if isinstance(piece, str):
+            out.append(piece)
+        elif isinstance(piece, Hole):
+            value = lookup(piece.name)
+            out.append(piece.source if value is MISSING else _quoted(piece, _text(piece.name, value)))
+        elif isinstance(piece, BodyStart):
+            bodies.append(len(out))
+        else:
+            _check_body(piece, "".join(out[bodies.pop() :]))
+    return "".join(out)
+
+
+def _text(name: str, value: Any) -> str:
+    """A value as text. JSON is written so that `echo` leaves it alone, which in many a shell takes `\\n` for a line."""
+    text = checked_text(name, value)
+    return text if isinstance(value, str) else _ESCAPED.sub(lambda found: _ECHOED.get(found[0], found[0]), text)
+
+
+def _quoted(hole: Hole, value: str) -> str:
+    """The value, written so that the shell reads exactly it in this place."""
+    if hole.is_raw:
+        return value
+    text = _written(hole, value)
+    if hole.in_document and hole.place in ("word", "single"):
+        # In a here-document bash joins lines at a backslash even inside single quotes: part the two.
+        text = text.replace("\\\n", "\\''\n")
+    # Inside backquotes the shell takes one level of backslashes away before it reads the command.
+    return _HEREDOC.sub(r"\\\g<0>", text) if hole.in_backquotes else text
+
+
+def _written(hole: Hole, value: str) -> str:
+    """The value as its innermost place wants it."""
+    match hole.place:
+        case "word":
+            return "'" + value.replace("'", "'\\''") + "'"
+        case "single":
+            return value.replace("'", "'\\''")
+        case "double":
+            return _DOUBLE.sub(r"\\\g<0>", value)
+        case "default":
+            # Inside "${V:-...}" bash looks for the partner of `'` and of `<(`, unless quotes of their own hide them.
+            return _PAIRED.sub(r'"\g<0>"', _DEFAULT.sub(r"\\\g<0>", value))
+        case "heredoc":
+            return _HEREDOC.sub(r"\\\g<0>", value)
+        case "literal":
+            return value
+        case "ansi":
+            return _ANSI.sub(lambda found: f"\\{ord(found[0]):03o}", value)
+        case "comment":
+            return _COMMENT.sub("_", value)
+        case "number":
+            if not _NUMBER.fullmatch(value):
+                raise ValueRefused(f"`{hole.source}` stands in arithmetic and its value is not a whole number")
+            # The blank keeps a minus from joining one before it, and from reading as `:-`.
+            return f" {value}" if value.startswith("-") else value
+        case "name":
+            if not _NAME.fullmatch(value):
+                raise ValueRefused(f"`{hole.source}` names a variable for the shell and its value is not a plain name")
+            return value
+        case "refused":
+            raise ValueRefused(f"`{hole.source}` stands where no value can be put safely: {hole.reason}")
+        case _:
+            assert_never(hole.place)
+
+
+def _check_body(end: BodyEnd, body: str) -> None:
+    """A value must not end the here-document that it stands in."""
+    for line in body.split("\n"):
+        line = line.lstrip("\t") if end.strips_tabs else line
+        if line == end.delimiter or (end.is_nested and line.startswith(end.delimiter)):
+            raise ValueRefused(f"a value holds the line `{end.delimiter}`, which would end its here-document")

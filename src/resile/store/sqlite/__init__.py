@@ -1,0 +1,1 @@
+"""The store on SQLite: schema, connections, rows and group commits."""

@@ -1,0 +1,298 @@
+"""The store on SQLite: one file for all runs of a user, read and written by any number of processes.
+
+    reading     made at the first read; while a stream is half read, other reads see the same moment as it does
+    writing     short writes: a new run, leases, requests
+    writer.py   the log and the tables of a run, in group commits, on a thread and connection of its own
+
+Readers see the last commit and never wait for a writer, nor a writer for them (WAL), in one process or several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from resile.core.actions import Note
+from resile.model.codec import content_hash
+from resile.model.items import KeptScope
+from resile.store import lease as leases
+from resile.store.contract import AttemptRow, Entry, JobRow, Lease, LetterCount, LetterRow, Request, RunRow, Snapshot
+from resile.store.errors import StoreError
+from resile.store.sqlite import rows, schema
+from resile.store.sqlite.connection import Writing, connect, explain, write_refused
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from resile.store.sqlite.group_commit import SqliteWriter
+
+COMPILED_MAX = 1_000
+JOBS_PER_INSERT = 1_024
+
+_INSERT_RUN = f"INSERT INTO runs ({rows.RUN.partition(', ')[2]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class SqliteStore:
+    """One open database. `pages_max` bounds its size in pages of 4 KB, for tests of a full disk."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        readonly: bool = False,
+        pages_max: int | None = None,
+        migrations: Sequence[str] = schema.MIGRATIONS,
+    ) -> None:
+        self.path = path
+        self._pages_max = pages_max
+        self._writer: SqliteWriter | None = None
+        self._seen: tuple[int, ...] | None = None
+        self._db = connect(path, readonly=readonly)
+        self._reader: apsw.Connection | None = self._db if readonly else None
+        try:
+            (schema.check if readonly else schema.migrate)(self._db, path, migrations)
+        except apsw.Error as error:
+            self._db.close()
+            raise explain(error, path) from error
+        except StoreError:
+            self._db.close()
+            raise
+
+    def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
+        """Store the definition under its hash and a new run with its jobs; the run's id."""
+        with self._writing():
+            self._keep(row.definition, definition)
+            self._db.execute(_INSERT_RUN, rows.run_values(row))
+            run = self._db.last_insert_rowid()
+            waiting = iter(jobs)
+            while some := list(islice(waiting, JOBS_PER_INSERT)):
+                rows.REPLACE_JOBS.into(self._db, rows.job_values(run, some))
+        return run
+
+    def definition(self, content_hash: str) -> bytes:
+        """The canonical JSON stored under this hash."""
+        found = self._first("SELECT body FROM definitions WHERE hash = ?", content_hash)
+        if found is None:
+            raise StoreError("no-such-definition", f"{self.path} has no definition {content_hash}", where=self.path)
+        return rows.to_definition(found[0])
+
+    def cached_definition(self, key: str) -> bytes | None:
+        """The definition that was compiled from a source with this key, if it is still known."""
+        found = self._first(
+            "SELECT body FROM compiled JOIN definitions ON hash = definition WHERE key = ?",
+            key,
+        )
+        return None if found is None else rows.to_definition(found[0])
+
+    def cache_definition(self, key: str, definition: bytes) -> None:
+        """Remember what a source compiled to; the oldest keys are forgotten beyond COMPILED_MAX."""
+        with self._writing():
+            name = content_hash(definition)
+            self._keep(name, definition)
+            self._db.execute("REPLACE INTO compiled (key, definition) VALUES (?, ?)", (key, name))
+            old = self._db.execute(
+                "DELETE FROM compiled WHERE id <= (SELECT max(id) FROM compiled) - ? RETURNING definition",
+                (COMPILED_MAX,),
+            ).fetchall()
+            self._db.executemany(
+                "DELETE FROM definitions WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM runs WHERE definition = ?1)"
+                " AND NOT EXISTS (SELECT 1 FROM compiled WHERE definition = ?1)",
+                old,
+            )
+
+    def latest_snapshot(self, run: int) -> Snapshot | None:
+        """The newest snapshot of a run."""
+        found = self._first("SELECT seq, format, state FROM snapshots WHERE run = ?", run)
+        return None if found is None else Snapshot(*found)
+
+    def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
+        """The log after the entry numbered `after`, in order, as a stream."""
+        sql = f"SELECT place & {rows.SEQ_MASK}, event, notes FROM log WHERE place > ? AND place < ? ORDER BY place"
+        return map(rows.to_entry, self._all(sql, rows.place(run, after), rows.place(run + 1, 0)))
+
+    def notes(self, run: int, after: int = 0) -> Iterator[Note]:
+        """The canonical events with a seq above `after`, in order, as a stream."""
+        # The entry that holds `after` may hold later notes as well.
+        sql = """SELECT notes FROM log WHERE place < ?3 AND place >= ifnull(
+            (SELECT max(place) FROM log WHERE place >= ?1 AND place <= ?2), ?1) ORDER BY place"""
+        for (text,) in self._all(sql, rows.place(run, 0), rows.place(run, after), rows.place(run + 1, 0)):
+            for note in rows.to_notes(text):
+                if note.seq > after:
+                    yield note
+
+    def reading(self) -> AbstractContextManager[object]:
+        """All reads inside it see one moment of the database."""
+        return self._reading()
+
+    def runs(self, limit: int = 100) -> list[RunRow]:
+        """The newest runs first."""
+        return [rows.to_run(row) for row in self._all(f"SELECT {rows.RUN} FROM runs ORDER BY id DESC LIMIT ?", limit)]
+
+    def run(self, run: int) -> RunRow | None:
+        """One run."""
+        found = self._first(f"SELECT {rows.RUN} FROM runs WHERE id = ?", run)
+        return None if found is None else rows.to_run(found)
+
+    def jobs(self, run: int) -> Iterator[JobRow]:
+        """The jobs of a run by id, as a stream."""
+        return map(rows.to_job, self._all(f"SELECT {rows.JOB} FROM jobs WHERE run = ? ORDER BY id", run))
+
+    def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
+        """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
+        select, order = f"SELECT {rows.ATTEMPT} FROM attempts WHERE run = ?", "ORDER BY job, epoch, attempt"
+        if job is None:
+            return map(rows.to_attempt, self._all(f"{select} {order}", run))
+        return map(rows.to_attempt, self._all(f"{select} AND job = ? {order}", run, job))
+
+    def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
+        """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""
+        from resile.store.sqlite import dead_letters
+
+        if name is None:
+            found = self._all(f"{dead_letters.SELECT} AND idx > ? ORDER BY name, idx", run, after_index)
+        else:
+            found = self._all(f"{dead_letters.SELECT} AND name = ? AND idx > ? ORDER BY idx", run, name, after_index)
+        return map(dead_letters.to_letter, found)
+
+    def letter(self, run: int, name: str, index: int) -> LetterRow | None:
+        """The dead letter of one item."""
+        from resile.store.sqlite import dead_letters
+
+        found = self._first(f"{dead_letters.SELECT} AND name = ? AND idx = ?", run, name, index)
+        return None if found is None else dead_letters.to_letter(found)
+
+    def letter_counts(self, run: int) -> list[LetterCount]:
+        """How many dead letters each fan-out of a run has, by name and job."""
+        from resile.store.sqlite import dead_letters
+
+        return [LetterCount(*row) for row in self._all(dead_letters.COUNT, run)]
+
+    def kept_scope(self, run: int, scope: int) -> KeptScope | None:
+        """A scope that is over and has had dead letters inside."""
+        from resile.store.sqlite import dead_letters
+
+        found = self._first(dead_letters.SCOPE, run, scope)
+        return None if found is None else dead_letters.to_scope(found)
+
+    def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
+        """Remove all dead letters of the lease's run, or these; how many there were."""
+        from resile.store.sqlite import dead_letters
+
+        with self._writing():
+            holder = rows.lease_of(self._db, lease.run)
+            if holder is None or holder.token != lease.token:
+                raise leases.lost(lease.run, holder)
+            return dead_letters.purge(self._db, lease.run, keys)
+
+    def writer(self) -> SqliteWriter:
+        """The writing side; at most one for each open store."""
+        from resile.store.sqlite.group_commit import SqliteWriter
+
+        if self._writer is not None:
+            raise StoreError("writer-open", f"{self.path} already has its writer in this process", where=self.path)
+        if self._db.readonly("main"):
+            raise write_refused(self.path)
+        db = connect(self.path, readonly=False)
+        if self._pages_max is not None:
+            db.pragma("max_page_count", self._pages_max)
+        self._writer = SqliteWriter(db, self.path)
+        return self._writer
+
+    def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
+        """Become the one that drives this run, or raise LeaseHeld that says who does."""
+        mine = leases.take(run, now, seconds)
+        with self._writing():
+            self._check_known(run)
+            holder = rows.lease_of(self._db, run)
+            if holder is not None and not leases.is_free(holder, now):
+                raise leases.held(holder)
+            self._db.execute(
+                f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (run, mine.token, mine.host, mine.boot, mine.pid, mine.pid_started, mine.since, mine.expires_at),
+            )
+        return mine
+
+    def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
+        """Keep it; raises LeaseHeld where another engine has taken over."""
+        with self._writing():
+            self._db.execute(
+                "UPDATE leases SET expires_at = ? WHERE run = ? AND token = ?", (now + seconds, lease.run, lease.token)
+            )
+            if not self._db.changes():
+                raise leases.lost(lease.run, rows.lease_of(self._db, lease.run))
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give it back."""
+        with self._writing():
+            self._db.execute("DELETE FROM leases WHERE run = ? AND token = ?", (lease.run, lease.token))
+
+    def lease(self, run: int, now: float) -> Lease | None:
+        """Who drives this run now, if anyone does (a dead holder on this machine is nobody)."""
+        found = self._first(rows.SELECT_LEASE, run)
+        holder = None if found is None else Lease(*found)
+        return None if leases.is_free(holder, now) else holder
+
+    def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
+        """Leave something for the engine of a run."""
+        with self._writing():
+            self._check_known(run)
+            self._db.execute(
+                "INSERT INTO requests (run, at, kind, body) VALUES (?, ?, ?, ?)", (run, at, kind, rows.to_json(body))
+            )
+            return self._db.last_insert_rowid()
+
+    def requests(self, run: int, after: int = 0) -> list[Request]:
+        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
+        # On the writing connection, so as not to see an old moment of a stream that is being read.
+        question = f"SELECT {rows.REQUEST} FROM requests WHERE run = ? AND NOT taken AND id > ? ORDER BY id"
+        return [rows.to_request(row) for row in self._db.execute(question, (run, after)).fetchall()]
+
+    def changed(self) -> bool:
+        """Has anything been committed since the last call? The first call says yes."""
+        version = self._first("PRAGMA data_version")
+        seen, self._seen = self._seen, version
+        return version != seen
+
+    def close(self) -> None:
+        """Close the database."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._db.close()
+            if self._reader is not None:
+                self._reader.close()
+
+    def _reading(self) -> apsw.Connection:
+        """The connection for reads."""
+        if self._reader is None:
+            self._reader = connect(self.path, readonly=True)
+        return self._reader
+
+    def _writing(self) -> Writing:
+        """A transaction with the write lock."""
+        return Writing(self._db, self.path)
+
+    def _all(self, sql: str, *values: str | int, db: apsw.Connection | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, as they are read."""
+        try:
+            yield from (db or self._reading()).execute(sql, values)
+        except apsw.Error as error:
+            raise explain(error, self.path) from error
+
+    def _first(self, sql: str, *values: str | int, db: apsw.Connection | None = None) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+        return next(self._all(sql, *values, db=db), None)
+
+    def _keep(self, name: str, definition: bytes) -> None:
+        """Store a definition once under its hash, inside a transaction."""
+        if self._db.execute("SELECT 1 FROM definitions WHERE hash = ?", (name,)).get is None:
+            self._db.execute("INSERT INTO definitions VALUES (?, ?)", (name, rows.definition_value(definition)))
+
+    def _check_known(self, run: int) -> None:
+        """Refuse a run that is not in this store, inside a transaction."""
+        if self._db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).get is None:
+            raise StoreError("no-such-run", f"there is no run {run} in {self.path}", hint="`resile status` lists them")

@@ -1,1 +1,0 @@
-"""What users meet: the command line today. Surfaces hold no logic; they call the verbs."""

@@ -1,0 +1,91 @@
+"""How the program starts and ends: nothing heavy is loaded, a launcher starts ahead, none is left behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.program import DEADLINE_SECONDS, Program
+
+ONE = 'resile: 1\nname: one\nsteps:\n  only: {shell: "true"}\n'
+# Each costs a noticeable part of the time in which a run of one step must be done.
+HEAVY = {"asyncio", "dataclasses", "inspect", "json", "logging", "rich", "subprocess", "tempfile", "typing_extensions"}
+
+
+# Tells at its end what is loaded.
+TELLING = """
+import sys
+from resile.cli.main import carry_out
+code = carry_out(sys.argv[1:])
+print(*sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def imported(program: Program, *words: str) -> set[str]:
+    """The top-level names of every module that a command loads."""
+    done = subprocess.run(
+        [sys.executable, "-c", TELLING, *words],
+        cwd=program.folder,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    return {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+
+
+def test_a_run_loads_nothing_heavy(program: Program) -> None:
+    """A run of one step loads none of the heavy modules, and where the file is known no YAML either."""
+    program.write(ONE)
+    first = imported(program, "run", "flow.yaml")
+    assert (first & HEAVY, "yaml" in first, "msgspec" in first) == (set(), True, True)
+    assert imported(program, "run", "flow.yaml") & (HEAVY | {"yaml"}) == set()
+
+
+def test_what_is_hidden_while_loading_is_there_afterwards() -> None:
+    """What msgspec had to do without is as ever once the program has loaded what it needs."""
+    code = (
+        "import sys\nfrom resile.cli.main import carry_out\n"
+        "carry_out(['version'])\nassert 'msgspec' in sys.modules\n"
+        "print({'typing_extensions', 'platform', 'textwrap'} & set(sys.modules))\n"
+        "import platform, textwrap, uuid, msgspec\n"
+        "class Told(msgspec.Struct):\n    'A\\n    b.'\n"
+        "title = msgspec.json.schema(Told)['$defs']['Told']['title']\n"
+        "print(platform.node() != '', textwrap.dedent(' x'), uuid._LINUX, title)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-2:] == ["set()", "True x True Told"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("run", "flow.yaml"), 0), (("run", "nowhere.yaml"), 2), (("resume", "1"), 0), (("rerun", "9"), 2)],
+)
+def test_no_launcher_is_left_behind(program: Program, words: tuple[str, ...], code: int) -> None:
+    """The launcher that was started ahead ends with the program, whether a run took it or not."""
+    program.call("run", program.write(ONE), code=0)
+    # A launcher inherits this pipe like everything that the program starts, so its end is seen here.
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)
+    done = subprocess.run(
+        [*program.argv, *words], cwd=program.folder, env=program.env, capture_output=True, pass_fds=(theirs,)
+    )
+    os.close(theirs)
+    assert done.returncode == code
+    ready, _, _ = select.select([ours], [], [], DEADLINE_SECONDS)
+    assert (ready, os.read(ours, 1)) == ([ours], b"")
+    os.close(ours)
+
+
+def test_a_run_has_one_launcher(program: Program) -> None:
+    """The launcher that was started ahead is the one that runs the steps: the program starts no other."""
+    program.write("resile: 1\nname: one\nsteps:\n  only: {shell: 'ps -o ppid= -p $PPID', capture: parent}\n")
+    with program.start("run", "flow.yaml", "--json") as run:
+        assert run.end() == 0
+        assert f'"outputs":{{"parent":"{run.process.pid}"}}' in run.text["out"]

@@ -1,0 +1,207 @@
+"""The live view, seen through a pseudo terminal of 80 columns."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+
+from tests.cli.program import DEADLINE_SECONDS, Program
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A program whose three streams are one terminal."""
+
+    def __init__(self, program: Program, *words: str, columns: int = 80, lines: int = 24) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [*program.argv, *words],
+            cwd=program.folder,
+            env=program.env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        self.raw = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+    @property
+    def text(self) -> str:
+        """What was written, without the movements of the cursor."""
+        return ESCAPES.sub("", self.raw).replace("\r\n", "\n").replace("\r", "\n")
+
+    def press_ctrl_c(self) -> None:
+        """As a person does: the terminal then signals its whole foreground group."""
+        os.write(self._ours, b"\x03")
+
+    def until(self, needle: str) -> None:
+        """Read until this was shown."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while needle not in self.text:
+            assert self._read(deadline), f"{needle!r} was not shown: {self.text}"
+
+    def end(self) -> int:
+        """Read everything; the exit code."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while self._read(deadline):
+            pass
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def _read(self, deadline: float) -> bool:
+        """One piece; False when the other side is closed."""
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"the deadline passed; shown was {self.text}"
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:
+            return False
+        self.raw += data.decode()
+        return bool(data)
+
+
+HELD = """\
+resile: 1
+name: held
+steps:
+  quick: {shell: "true"}
+  hold: {shell: echo up > up; read line < gate}
+  a-step-with-a-name-that-is-far-too-long-for-any-terminal-of-eighty-columns-to-show: {shell: "true", needs: [hold]}
+  bad: {shell: echo broken >&2; exit 3, needs: [hold]}
+"""
+
+
+def test_the_live_view_shows_steps_and_ends_in_the_summary(program: Program) -> None:
+    """A small run shows each step while it goes, and then the summary, never wider than the terminal."""
+    gate, up = program.gate("gate"), program.gate("up")
+    with Terminal(program, "run", program.write(HELD)) as terminal:
+        up.wait()
+        terminal.until("▶ hold")
+        terminal.until("✔ quick")
+        terminal.until("· bad")
+        gate.open()
+        assert terminal.end() == 1
+        shown = terminal.text
+        assert "✘ bad" in shown
+        last = shown[shown.rindex("run 1 held failed after") :].splitlines()
+        assert last[1] == "4 steps: 3 completed, 1 failed"
+        assert "  bad: exit code 3, 1 attempt" in last
+        assert last[-1] == "  resile rerun 1 --failed-only  # run again what did not complete"
+        assert max(len(line) for line in shown.splitlines()) <= 80
+        assert terminal.raw.rstrip().endswith("complete")
+        assert terminal.raw.count("\x1b[?25l") == terminal.raw.count("\x1b[?25h")
+
+
+def test_a_large_run_shows_a_bar(program: Program) -> None:
+    """A run of many steps shows counts, what runs and what failed last, and takes the view away at the end."""
+    steps = "".join(f'  s{number}: {{shell: "true"}}\n' for number in range(60))
+    program.write(
+        f"resile: 1\nname: many\nsteps:\n{steps}  bad: {{shell: exit 4}}\n"
+        "  hold: {shell: echo up > up; read line < gate}\n"
+    )
+    gate, up = program.gate("gate"), program.gate("up")
+    with Terminal(program, "run", "flow.yaml", lines=20) as terminal:
+        up.wait()
+        terminal.until("61 of 62 done, 1 failed, 1 running")
+        terminal.until("▶ hold")
+        terminal.until("✘ bad: ")
+        assert "━━━" in terminal.text
+        gate.open()
+        assert terminal.end() == 1
+        assert "62 steps: 61 completed, 1 failed" in terminal.text
+        assert max(len(line) for line in terminal.text.splitlines()) <= 80
+
+
+def test_ctrl_c_in_the_live_view(program: Program) -> None:
+    """Ctrl-C shows below the picture what is waited for, twice what is killed, and the hint to resume remains."""
+    program.gate("gate")
+    up = program.gate("up")
+    with Terminal(program, "run", program.write(HELD)) as terminal:
+        up.wait()
+        terminal.until("▶ hold")
+        terminal.press_ctrl_c()
+        terminal.until("stopping: waiting for 1 running step; press Ctrl-C again to kill it")
+        terminal.press_ctrl_c()
+        terminal.until("killing 1 running step")
+        assert terminal.end() == 130
+        assert "  resile resume 1  # go on" in terminal.text
+
+
+def test_a_short_run_loads_no_drawing_library(program: Program) -> None:
+    """A run that is over in a blink prints only its summary."""
+    program.write('resile: 1\nname: one\nsteps:\n  only: {shell: "true"}\n')
+    program.env["PYTHONPROFILEIMPORTTIME"] = "1"
+    with Terminal(program, "run", "flow.yaml") as terminal:
+        assert terminal.end() == 0
+        imported = {line.rpartition("|")[2].strip() for line in terminal.text.splitlines() if "import time:" in line}
+        assert "msgspec" in imported
+        assert not any(name.split(".")[0] == "rich" for name in imported)
+
+
+def test_no_color_and_dumb_terminals(program: Program) -> None:
+    """NO_COLOR keeps colors away from a terminal, and a dumb one gets plain lines."""
+    program.write("resile: 1\nname: one\nsteps:\n  only: {shell: exit 1}\n")
+    with Terminal(program, "run", "flow.yaml") as terminal:
+        assert terminal.end() == 1
+        assert "\x1b[31m" in terminal.raw
+    program.env["NO_COLOR"] = "1"
+    with Terminal(program, "status", "1") as terminal:
+        assert terminal.end() == 0
+        assert "\x1b[" not in terminal.raw
+    program.env["TERM"] = "dumb"
+    with Terminal(program, "run", "flow.yaml") as terminal:
+        assert terminal.end() == 1
+        assert "only started" in terminal.text
+        assert "\x1b[" not in terminal.raw
+
+
+MAPPED = """\
+resile: 1
+name: mapped
+steps:
+  process:
+    map:
+      input: seq 1 80
+      max_parallel: 2
+      error_policy: {error_collection: immediate}
+      steps:
+      - id: work
+        shell: |
+          test ${item} -ne 3 || exit 5
+          test ${item} -lt 70 || { echo up > up; read line < gate; }
+  after: {shell: "true", needs: [process]}
+"""
+
+
+def test_the_live_view_shows_maps(program: Program) -> None:
+    """A map has a line with its counts, running items stand below, and its reports stay above the picture."""
+    gate, up = program.gate("gate"), program.gate("up")
+    with Terminal(program, "run", program.write(MAPPED)) as terminal:
+        up.wait()
+        terminal.until("process: 69 of 80 items done, 1 failed")
+        terminal.until("▶ process[69]/work")
+        terminal.until("0 of 2 done, 2 running, 1 waiting")
+        assert "process: 1 item failed\n  process[2]: exit code 5" in terminal.text
+        gate.open(11)
+        assert terminal.end() == 0
+        assert "process: 79 of 80 items succeeded, 1 failed, 0 skipped, 0 held; 1 dead letter" in terminal.text
+        assert max(len(line) for line in terminal.text.splitlines()) <= 80

@@ -1,0 +1,210 @@
+"""Secrets: the steps have them, and nothing that is written or printed does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.conftest import Place
+
+SECRET = "hunter2-very-secret"
+LINES = "first-line-secret\nsecond-line-secret"
+
+
+def _found(folder: Path, needle: bytes) -> list[str]:
+    """The files that hold some bytes."""
+    return [str(path) for path in folder.rglob("*") if path.is_file() and needle in path.read_bytes()]
+
+
+def test_a_secret_appears_nowhere(place: Place) -> None:
+    """Not in logs, events, the summary or the database, however a step prints, captures or fails with it."""
+    key = place.folder / "key"
+    key.write_text(LINES + "\n")
+    code, document = place.run(
+        """
+resile: 1
+secrets: {TOKEN: {env: MY_TOKEN}, KEY: {file: key}}
+steps:
+  print: {shell: 'echo "token $TOKEN and $KEY"; printf %s "$TOKEN" | wc -c', capture: said}
+  fail: {shell: 'echo "denied: $TOKEN" >&2; echo "$KEY"; exit 9', on_failure: true, needs: [print]}
+  use: {shell: 'test ${said} != x && echo ${steps.fail.stderr}', needs: [fail]}
+  end: {shell: "echo ${execution.first_failure.message}"}
+""",
+        env={"MY_TOKEN": SECRET},
+    )
+    key.unlink()
+    assert code == 0
+    assert "19" in document["outputs"]["said"]
+    assert "***" in document["first_failure"]["message"]
+    events = repr(place.events(1)) + repr(document)
+    for needle in (SECRET, *LINES.split("\n")):
+        assert needle not in events
+        assert _found(place.state, needle.encode()) == []
+
+
+def test_a_missing_secret_is_an_error_before_anything_runs(place: Place) -> None:
+    """Exit 2, and nothing was written."""
+    code, document = place.run("resile: 1\nsecrets: [NOT_THERE_AT_ALL]\nsteps:\n  a: {shell: touch ran}\n")
+    assert (code, document["error"]["code"]) == (2, "secret-missing")
+    assert not (place.folder / "ran").exists()
+    assert not place.state.exists()
+
+
+def test_a_secret_does_not_hide_in_json(place: Place) -> None:
+    """Escaped in the text, plain in the captured value: neither is kept."""
+    secret = 'Zq9pass"w\\ord-é'
+    code, document = place.run(
+        """
+resile: 1
+secrets: [TOK]
+steps:
+  a:
+    shell: python3 -c 'import json, os; print(json.dumps({"k":[os.environ["TOK"]]}))'
+    capture: {got: json}
+""",
+        env={"TOK": secret},
+    )
+    assert (code, document["outputs"]) == (0, {"got": {"k": ["***"]}})
+    for needle in (secret, "Zq9pass"):
+        assert _found(place.state, needle.encode()) == []
+
+
+@pytest.mark.parametrize("secret", ['Zq9pa"ss\\word', 'Zq9it\'s\\"both\\"', 'Zq9é\\n"x', "Zq9it's+plain/=x"])
+def test_a_secret_does_not_hide_in_what_programs_escape(place: Place, secret: str) -> None:
+    """As Python prints it alone, in a list or as bytes, as a shell traces it, in a url."""
+    code, document = place.run(
+        """
+resile: 1
+secrets: [TOK]
+steps:
+  p:
+    python: |
+      import os, urllib.parse
+      t = os.environ["TOK"]
+      print([t], ascii(t), t.encode(), {t: "it's"}, repr(t + "'" + '"'), urllib.parse.quote(t, safe=""))
+      raise ValueError([t])
+    on_failure: true
+  s: {shell: 'set -x; : "$TOK"', needs: [p]}
+""",
+        env={"TOK": secret},
+    )
+    assert code == 0
+    text = repr(place.events(1)) + repr(document)
+    assert "Zq9" not in text
+    assert _found(place.state, b"Zq9") == []
+
+
+def test_an_input_that_holds_a_secret_is_refused(place: Place) -> None:
+    """Inputs are stored with the run."""
+    text = "resile: 1\nsecrets: [TOK]\ninputs: {i: text}\nsteps:\n  a: {shell: 'true'}\n"
+    code, document = place.run(text, "--input", f"i=x{SECRET}x", env={"TOK": SECRET})
+    assert (code, document["error"]["code"]) == (2, "secret-input")
+    assert not place.state.exists()
+
+
+def test_items_that_a_program_listed_hold_no_secret(place: Place) -> None:
+    """However JSON spells it: neither the items file nor a dead letter nor an event has it."""
+    code, _ = place.run(
+        r"""
+resile: 1
+secrets: [TOKEN]
+steps:
+  m:
+    map:
+      input: 'printf ''[{"k": "%s"}, {"k": "\\u0068%s"}, {"k": "plain"}]'' "$TOKEN" "${TOKEN#h}"'
+      steps: {go: {shell: "echo ${item.k} >&2; exit 4"}}
+""",
+        env={"TOKEN": SECRET},
+    )
+    assert code == 0
+    _, listed = place.call("dlq", "list", "1")
+    assert [letter["item_data"] for letter in listed["dead_letters"]] == [{"k": "***"}, {"k": "***"}, {"k": "plain"}]
+    assert SECRET not in repr(place.events(1))
+    for needle in (SECRET, SECRET[1:]):
+        assert _found(place.state, needle.encode()) == []
+
+
+def test_items_of_a_playbook_and_its_variables_hold_no_secret(place: Place) -> None:
+    """Items made by a template, variables that cases set and values that arcs carry are kept without it."""
+    (place.folder / "out").mkdir()
+    code, _ = place.run(
+        """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: p, path: p}
+keychain:
+- {name: api, kind: bearer, map: {token: projects/x/secrets/y}}
+workload: {}
+workflow:
+- step: start
+  tool: {kind: shell, command: "true"}
+  vars: {kept: "{{ keychain.api.token }}-kept"}
+  next: [{step: over, args: {carried: "{{ keychain.api.token }}-carried"}}]
+- step: over
+  loop: {in: "{{ [keychain.api.token ~ '-item'] }}", iterator: one}
+  tool: {kind: shell, command: "echo {{ one }} {{ kept }} {{ carried }} > out/said"}
+  next: [{step: end}]
+- step: end
+""",
+        env={"API_TOKEN": SECRET},
+    )
+    assert code == 0
+    assert place.text("out/said") == "***-item ***-kept ***-carried\n"
+    assert SECRET not in repr(place.events(1))
+    assert _found(place.state, SECRET.encode()) == []
+
+
+CHILD = """\
+resile: 1
+secrets: {TOKEN: {env: MY_TOKEN}, KEY: {file: key}}
+steps:
+  use: {shell: 'printf "%s %s" "$TOKEN" "$KEY" | wc -c > PLACE/used; echo "$TOKEN $KEY" >&2; exit 3'}
+"""
+
+
+def _child(place: Place) -> None:
+    """A workflow with secrets in a folder of its own, and its key beside it."""
+    (place.folder / "sub").mkdir()
+    (place.folder / "sub" / "child.yaml").write_text(CHILD.replace("PLACE", str(place.folder)))
+    (place.folder / "sub" / "key").write_text(f"{LINES}\n")
+
+
+@pytest.mark.parametrize(
+    "step", ["{workflow: sub/child.yaml}", "{map: {input: [1], steps: {go: {workflow: sub/child.yaml}}}}"]
+)
+def test_the_secrets_of_a_child_are_secrets(place: Place, step: str) -> None:
+    """Its steps have them, files are found beside the child, and nothing that is kept does; also inside a map."""
+    _child(place)
+    _, document = place.run(f"resile: 1\nsteps:\n  call: {step}\n", env={"MY_TOKEN": SECRET})
+    assert place.text("used").strip() == str(len(SECRET) + 1 + len(LINES))
+    assert document["first_failure"]["message"].endswith("*** ***")
+    events = repr(place.events(1)) + repr(document)
+    for needle in (SECRET, *LINES.split("\n")):
+        assert needle not in events
+        assert _found(place.state, needle.encode()) == []
+
+
+def test_a_missing_secret_of_a_child_is_an_error_before_anything_runs(place: Place) -> None:
+    """Exit 2 with the child's file; and two secrets of one name that differ can't both be had."""
+    _child(place)
+    flow = "resile: 1\nSECRETS\nsteps:\n  first: {shell: touch ran}\n  call: {workflow: sub/child.yaml}\n"
+    code, document = place.run(flow.replace("SECRETS", ""))
+    assert (code, document["error"]["code"]) == (2, "secret-missing")
+    assert document["error"]["where"].endswith("sub/child.yaml")
+    flow = flow.replace("SECRETS", "secrets: {KEY: {env: MY_TOKEN}}")
+    code, document = place.run(flow, env={"MY_TOKEN": SECRET})
+    assert (code, document["error"]["code"]) == (2, "secret-conflict")
+    assert not (place.folder / "ran").exists()
+    assert not place.state.exists()
+
+
+def test_an_input_of_a_child_that_holds_a_secret_fails_the_step(place: Place) -> None:
+    """Inputs are stored, and a child that got `***` instead would do something else than it was asked to."""
+    (place.folder / "child.yaml").write_text("resile: 1\ninputs: {i: text}\nsteps:\n  a: {shell: touch ran}\n")
+    text = "resile: 1\nsecrets: [TOK]\nsteps:\n  c: {workflow: child.yaml, inputs: {i: 'x${env.TOK}'}}\n"
+    code, document = place.run(text, env={"TOK": SECRET})
+    assert (code, document["first_failure"]["kind"]) == (1, "contract")
+    assert document["first_failure"]["message"] == "input 'i' holds the value of a secret, and inputs are stored"
+    assert not (place.folder / "ran").exists()
+    assert _found(place.state, SECRET.encode()) == []

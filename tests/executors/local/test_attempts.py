@@ -1,0 +1,45 @@
+"""What the threads of a launcher may do to an attempt while another of them is about to start it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resile.executors.local.launcher.attempts import NEVER, Attempts
+from resile.executors.local.launcher.slots import Slot
+from resile.executors.local.launcher.system_calls import PR_SET_CHILD_SUBREAPER
+
+
+@pytest.fixture
+def attempts(tmp_path: Path) -> Iterator[Attempts]:
+    """Attempts of a launcher that has nobody to talk to."""
+    epoll = select.epoll()
+    made = Attempts(epoll, lambda: None, lambda: None, lambda _: None, lambda: None)
+    made.folder, made.token = os.fsencode(tmp_path), b"token"
+    yield made
+    epoll.close()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def test_an_attempt_that_is_killed_as_it_starts_gets_the_signal_when_it_runs(attempts: Attempts) -> None:
+    """There is nobody to signal before the spawn; the wish is kept, and the grace begins with the signal."""
+    slot = Slot(0, attempts.folder, attempts.token)
+    slot.key = b"1 1"
+    slot.grace_seconds = 60.0
+    slot.deadline = NEVER
+    attempts.running[slot.key] = slot
+    attempts.kill(slot.key)
+    assert (slot.cut, slot.deadline, attempts.wake_at) == (b"killed", NEVER, NEVER)
+    attempts.look()
+    assert (slot.key in attempts.running, slot.deadline) == (True, NEVER)
+    pid = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ, setsid=True)
+    attempts.started(slot, pid, 0.0)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGTERM
+    assert slot.deadline > slot.started
+    slot.close()

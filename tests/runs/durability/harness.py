@@ -1,0 +1,77 @@
+"""Runs of the real command line that are killed at random moments and resumed until they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+RESILE = [sys.executable, "-m", "resile.cli.main"]
+
+
+class Runs:
+    """One database and one folder, in which runs are started, killed and resumed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.effects = folder / "effects"
+        self.effects.touch()
+        self.env = {**os.environ, "RESILE_DB": str(folder / "state" / "resile.db"), "EFFECTS": str(self.effects)}
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """A command that goes on by itself."""
+        return subprocess.Popen(
+            [*RESILE, *words],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def call(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """A command with --json: its exit code and its document."""
+        done = subprocess.run(
+            [*RESILE, *words, "--json"], cwd=self.folder, env=self.env, capture_output=True, check=False
+        )
+        assert done.stdout, done.stderr.decode()
+        return done.returncode, json.loads(done.stdout)
+
+    def counted(self) -> Counter[str]:
+        """How often each effect has happened."""
+        return Counter(self.effects.read_text().split())
+
+    def number(self) -> int:
+        """The newest run's number, 0 before there is one."""
+        if not Path(self.env["RESILE_DB"]).exists():
+            return 0
+        # An engine killed while it makes the database leaves an empty file, which `status` calls by its name.
+        runs = self.call("status")[1].get("runs")
+        return int(runs[0]["run"]) if runs else 0
+
+    def launcher(self, engine: int) -> int:
+        """The process id of the launcher that an engine started, 0 where there is none yet."""
+        try:
+            children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
+        except OSError:
+            return 0
+        return int(children[0]) if children else 0
+
+
+def kill_at_random(process: subprocess.Popen[bytes], pid: int, chance: random.Random, seconds_max: float) -> bool:
+    """Kill a process after a random time unless the command ends before; did it?"""
+    try:
+        process.wait(timeout=chance.uniform(0.0, seconds_max))
+    except subprocess.TimeoutExpired:
+        try:
+            os.kill(pid or process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+    return False
