@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.native.nodes import items_of, mapping, put, text_in, word
 from resile.dialects.prodigy.keys import WRITE_FILE
-from resile.dialects.prodigy.native_nodes import items_of, mapping, put, text_in, word
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import Place, did_you_mean, read_mapping
 from resile.dialects.reading.values import wrong

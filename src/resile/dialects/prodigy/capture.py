@@ -6,8 +6,8 @@ import re
 from shlex import quote
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, plain
+from resile.dialects.native.nodes import items_of, mapping, put, sequence, text_in, value_of, word
 from resile.dialects.prodigy.keys import OUTPUT
-from resile.dialects.prodigy.native_nodes import items_of, listed, mapping, put, text_in, value_of, word
 from resile.dialects.prodigy.variables import STREAMS, Translation, Where
 from resile.dialects.reading.diagnostics import Place, read_mapping
 from resile.dialects.reading.values import IDENTIFIER, wrong
@@ -164,7 +164,7 @@ def add_capture(step: Mapping, name: str, form: str, at: Place) -> None:
 def follow(step: Mapping, after: Node) -> None:
     """Have one more step follow the success of a native one, before all others."""
     others = value_of(step, "on_success")
-    put(step, "on_success", listed([after, *(items_of(others) if others is not None else [])], after), after)
+    put(step, "on_success", sequence([after, *(items_of(others) if others is not None else [])], after), after)
 
 
 def cut_out(t: Translation, name: str, whole: str, pattern: Node, is_list: bool, at: Place) -> Node:

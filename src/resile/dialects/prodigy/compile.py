@@ -17,25 +17,24 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.compile import compile_native
-from resile.dialects.prodigy.capture import add_capture, captured_names, cut_out, file_names, follow
-from resile.dialects.prodigy.environment import chosen, environment, native_secrets
-from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
-from resile.dialects.prodigy.maps import map_step, phase, timed_steps
-from resile.dialects.prodigy.native_nodes import (
-    FOLDER,
+from resile.dialects.native.nodes import (
     flag,
-    folder_step,
     items_of,
-    listed,
     mapping,
     mentions,
     number,
     put,
+    sequence,
     text_in,
     value_of,
     word,
 )
+from resile.dialects.prodigy.capture import add_capture, captured_names, cut_out, file_names, follow
+from resile.dialects.prodigy.environment import chosen, environment, native_secrets
+from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
+from resile.dialects.prodigy.maps import map_step, phase, timed_steps
 from resile.dialects.prodigy.serde_forms import as_written
+from resile.dialects.prodigy.state_folder import FOLDER, folder_step
 from resile.dialects.prodigy.step import steps
 from resile.dialects.prodigy.variables import STREAMS, Translation, Where, names_in
 from resile.dialects.reading.diagnostics import Diagnostics, Source, did_you_mean, read_mapping
@@ -95,7 +94,7 @@ def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None
     if t.inputs:
         put(out, "inputs", mapping(root, {name: _input(is_required, root) for name, is_required in t.inputs.items()}))
     folder = [folder_step(root)] if made and mentions(root, f"{FOLDER}/") else []
-    put(out, "steps", listed([*folder, *t.before_all, *made], root))
+    put(out, "steps", sequence([*folder, *t.before_all, *made], root))
     return out
 
 

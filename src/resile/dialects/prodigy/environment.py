@@ -10,8 +10,8 @@ import re
 from shlex import quote
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.native.nodes import mapping, put, text_in, value_of, word
 from resile.dialects.prodigy.keys import COMPUTED, SECRET
-from resile.dialects.prodigy.native_nodes import mapping, put, text_in, value_of, word
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import did_you_mean, read_mapping
 from resile.dialects.reading.values import IDENTIFIER, wrong

@@ -11,19 +11,19 @@ from __future__ import annotations
 import re
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.prodigy.keys import HANDLER, RETRY
-from resile.dialects.prodigy.native_nodes import (
+from resile.dialects.native.nodes import (
     flag,
     is_null,
     items_of,
-    listed,
     mapping,
     number,
     put,
+    sequence,
     text_in,
     value_of,
     word,
 )
+from resile.dialects.prodigy.keys import HANDLER, RETRY
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import read_mapping
 from resile.dialects.reading.values import wrong
@@ -79,21 +79,21 @@ def handler(t: Translation, node: Node, where: Where) -> Node:
         return node
     inner = where.inner("on_failure", in_handler=True)
     if not isinstance(node, Mapping):
-        return listed(steps(t, items_of(node), inner), node)
+        return sequence(steps(t, items_of(node), inner), node)
     own = {key: entry for key, entry in node.entries.items() if key in HANDLER.keys}
     rest = {key: entry for key, entry in node.entries.items() if key not in HANDLER.keys}
     fields = read_mapping(t, Mapping(own, node.line, node.column), HANDLER)
     out = Mapping({key: entry for key, entry in own.items() if key != "commands"}, node.line, node.column)
     if "commands" in fields:
         commands = [_also(item, rest) for item in items_of(fields["commands"])]
-        put(out, "commands", listed(steps(t, commands, inner), fields["commands"]), own["commands"][0])
+        put(out, "commands", sequence(steps(t, commands, inner), fields["commands"]), own["commands"][0])
         doubled = next((key for key in rest if key in ("shell", "claude")), "")
         if doubled:
             message = f"`commands` and `{doubled}` both say what the handler runs"
             t.report.error("conflict", message, rest[doubled][0])
     elif rest:
         made = steps(t, [Mapping(rest, node.line, node.column)], inner)
-        put(out, "commands", listed(made, node), next(iter(rest.values()))[0])
+        put(out, "commands", sequence(made, node), next(iter(rest.values()))[0])
     return out
 
 
@@ -125,7 +125,7 @@ def exit_codes(t: Translation, fields: dict[str, Node], inner: Where) -> tuple[l
             success += steps(t, items_of(value), inner)
         else:
             made = steps(t, items_of(value), inner.inner("on_failure", in_handler=True))
-            others.entries[code] = (key, listed(made, value))
+            others.entries[code] = (key, sequence(made, value))
     return success, others
 
 
@@ -166,7 +166,7 @@ def _spent(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) 
             wrong(t, said, "stop, continue, or {fallback: {command: …}}")
             return
         made = steps(t, [command], where.inner("on_failure", in_handler=True))
-        entries: dict[str, Node] = {"strategy": word("fallback", said), "commands": listed(made, command)}
+        entries: dict[str, Node] = {"strategy": word("fallback", said), "commands": sequence(made, command)}
         put(out, "on_failure", mapping(said, entries), said)
 
 

@@ -7,22 +7,21 @@ import re
 from msgspec.structs import replace
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.prodigy.expressions import NotAnExpression, item_field, javascript
-from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
-from resile.dialects.prodigy.native_nodes import (
-    FOLDER,
+from resile.dialects.native.nodes import (
     flag,
-    folder_step,
     items_of,
-    listed,
     mapping,
     mentions,
     number,
     put,
+    sequence,
     text_in,
     value_of,
     word,
 )
+from resile.dialects.prodigy.expressions import NotAnExpression, item_field, javascript
+from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
+from resile.dialects.prodigy.state_folder import FOLDER, folder_step
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import read_mapping
 from resile.dialects.reading.values import wrong
@@ -66,7 +65,7 @@ def map_step(t: Translation, node: Node, where: Where, policy: Node | None) -> M
         put(inside, "isolation", word("worktree", node))
         if made and mentions(fields.get("agent_template"), f"{FOLDER}/"):
             made.insert(0, folder_step(node))
-    put(inside, "steps", listed(made, fields.get("agent_template", node)))
+    put(inside, "steps", sequence(made, fields.get("agent_template", node)))
     kept = _policy(t, fields, node, policy)
     if kept is not None:
         put(inside, "error_policy", kept)
@@ -266,7 +265,7 @@ def foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping,
         put(inside, "error_policy", stop)
     elif not (isinstance(goes_on, Scalar) and goes_on.value is True):
         wrong(t, goes_on, "true or false")
-    put(inside, "steps", listed(steps(t, items_of(given["do"]), inner), given["do"]))
+    put(inside, "steps", sequence(steps(t, items_of(given["do"]), inner), given["do"]))
     put(out, "map", inside, node)
     return True
 

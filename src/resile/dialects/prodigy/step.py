@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
 from resile.dialects.native.failures.commands import attach_dangling
+from resile.dialects.native.nodes import flag, items_of, mapping, put, sequence, text_in, value_of, word
 from resile.dialects.prodigy.actions import ACTIONS, analyze, prompt, write_file
 from resile.dialects.prodigy.capture import captures, follow_capture
 from resile.dialects.prodigy.expressions import NotAnExpression, javascript, quoted
 from resile.dialects.prodigy.failures import answers, exit_codes
 from resile.dialects.prodigy.keys import METADATA, STEP
 from resile.dialects.prodigy.maps import BESIDE_FOREACH
-from resile.dialects.prodigy.native_nodes import flag, items_of, listed, mapping, put, text_in, value_of, word
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import did_you_mean, read_mapping
 from resile.dialects.reading.values import name_problem
@@ -269,4 +269,4 @@ def _follow(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where
             put(out, "on_exit_code", others, node.entries["on_exit_code"][0])
     if after:
         at = node.entries["on_success"][0] if "on_success" in fields else node
-        put(out, "on_success", listed(after, at), at)
+        put(out, "on_success", sequence(after, at), at)

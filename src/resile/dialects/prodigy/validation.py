@@ -16,19 +16,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
-from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
-from resile.dialects.prodigy.native_nodes import (
+from resile.dialects.native.nodes import (
     flag,
     is_null,
     items_of,
-    listed,
     mapping,
     number,
     put,
+    sequence,
     text_in,
     value_of,
     word,
 )
+from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import Place, read_mapping
 from resile.dialects.reading.values import wrong
@@ -130,7 +130,7 @@ class _Check:
 def validation(t: Translation, node: Node, inner: Where, out: Mapping, on_failure: Node | None) -> list[Node]:
     """The steps that follow a step with `validate`."""
     if not isinstance(node, Mapping):
-        several = node if isinstance(node, Sequence) else listed([mapping(node, {"shell": node})], node)
+        several = node if isinstance(node, Sequence) else sequence([mapping(node, {"shell": node})], node)
         node = mapping(node, {"commands": several})
     fields = read_mapping(t, node, VALIDATE)
     commands = _commands(t, node, fields)
@@ -253,7 +253,7 @@ def _loop(t: Translation, node: Node, inner: Where, check: _Check) -> Mapping:
     where = inner.inner("on_incomplete", in_handler=True)
     made = steps(t, items, where)
     again = check.steps(_beside(where, "check"), is_repeated=True)
-    out = mapping(node, {"commands": listed([*made, *again], node)})
+    out = mapping(node, {"commands": sequence([*made, *again], node)})
     put(out, "max_attempts", number(_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node))
     _at_last(out, _is_false(t, fields.get("fail_workflow")), node)
     return out
@@ -323,7 +323,7 @@ def goal_check(t: Translation, node: Mapping, inner: Where, out: Mapping) -> lis
     tries = _count(t, fields.get("max_attempts"), TRIES_DEFAULT)
     complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
     again = [_repeated(out, "try"), *check.steps(_beside(where, "check"))]
-    loop = mapping(node, {"commands": listed(again, node)})
+    loop = mapping(node, {"commands": sequence(again, node)})
     put(loop, "max_attempts", number(tries, node))
     _at_last(loop, _is_false(t, fields.get("fail_on_incomplete")), node)
     is_single = tries == 1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from resile.dialects.formats.yaml import Node, Scalar
-from resile.dialects.prodigy.native_nodes import word
+from resile.dialects.native.nodes import word
 from resile.dialects.reading.diagnostics import Reading
 from resile.dialects.reading.values import IDENTIFIER
 from resile.errors import shorten

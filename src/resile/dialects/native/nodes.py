@@ -1,7 +1,8 @@
-"""Nodes of a native file made for a Prodigy file: each stands where the key that it comes from stands.
+"""Nodes of a native tree, made by front ends that lower their files to it.
 
-The Prodigy front end is a translation of one tree into another; the native front end reads the result. So a finding
-about a translated value, and every rule that comes of it, points into the user's own file.
+A front end translates one tree into another, and the native front end reads the result. Each node stands where the
+key that it comes from stands, so a finding about a translated value, and every rule that is compiled from it, points
+into the user's own file.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from resile.dialects.reading.diagnostics import Place
 
 
 def word(text: str, at: Place) -> Scalar:
-    """A text."""
+    """A text node."""
     return Scalar(text, text, at.line, at.column)
 
 
 def number(value: float, at: Place) -> Scalar:
-    """A number."""
+    """A number node."""
     return Scalar(value, f"{value:g}" if isinstance(value, float) else str(value), at.line, at.column)
 
 
 def flag(value: bool, at: Place) -> Scalar:
-    """`true` or `false`."""
+    """A node for `true` or `false`."""
     return Scalar(value, "true" if value else "false", at.line, at.column)
 
 
-def listed(items: Iterable[Node], at: Place) -> Sequence:
-    """A list."""
+def sequence(items: Iterable[Node], at: Place) -> Sequence:
+    """A list node."""
     return Sequence(list(items), at.line, at.column)
 
 
@@ -76,12 +77,3 @@ def mentions(node: Node | None, text: str) -> bool:
         elif text in part.text:
             return True
     return False
-
-
-FOLDER = ".prodigy"
-"""The folder that Prodigy keeps its own files in, and that its users put theirs into."""
-
-
-def folder_step(at: Place) -> Mapping:
-    """A step that makes this folder, as Prodigy does when it starts."""
-    return mapping(at, {"id": word(FOLDER, at), "shell": word(f"mkdir -p {FOLDER}", at)})

@@ -1,0 +1,14 @@
+"""The folder `.prodigy`, which Prodigy keeps its own files in and its users put theirs into."""
+
+from __future__ import annotations
+
+from resile.dialects.formats.yaml import Mapping
+from resile.dialects.native.nodes import mapping, word
+from resile.dialects.reading.diagnostics import Place
+
+FOLDER = ".prodigy"
+
+
+def folder_step(at: Place) -> Mapping:
+    """A step that makes this folder, as Prodigy does when it starts."""
+    return mapping(at, {"id": word(FOLDER, at), "shell": word(f"mkdir -p {FOLDER}", at)})
