@@ -9,8 +9,6 @@ finding leads to the Python line that it is about.
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import redirect_stdout
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +16,7 @@ from msgspec.structs import replace
 from resile.api.workflow import Made, Result, StepFunction, Workflow, place_of
 from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.reading.diagnostics import Compiled, Diagnostics, Source
-from resile.executors.functions.calls import load_file, named, type_name
+from resile.languages.python.modules import object_named, type_name
 from resile.model.fanout import FanOut
 from resile.model.workflow import Function, Given, Step
 
@@ -59,7 +57,7 @@ def _check_functions(flow: Workflow, report: Diagnostics) -> None:
             report.error("python", message, where, hint="put it into a module, or use workers='threads'")
             continue
         try:
-            found = named((file, module), name)
+            found = object_named((file, module), name)
         except AttributeError:
             message = f"the name `{name}` is gone, and a worker would look for the function by it"
             report.error("python", message, where, hint="keep functions that are steps under their own names")
@@ -68,52 +66,6 @@ def _check_functions(flow: Workflow, report: Diagnostics) -> None:
             message = f"the name `{name}` means another function by now, which a worker would call instead of this one"
             hint = "give the two functions different names; where a cell was run again, build the workflow again"
             report.error("python", message, where, hint=hint)
-
-
-def compile_module(path: str) -> Compiled:
-    """The model of the one workflow that a Python file builds; loading it runs it, as importing it would."""
-    report = Diagnostics(path)
-    why = "its name ends in .py"
-    flow = _loaded(path, report)
-    if flow is None:
-        return Compiled(None, report.findings(), "python", why)
-    result = compile_flow(flow, path if os.path.abspath(flow.file) == os.path.abspath(path) else "")
-    return replace(result, why=why)
-
-
-def _loaded(path: str, report: Diagnostics) -> Workflow | None:
-    """The one workflow of a file, or None after a report."""
-    if not os.path.isfile(path):
-        report.error("file", f"there is no file `{path}`")
-        return None
-    file = os.path.abspath(path)
-    try:
-        # What it prints is no part of what a command prints, which may be a document.
-        with redirect_stdout(sys.stderr):
-            module = load_file(file)
-    except SyntaxError as error:
-        report.error("python", f"{type(error).__name__}: {error.msg}", Mark(error.lineno or 1, error.offset or 1))
-        return None
-    except (Exception, SystemExit) as error:
-        report.error("python", f"{type(error).__name__}: {error}", Mark(_line_of(error, file), 1))
-        return None
-    flows = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, Workflow)}
-    if len(flows) == 1:
-        return next(iter(flows.values()))[1]
-    named = ", ".join(name for name, _ in flows.values()) or "none"
-    hint = "a file that is run has one; others can be run by `resile.run` in a program"
-    report.error("python", f"the file must build one Workflow, and keeps {len(flows)}: {named}", Mark(1, 1), hint=hint)
-    return None
-
-
-def _line_of(error: BaseException, file: str) -> int:
-    """The last line of a file on the way to an exception."""
-    line, trace = 1, error.__traceback__
-    while trace is not None:
-        if os.path.abspath(trace.tb_frame.f_code.co_filename) == file:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
 
 
 class _Tree:

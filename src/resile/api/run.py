@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from resile.api.workflow import Result, Workflow
 from resile.commands import run as drive
 from resile.errors import ResileError
-from resile.executors.functions import calls
+from resile.languages.python.modules import is_loading
+from resile.languages.python.values import mentions_pickle, revive
 from resile.model import workflow as model
 from resile.model.limits import PARALLEL_MAX
 from resile.model.status import RunStatus, Status
@@ -93,9 +94,9 @@ class Run:
             value = Values(store, row.id, row.output, self._state, {}).output(job)
         finally:
             store.close()
-        if not calls.mentions_pickle(value):
+        if not mentions_pickle(value):
             return value
-        return calls.revived(value, home_of(self._state.workflow))
+        return revive(value, home_of(self._state.workflow))
 
 
 def load(path: str | PathLike[str]) -> model.Workflow:
@@ -114,7 +115,7 @@ def run(
     max_parallel: int | None = None,
 ) -> Run:
     """Run a workflow to its end: one built in Python, a loaded one, or a file."""
-    if calls.loading:
+    if is_loading():
         raise ResileError(
             "bad-call",
             "the file runs its workflow while it is being loaded",

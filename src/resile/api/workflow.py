@@ -18,9 +18,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from resile.errors import ResileError
-from resile.executors.functions.calls import MAIN, Current, ValueUnfit, current_call, portable
+from resile.executors.functions.calls import Current, current_call
+from resile.languages.python.modules import MAIN
+from resile.languages.python.values import ValueUnfit, portable
 
 if TYPE_CHECKING:
+    from resile.dialects.reading.diagnostics import Compiled
     from resile.model import workflow as model
 
 T = TypeVar("T")
@@ -227,10 +230,15 @@ class Workflow:
 
     def compiled(self) -> model.Workflow:
         """The definition that a run of this follows; raises ResileError with every finding where it is wrong."""
-        from resile.api.compile import compile_flow
         from resile.commands.load import accepted
 
-        return accepted(compile_flow(self))
+        return accepted(self.compile_with_findings())
+
+    def compile_with_findings(self, file: str = "") -> Compiled:
+        """The definition and every finding; `file` is the path that findings name, the workflow's own where empty."""
+        from resile.api.compile import compile_flow
+
+        return compile_flow(self, file)
 
     def add(self, made: Made) -> Result[Any]:
         """Take a call as a step; the second of one name is called NAME-2."""

@@ -78,7 +78,7 @@ def compiled(path: str, taken: Taken = Taken()) -> Workflow:
 def compile_any(path: str, taken: Taken) -> Compiled:
     """What comes of a file: of a Python one by loading it, of any other by its front end."""
     if path.endswith(".py") and taken.dialect in ("", "python"):
-        from resile.api.compile import compile_module
+        from resile.dialects.python.compile import compile_module
 
         return compile_module(path)
     from resile.dialects.reading.diagnostics import compile_file
@@ -241,10 +241,10 @@ def _json(text: str) -> Any:
     except msgspec.DecodeError:
         import json
 
-        from resile.executors.functions.calls import plain
+        from resile.languages.python.values import is_plain
 
         value = json.loads(text)
-        if not plain(value):
+        if not is_plain(value):
             raise
         return value
 

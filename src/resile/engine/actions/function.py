@@ -20,8 +20,10 @@ from resile.core.react import OVERRIDES
 from resile.core.state import ROOT
 from resile.executors import outcome as evidence
 from resile.executors.contract import Launch, Returned
-from resile.executors.functions.calls import NO_HOME, Call, Failed, Home, mentions_pickle
+from resile.executors.functions.calls import Call, Failed
 from resile.executors.local.segments import tail
+from resile.languages.python.modules import NO_HOME, Home
+from resile.languages.python.values import mentions_pickle
 from resile.model.failure import Failure, FailureKind, Outcome, Usage
 from resile.model.fanout import FanOut
 from resile.model.limits import TAIL_BYTES

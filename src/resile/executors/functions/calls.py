@@ -2,11 +2,6 @@
 
     Call --> find the function --> call it --> Done(value as JSON, or what it raised)
 
-A value is JSON where that brings back the very same value, else a pickle inside JSON: `{"__pickle__": base64}`.
-Values are only unpickled here, where the user's own code runs, and by a caller who asks for a result. A pickle that was
-made in the workflow's own program names its classes by `__main__`; they are looked for at `home`, that program's file
-or module, whatever program runs now.
-
 This module runs in workers, in threads of the engine's process, and in the engine itself, which only encodes.
 """
 
@@ -17,30 +12,15 @@ import sys
 import time
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import cache
-from threading import RLock
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from resile.model.limits import MESSAGE_CHARACTERS_MAX, VALUE_BYTES_MAX, VALUE_DEPTH_MAX
-
-MARK = "__pickle__"
-MAIN = "__resile_main__"
-"""The module that a workflow's own file is loaded as, in every process alike, so that pickles find their classes."""
-
-loading = False
-"""Is a workflow's file being loaded right now?"""
-_loading = RLock()
-
-Home = tuple[str, str]
-"""The program that a workflow was written in, by its file or by its module; both empty where nobody knows it."""
-NO_HOME: Home = ("", "")
-
-_PLAIN = frozenset((type(None), bool, str, float))
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+from resile.languages.python.modules import NO_HOME, Home, object_named, type_name
+from resile.languages.python.values import ValueUnfit, portable, revive
+from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 
 class Failed(Struct, frozen=True):
@@ -164,100 +144,6 @@ def decode_call(data: bytes) -> Call:
     return replace(call, args=args, kwargs=kwargs, escaped=False)
 
 
-class ValueUnfit(Exception):
-    """A value that can't be carried: too large, or nothing that pickle takes."""
-
-
-def plain(value: Any, depth: int = 0) -> bool:
-    """Does JSON bring back this very value?"""
-    kind = type(value)
-    if kind in _PLAIN:
-        return kind is not float or value - value == 0
-    if kind is int:
-        return bool(_INT_MIN <= value <= _INT_MAX)
-    if depth >= VALUE_DEPTH_MAX:
-        return False
-    if kind is list:
-        return all(plain(item, depth + 1) for item in value)
-    if kind is dict:
-        return MARK not in value and all(type(key) is str and plain(item, depth + 1) for key, item in value.items())
-    return False
-
-
-def portable(value: Any, what: str) -> Any:
-    """A value as JSON data; raises ValueUnfit."""
-    if plain(value):
-        try:
-            size = len(msgspec.json.encode(value))
-        except UnicodeEncodeError:
-            size = -1
-        if size >= 0:
-            return _fit(value, size, what)
-    import base64
-    import pickle
-
-    try:
-        data = pickle.dumps(value, protocol=5)
-    except Exception as error:
-        raise ValueUnfit(f"{what} is neither JSON nor can it be pickled: {error}") from error
-    return _fit({MARK: base64.b64encode(data).decode()}, len(data), what)
-
-
-def _fit(value: Any, size: int, what: str) -> Any:
-    """The value, where it is small enough."""
-    if size > VALUE_BYTES_MAX:
-        raise ValueUnfit(f"{what} has {size} bytes, at most {VALUE_BYTES_MAX} are kept: hand over a path instead")
-    return value
-
-
-def revived(value: Any, home: Home) -> Any:
-    """JSON data with the objects that were pickled into it."""
-    if isinstance(value, list):
-        return [revived(item, home) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.keys() == {MARK}:
-        import base64
-        import io
-
-        return _unpickler()(io.BytesIO(base64.b64decode(value[MARK])), home).load()
-    return {key: revived(item, home) for key, item in value.items()}
-
-
-@cache
-def _unpickler() -> Any:
-    """A class that reads pickles as pickle does, but for what the workflow's own program has defined."""
-    import pickle
-
-    class Unpickler(pickle.Unpickler):
-        """Finds the classes of the workflow's own program in whatever program this is."""
-
-        def __init__(self, file: Any, home: Home) -> None:
-            super().__init__(file)
-            self._home = home
-
-        def find_class(self, module: str, name: str, /) -> Any:
-            """A class or a function by its module and its name."""
-            if module in ("__main__", MAIN) and self._home != NO_HOME:
-                try:
-                    return named(self._home, name)
-                except AttributeError:
-                    # Then it is of a program that the workflow does not know, which may be this one.
-                    pass
-            return super().find_class(module, name)
-
-    return Unpickler
-
-
-def mentions_pickle(value: Any) -> bool:
-    """Is there anything to revive?"""
-    if isinstance(value, list):
-        return any(map(mentions_pickle, value))
-    if isinstance(value, dict):
-        return MARK in value or any(map(mentions_pickle, value.values()))
-    return False
-
-
 _calling: ContextVar[tuple[Functions, Call] | None] = ContextVar("calling", default=None)
 
 
@@ -285,66 +171,9 @@ class Functions:
         found = self._found.get(function)
         if found is None:
             file, module, name = function
-            marked = named((file, module), name)
+            marked = object_named((file, module), name)
             found = self._found[function] = getattr(marked, "function", marked)
         return found
-
-
-def named(home: Home, name: str) -> Any:
-    """What a file or a module calls by this name, which may have dots."""
-    file, module = home
-    found = load_file(file) if file else import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def import_module(module: str) -> Any:
-    """A module by its name."""
-    import importlib
-
-    return importlib.import_module(module)
-
-
-def load_file(file: str) -> Any:
-    """The module in a workflow's own file: the running program where that is it, else loaded once.
-
-    `<stdin>` and its like are no files: what was typed there is part of the running program. Threads that need the
-    file at the same time wait for the one that loads it.
-    """
-    if file.startswith("<"):
-        return sys.modules["__main__"]
-    with _loading:
-        for name in ("__main__", MAIN):
-            known = sys.modules.get(name)
-            where = getattr(known, "__file__", None)
-            if where is not None and os.path.abspath(where) == file:
-                sys.modules.setdefault(MAIN, known)  # type: ignore[arg-type]
-                return known
-        return _loaded(file)
-
-
-def _loaded(file: str) -> Any:
-    """The module in a file, loaded now."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location(MAIN, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MAIN] = module
-    sys.path.insert(0, os.path.dirname(file))
-    global loading
-    loading = True
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop(MAIN, None)
-        raise
-    finally:
-        loading = False
-        sys.path.remove(os.path.dirname(file))
-    return module
 
 
 def perform(call: Call, functions: Functions, begun: Begun) -> Done:
@@ -363,7 +192,7 @@ def _performed(call: Call, functions: Functions, begun: Begun) -> Done:
         args, kwargs = call.args, call.kwargs
         if call.pickled:
             home = (call.function[0], "") if call.function[0] else functions.home
-            args, kwargs = revived(args, home), revived(kwargs, home)
+            args, kwargs = revive(args, home), revive(kwargs, home)
         value = function(*args, **kwargs)
         if hasattr(value, "__await__"):
             import asyncio
@@ -442,13 +271,3 @@ def _words(error: BaseException) -> str:
         return str(error)
     except Exception:
         return ""
-
-
-def type_name(kind: type) -> str:
-    """A type as rules name it: built-in ones and those of the workflow's own file bare, others with their module."""
-    module = kind.__module__
-    if module == "__main__":
-        # Workers know a program that was started by `python -m` by its module.
-        spec = getattr(sys.modules["__main__"], "__spec__", None)
-        module = MAIN if spec is None else spec.name
-    return kind.__qualname__ if module in ("builtins", MAIN) else f"{module}.{kind.__qualname__}"

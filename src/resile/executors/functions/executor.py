@@ -25,12 +25,13 @@ from threading import Event, Lock, Thread
 from resile.executors.contract import Ended, Launch, Lost, Report, Started, Withdrawn
 from resile.executors.functions import spool as function_spool
 from resile.executors.functions.adopted import AdoptedCall, settled
-from resile.executors.functions.calls import NO_HOME, Begun, Call, Done, Dropped, Functions, Home, Record
+from resile.executors.functions.calls import Begun, Call, Done, Dropped, Functions, Record
 from resile.executors.functions.pool import ProcessHand, QueueChannel, SocketChannel, ThreadHand
 from resile.executors.functions.reports import NO_LOG, log_of, obeyed, returned, segment_of
 from resile.executors.functions.spool import FOLDER
 from resile.executors.functions.worker import Setting
 from resile.executors.local.oom import Watch
+from resile.languages.python.modules import NO_HOME, Home
 from resile.model.failure import LogRange
 
 TICK_SECONDS = 0.05

@@ -18,21 +18,18 @@ from contextlib import suppress
 import msgspec
 
 from resile.executors.functions.calls import (
-    NO_HOME,
     Begun,
     Call,
     Done,
     Dropped,
     Functions,
-    Home,
     decode_call,
     encode_record,
     flush_output,
-    import_module,
-    load_file,
     perform,
 )
 from resile.executors.functions.spool import Spool, write_all
+from resile.languages.python.modules import NO_HOME, Home, import_module, load_file
 
 MESSAGE_BYTES_MAX = 64 * 1024
 IN_A_FILE = b"@"
