@@ -20,7 +20,7 @@ from resile.core.events import Event
 from resile.core.react import HANDLERS
 from resile.dialects.detect import tables
 from resile.dialects.native.keys.steps import TABLES
-from resile.dialects.reading.diagnostics import Key, describe_keys
+from resile.dialects.reading.key_tables import Key, describe_keys
 from resile.model import limits
 from resile.model.failure import FailureKind
 from resile.model.rules import Then
@@ -63,7 +63,7 @@ def native_file() -> str:
         "YAML 1.2. An unknown key is an error. Durations: a number is seconds, a text is `500ms`, `30s`, `2m`, `1h30m`."
     ]
     table = ""
-    for name, key, kind, doc in describe_keys():
+    for name, key, kind, doc in describe_keys(TABLES):
         if name != table:
             table = name
             lines += [

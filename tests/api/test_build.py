@@ -13,7 +13,7 @@ import resile
 from resile import ResileError, Workflow, step
 from resile.api.compile import compile_flow
 from resile.api.workflow import StepFunction
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.model.workflow import Function
 from tests.api import functions as f
 from tests.api.conftest import Place

@@ -7,7 +7,7 @@ import tempfile
 
 import msgspec
 
-from resile.dialects.reading.diagnostics import compile_file, compile_text
+from resile.dialects.compile import compile_file, compile_text
 from resile.model.codec import decode, encode
 from resile.model.rules import Backoff, Repair, Rule, SuccessActions
 from resile.model.workflow import Child, Step, Workflow

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from resile.dialects.compile import Compiled, compile_file
 from resile.dialects.detect import NAMES
-from resile.dialects.reading.diagnostics import Compiled, compile_file
 
 OURS = Path(__file__).parent / "files"
 SECONDS_MAX = 1.0

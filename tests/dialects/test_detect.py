@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from resile.cli.table import DIALECTS
+from resile.dialects.compile import compile_text
 from resile.dialects.detect import FRONT_ENDS, NAMES, detect, tables
 from resile.dialects.formats.yaml import parse
-from resile.dialects.reading.diagnostics import Diagnostics, compile_text
+from resile.dialects.reading.diagnostics import Diagnostics
 from tests.cli.program import Program
 
 SHAPES = {

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resile.dialects.compile import Compiled, compile_text
 from resile.dialects.native.keys.fanout import ERROR_POLICY, MAP
 from resile.dialects.native.keys.steps import TABLES
-from resile.dialects.reading.diagnostics import Compiled, compile_text
 from resile.languages.references import MISSING
 from resile.languages.shell.quoting import plain_argv, render_shell
 from resile.model.codec import decode, encode

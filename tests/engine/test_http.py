@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from tests.engine.conftest import Place, statuses
 
 HOSTILE = "a b/../c?x=1&y=$(touch pwned)#f%41\"'`\u00e9"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from tests.engine.conftest import Place
 
 HOSTILE = "'''); open('pwned', 'w') #\n$(touch pwned) \"`${inputs.x}` \u00e9"

@@ -14,8 +14,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.api.workflow import Made, Result, StepFunction, Workflow, place_of
-from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence
-from resile.dialects.reading.diagnostics import Compiled, Diagnostics, Source
+from resile.dialects.compile import Compiled
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.languages.python.modules import object_named, type_name
 from resile.model.fanout import FanOut
 from resile.model.workflow import Function, Given, Step

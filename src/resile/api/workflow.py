@@ -23,7 +23,7 @@ from resile.languages.python.modules import MAIN
 from resile.languages.python.values import ValueUnfit, portable
 
 if TYPE_CHECKING:
-    from resile.dialects.reading.diagnostics import Compiled
+    from resile.dialects.compile import Compiled
     from resile.model import workflow as model
 
 T = TypeVar("T")
@@ -339,7 +339,7 @@ def _check_options(what: str, given: Mapping[str, Any], known: tuple[str, ...]) 
     """Refuse an option that nobody knows, as Python refuses such an argument."""
     for name in given:
         if name not in known:
-            from resile.dialects.reading.diagnostics import did_you_mean
+            from resile.dialects.reading.suggestions import did_you_mean
 
             raise TypeError(f"{what}() has no option {name!r}: {did_you_mean(name, known, 'options')}")
 

@@ -18,7 +18,7 @@ from resile.model.nested import holders
 from resile.model.workflow import Child, Input, Step, Workflow
 
 if TYPE_CHECKING:
-    from resile.dialects.reading.diagnostics import Compiled
+    from resile.dialects.compile import Compiled
     from resile.store.contract import Store
 
 
@@ -81,7 +81,7 @@ def compile_any(path: str, taken: Taken) -> Compiled:
         from resile.dialects.python.compile import compile_module
 
         return compile_module(path)
-    from resile.dialects.reading.diagnostics import compile_file
+    from resile.dialects.compile import compile_file
 
     return compile_file(path, dialect=taken.dialect, profile=taken.profile)
 

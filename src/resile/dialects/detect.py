@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
 
 if TYPE_CHECKING:
-    from resile.dialects.reading.diagnostics import Diagnostics, Source, Table
+    from resile.dialects.reading.context import Source
+    from resile.dialects.reading.diagnostics import Diagnostics
+    from resile.dialects.reading.key_tables import Table
     from resile.model.workflow import Workflow
 
 ENDINGS = {".kdl": "torc", ".json5": "torc"}
@@ -180,10 +182,6 @@ def compile_with(name: str, source: Source, root: Node | None, report: Diagnosti
 
 def tables(name: str) -> tuple[Table, ...]:
     """The tables of keys of a front end."""
-    if name == "native":
-        from resile.dialects.native.keys.steps import TABLES
-
-        return TABLES
     module = module_of(name)
     return getattr(module, "TABLES", ()) if module is not None else ()
 

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from resile.dialects.formats.yaml import Mapping, Scalar, Sequence, parse, plain
+from resile.dialects.formats.nodes import Mapping, Scalar, Sequence, plain
+from resile.dialects.formats.yaml import parse
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.model.limits import FILE_BYTES_MAX
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, parse
+from resile.dialects.formats.nodes import Mapping
+from resile.dialects.formats.yaml import parse
 from resile.dialects.native.compile import compile_native
-from resile.dialects.reading.diagnostics import Diagnostics, Source
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.model.fanout import ErrorPolicy, FanOut
 from resile.model.rules import Repair
 from resile.model.workflow import Need, Step

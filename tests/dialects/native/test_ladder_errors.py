@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.model.limits import REPAIR_DEPTH_MAX
 from tests.dialects.native.test_native_errors import findings, step_findings, workflow_findings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 
 
 def findings(keys: str, above: str = "") -> list[str]:

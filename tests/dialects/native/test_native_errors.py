@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from resile.dialects.compile import compile_file, compile_text
 from resile.dialects.native.keys.steps import WORKFLOW
-from resile.dialects.reading.diagnostics import compile_file, compile_text
 from resile.model.limits import DIAGNOSTICS_MAX, STEPS_MAX
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resile.dialects.formats.yaml import plain
+from resile.dialects.compile import compile_file, compile_text
+from resile.dialects.formats.nodes import plain
 from resile.dialects.native.writer.compare import differences
 from resile.dialects.native.writer.document import emit
 from resile.dialects.native.writer.yaml import write
-from resile.dialects.reading.diagnostics import compile_file, compile_text
 from resile.errors import Diagnostic, ResileError
 from resile.model.builtin_actions import (
     Ask,

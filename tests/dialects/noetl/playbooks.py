@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from resile.dialects.reading.diagnostics import Compiled, compile_text
+from resile.dialects.compile import Compiled, compile_text
 from resile.model.workflow import Step, Workflow
 from tests.cli.program import Program
 

@@ -179,7 +179,7 @@ def test_a_name_that_nothing_gives_is_a_warning() -> None:
 
 def test_playbooks_that_call_each_other_for_ever_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A playbook that runs itself, at whatever remove, is refused when it is loaded."""
-    from resile.dialects.reading.diagnostics import compile_file
+    from resile.dialects.compile import compile_file
 
     folder = tmp_path_factory.mktemp("round")
     for name, other in (("a", "b"), ("b", "a")):

@@ -11,9 +11,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resile.dialects.compile import Compiled, compile_text
 from resile.dialects.noetl.keys import TABLES
 from resile.dialects.noetl.tools.keys import KINDS, KINDS_REFUSED
-from resile.dialects.reading.diagnostics import Compiled, compile_text
 from resile.model.codec import decode, encode
 from tests.dialects.torc.test_fuzz import mutant
 

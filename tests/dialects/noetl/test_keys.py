@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from resile.dialects.compile import Compiled, compile_text
 from resile.dialects.detect import tables
 from resile.dialects.noetl.values import COMMENT
-from resile.dialects.reading.diagnostics import Compiled, compile_text
 from resile.dialects.visor.values import REFUSED
 from tests.dialects.noetl.cases import AROUND, CASES
 

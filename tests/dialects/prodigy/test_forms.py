@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.languages.liquid.templates import problem, render, render_command
 from tests.dialects.prodigy.folder import Folder
 

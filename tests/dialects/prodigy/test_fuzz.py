@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from resile.dialects.compile import compile_text
 from resile.dialects.detect import tables
-from resile.dialects.formats.yaml import parse, plain
-from resile.dialects.reading.diagnostics import Diagnostics, compile_text
+from resile.dialects.formats.nodes import plain
+from resile.dialects.formats.yaml import parse
+from resile.dialects.reading.diagnostics import Diagnostics
 from tests.dialects.test_fuzz import problems
 
 FILES = [file.read_bytes() for file in sorted((Path(__file__).parent.parent / "files" / "prodigy").glob("*.yml"))]

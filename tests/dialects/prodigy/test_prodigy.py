@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from resile.dialects.compile import compile_text
 from resile.dialects.prodigy.expressions import NotAnExpression, item_field, javascript
-from resile.dialects.reading.diagnostics import compile_text
 from resile.model.rules import Origin
 from resile.model.workflow import Agent, Shell, Step, Workflow
 

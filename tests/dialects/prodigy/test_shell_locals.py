@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.model.workflow import Shell
 from tests.dialects.prodigy.folder import Folder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.errors import Diagnostic
 from resile.model.codec import decode, encode
 from resile.model.workflow import Shell, Step, Workflow

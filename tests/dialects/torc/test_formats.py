@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from resile.dialects.compile import compile_file, compile_text
 from resile.dialects.formats.json5 import parse_json5
 from resile.dialects.formats.kdl import parse_document, parse_kdl
-from resile.dialects.formats.yaml import plain
-from resile.dialects.reading.diagnostics import Diagnostics, compile_file, compile_text
+from resile.dialects.formats.nodes import plain
+from resile.dialects.reading.diagnostics import Diagnostics
 
 FILES = Path(__file__).parent.parent / "files" / "torc"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from tests.dialects.test_fuzz import problems
 
 FILES = Path(__file__).parent.parent / "files" / "torc"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from resile.dialects.formats.yaml import Mapping, parse
-from resile.dialects.reading.diagnostics import Diagnostics, Source
+from resile.dialects.formats.nodes import Mapping
+from resile.dialects.formats.yaml import parse
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.visor.compile import compile_visor
 from resile.model.codec import decode, encode
 from resile.model.workflow import Step, Workflow

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.dialects.reading.diagnostics import Key, Table
+from resile.dialects.reading.key_tables import Key, Table
 from resile.dialects.visor import keys as visor_keys
 from resile.dialects.visor.keys import COMMON, STEPS, TABLES, TYPES, TYPES_REFUSED
 from resile.dialects.visor.values import LABEL, REFUSED

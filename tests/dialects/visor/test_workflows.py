@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.model.workflow import Child
 from tests.dialects.visor.flows import VisorFlows, compiled
 from tests.runs.ladder.flows import Ran

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resile.dialects.reading.diagnostics import compile_text
+from resile.dialects.compile import compile_text
 from resile.model.workflow import Agent, Step
 
 TASKS = """

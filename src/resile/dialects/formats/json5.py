@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Refused, Scanner, text_of
-from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from resile.dialects.formats.kdl_tokens import KEYWORDS, Strings
+from resile.dialects.formats.nodes import Node, Scalar
 from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Refused, text_of
-from resile.dialects.formats.yaml import Node, Scalar
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 

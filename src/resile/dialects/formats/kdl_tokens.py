@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from resile.dialects.formats.nodes import Mark
 from resile.dialects.formats.scanner import Scanner
-from resile.dialects.formats.yaml import Mark
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NoReturn
 
-from resile.dialects.formats.yaml import Mark, mark_at
+from resile.dialects.formats.nodes import Mark, mark_at
 from resile.errors import shorten
 from resile.model.limits import FILE_BYTES_MAX
 

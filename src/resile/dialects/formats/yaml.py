@@ -16,47 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe, mark_at
 from resile.errors import shorten
 from resile.model.limits import ALIAS_NODES_MAX, FILE_BYTES_MAX, FILE_DEPTH_MAX
 
 if TYPE_CHECKING:
     from resile.dialects.reading.diagnostics import Diagnostics
 
-
-class Mark(Struct, gc=False):
-    """A place in the file."""
-
-    line: int
-    column: int
-
-
-class Scalar(Struct, gc=False):
-    """One value; `text` is what was written, `value` what YAML makes of it."""
-
-    value: str | int | float | bool | None
-    text: str
-    line: int
-    column: int
-
-
-class Sequence(Struct, gc=False):
-    """A list. Its `names`, where it has any, are its items, which are all text; lists written alike share them."""
-
-    items: list[Node]
-    line: int
-    column: int
-    names: tuple[str, ...] = ()
-
-
-class Mapping(Struct, gc=False):
-    """A mapping; each entry keeps its key's node for the position."""
-
-    entries: dict[str, tuple[Scalar, Node]]
-    line: int
-    column: int
-
-
-Node = Scalar | Sequence | Mapping
 
 _WORDS: dict[str, bool | float | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -72,8 +38,6 @@ _BASED = re.compile(r"0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,9})?")
 _TAG_PREFIX = "tag:yaml.org,2002:"
 _VARIANT = re.compile(r"![A-Za-z_][A-Za-z0-9_-]*")
-# In a smaller file there is no time to be gained.
-GLANCE_BYTES_MIN = 16_384
 _DROPPED = Scalar(value="", text="", line=0, column=0)
 
 
@@ -91,33 +55,6 @@ def resolve(text: str) -> str | int | float | bool | None:
     return text
 
 
-def plain(node: Node) -> Any:
-    """The node as plain Python data."""
-    if isinstance(node, Scalar):
-        return node.value
-    if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    return {key: plain(value) for key, (_, value) in node.entries.items()}
-
-
-def describe(node: Node) -> str:
-    """The node in a few words, for messages."""
-    if isinstance(node, Sequence):
-        return "a list"
-    if isinstance(node, Mapping):
-        return "a mapping"
-    if node.value is None:
-        return "nothing"
-    return f"`{shorten(node.text)}`"
-
-
-def mark_at(data: bytes, offset: int) -> Mark:
-    """The line and column of a byte."""
-    before = data[:offset]
-    line_start = before.rfind(b"\n") + 1
-    return Mark(before.count(b"\n") + 1, len(before[line_start:].decode("utf-8", "replace")) + 1)
-
-
 def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = None) -> Node | None:
     """The root node of the one document in `data`, or None after reporting what is wrong.
 
@@ -125,12 +62,6 @@ def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = Non
     """
     if not _readable(data, report):
         return None
-    if len(data) >= GLANCE_BYTES_MIN:
-        from resile.dialects.formats.yaml_fast_lines import glance
-
-        found = glance(data, variants)
-        if found is not None:
-            return found
     import yaml
 
     builder = Builder(report, variants)
@@ -375,7 +306,7 @@ class Builder:
         if type(node.value) is not str:
             hint = f'write it in quotes: "{shorten(node.text)}"'
             self.report.error("key-type", f"a key must be text, not {describe(node)}", node, hint=hint)
-            # A number is kept: where it is what is meant, whoever reads the mapping takes the complaint back.
+            # Keep integer keys: readers that accept them withdraw this error.
             if type(node.value) is not int:
                 return _DROPPED
         if node.text == "<<":

@@ -18,10 +18,12 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.compile import Compiled, compile_file
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.step import NativeReading
-from resile.dialects.reading.diagnostics import INVALID, Compiled, compile_file, did_you_mean
+from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import filled, text, wrong
 from resile.errors import shorten
 from resile.languages.references import names

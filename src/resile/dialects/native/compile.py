@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.function import check_functions
 from resile.dialects.native.graph import report_strangers
+from resile.dialects.native.keys.steps import TABLES as TABLES
 from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.reference_checks import check_references
 from resile.dialects.native.scope import Named, named_steps, phase_steps, read_drafts, settle
 from resile.dialects.native.step import NativeReading, Within
-from resile.dialects.reading.diagnostics import Diagnostics, Source, read_mapping
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import read_mapping
 from resile.model.limits import LOOPS_DEFAULT
 from resile.model.rules import Origin
 from resile.model.workflow import Noop, Step, Workflow

@@ -16,14 +16,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.failures.error_policy import Policy, hand_over, read_policy
 from resile.dialects.native.keys.fanout import INPUT_STEP, MAP
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts, settle
 from resile.dialects.native.step import FANOUT_DEPTH_MAX, NativeReading, Scope, Within
-from resile.dialects.reading.diagnostics import INVALID, did_you_mean, read_mapping
+from resile.dialects.reading.key_tables import INVALID, read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import filled, text
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of

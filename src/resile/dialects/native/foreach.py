@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Scalar
+from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.failures.commands import read_success
 from resile.dialects.native.failures.error_policy import Policy, hand_over, read_policy
 from resile.dialects.native.keys.failures import ON_FINISH

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.keys.model_fields import as_model, fields_of
-from resile.dialects.reading.diagnostics import INVALID, Key, Reading, did_you_mean
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.model.rules import Rule
 from resile.model.workflow import Capture, Function, Given

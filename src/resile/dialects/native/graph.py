@@ -12,10 +12,11 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Scalar
+from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.needs import Needed
 from resile.dialects.native.step import Drafted, How, NativeReading, Stranger
-from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.model.workflow import Arc, Need, Step
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Scalar
+from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.errors import shorten
 from resile.model.workflow import Need
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.reading.diagnostics import Place
 
 

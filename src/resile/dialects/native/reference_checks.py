@@ -10,10 +10,11 @@ import re
 from collections import ChainMap
 from typing import Any
 
-from resile.dialects.formats.yaml import Mark, Node
+from resile.dialects.formats.nodes import Mark, Node
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.step import Drafted, NativeReading, Scope
-from resile.dialects.reading.diagnostics import Reading, Text, did_you_mean, nearest
+from resile.dialects.reading.context import Reading, Text
+from resile.dialects.reading.suggestions import did_you_mean, nearest
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
 from resile.languages.shell.quoting import knows_ansi

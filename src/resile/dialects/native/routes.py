@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Scalar
+from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.graph import Ancestors, unknown_step
 from resile.dialects.native.step import Drafted, How, Named, NativeReading, Scope, Within
-from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.model.rules import Rule, Transition
 from resile.model.workflow import Step

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.graph import Ancestors, connect
 from resile.dialects.native.keys.fanout import PHASE
 from resile.dialects.native.routes import called_only, called_steps, check_routes
 from resile.dialects.native.step import Drafted, NativeReading, Within, is_dangling, read_step
-from resile.dialects.reading.diagnostics import Reading, read_mapping
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import name_problem
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.function import check_beside, check_types, valued
 from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native.keys.programs import read_inputs
 from resile.dialects.native.keys.steps import ACTIONS, ARC, ARCS, STEP
 from resile.dialects.native.needs import Needs, read_needs
-from resile.dialects.reading.diagnostics import INVALID, Diagnostics, Reading, Source, Text, read_mapping
+from resile.dialects.reading.context import Reading, Source, Text
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.fanout import FanOut

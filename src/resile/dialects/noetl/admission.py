@@ -8,7 +8,7 @@ be a reason. A step that is not admitted is skipped, and its path leads to `end`
 
 from __future__ import annotations
 
-from resile.dialects.formats.yaml import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.noetl.arcs import END
 from resile.dialects.noetl.keys import ADMIT, ADMIT_ELSE, ADMIT_RULE, ADMIT_THEN, STEP_POLICY, STEP_SPEC
 from resile.dialects.noetl.values import NoetlReading

@@ -12,10 +12,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Node, Scalar
+from resile.dialects.formats.nodes import Node, Scalar
 from resile.dialects.native.child_workflow import _compile
 from resile.dialects.noetl.values import NoetlReading, name
-from resile.dialects.reading.diagnostics import INVALID, did_you_mean
+from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_template
 from resile.model.workflow import Child, Input, Workflow

@@ -14,14 +14,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, mark_at
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, mark_at
 from resile.dialects.noetl.arcs import END, target_of
 from resile.dialects.noetl.child_playbook import with_inputs
 from resile.dialects.noetl.keys import EXECUTOR, EXECUTOR_SPEC, FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
 from resile.dialects.noetl.step import read_step
 from resile.dialects.noetl.tools.tool import keys_with_tool
 from resile.dialects.noetl.values import NoetlReading, arguments, from_workload, given_names
-from resile.dialects.reading.diagnostics import Diagnostics, Source, Table, did_you_mean
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import Table
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.dialects.visor.values import read_keys
 from resile.errors import shorten

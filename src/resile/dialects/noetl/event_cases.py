@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.noetl.arcs import Arcs, Given, read_next, read_set
 from resile.dialects.noetl.keys import CASE, RETRY, THEN
 from resile.dialects.noetl.retry import (
@@ -27,7 +27,7 @@ from resile.dialects.noetl.retry import (
 )
 from resile.dialects.noetl.tools.sink import in_order, read_sink
 from resile.dialects.noetl.values import NoetlReading, data, items
-from resile.dialects.reading.diagnostics import INVALID
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import read_keys
 from resile.model.builtin_actions import Case, Effect

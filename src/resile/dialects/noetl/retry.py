@@ -15,12 +15,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.noetl.arcs import none_of
 from resile.dialects.noetl.keys import COLLECT, NEXT_CALL, PER_ITERATION, POLICY, RETRY
 from resile.dialects.noetl.tools.sink import in_order, read_sink
 from resile.dialects.noetl.values import NoetlReading, items
-from resile.dialects.reading.diagnostics import did_you_mean
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import read_keys
 from resile.errors import shorten

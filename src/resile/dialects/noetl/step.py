@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.noetl.admission import read_admission
 from resile.dialects.noetl.arcs import END, all_of, none_of, read_next, read_set
 from resile.dialects.noetl.event_cases import Follow, read_cases, read_sinks
@@ -24,7 +24,7 @@ from resile.dialects.noetl.tools.pipeline import is_pipeline, read_pipeline
 from resile.dialects.noetl.tools.sink import in_order
 from resile.dialects.noetl.tools.tool import Tool, action_of, around, keys_with_tool, read_tool
 from resile.dialects.noetl.values import NoetlReading
-from resile.dialects.reading.diagnostics import did_you_mean
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.model.builtin_actions import Effect, Transform

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.step import NativeReading
-from resile.dialects.reading.diagnostics import INVALID, Diagnostics, Key, Reading, Source, did_you_mean
+from resile.dialects.reading.context import Reading, Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import INVALID, Key
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import boolean, duration, filled, integer, number, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem

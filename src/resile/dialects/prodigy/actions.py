@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import items_of, mapping, put, text_in, word
 from resile.dialects.prodigy.keys import WRITE_FILE
 from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import Place, did_you_mean, read_mapping
+from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 
 ACTIONS = ("shell", "claude", "analyze", "foreach", "write_file", "goal_seek", "test")

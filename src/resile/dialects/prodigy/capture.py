@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, plain
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from resile.dialects.native.nodes import items_of, mapping, put, sequence, text_in, value_of, word
 from resile.dialects.prodigy.keys import OUTPUT
 from resile.dialects.prodigy.variables import STREAMS, Translation, Where
-from resile.dialects.reading.diagnostics import Place, read_mapping
+from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import IDENTIFIER, wrong
 
 FORMS = {"string": "text", "json": "json", "lines": "lines", "number": "number", "boolean": "bool"}

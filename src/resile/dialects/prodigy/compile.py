@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.compile import compile_native
 from resile.dialects.native.nodes import (
     flag,
@@ -37,7 +37,10 @@ from resile.dialects.prodigy.serde_forms import as_written
 from resile.dialects.prodigy.state_folder import FOLDER, folder_step
 from resile.dialects.prodigy.step import steps
 from resile.dialects.prodigy.variables import STREAMS, Translation, Where, names_in
-from resile.dialects.reading.diagnostics import Diagnostics, Source, did_you_mean, read_mapping
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.model.workflow import Workflow
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import mapping, put, text_in, value_of, word
 from resile.dialects.prodigy.keys import COMPUTED, SECRET
 from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import did_you_mean, read_mapping
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import IDENTIFIER, wrong
 from resile.errors import shorten
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.nodes import (
     flag,
     is_null,
@@ -25,7 +25,7 @@ from resile.dialects.native.nodes import (
 )
 from resile.dialects.prodigy.keys import HANDLER, RETRY
 from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import read_mapping
+from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 
 ATTEMPTS_DEFAULT = 3

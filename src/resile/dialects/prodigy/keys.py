@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Node, Scalar
-from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, Table, table
+from resile.dialects.formats.nodes import Node, Scalar
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, table
 from resile.dialects.reading.values import node_itself
 from resile.errors import shorten
 

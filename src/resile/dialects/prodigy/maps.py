@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.nodes import (
     flag,
     items_of,
@@ -23,7 +23,7 @@ from resile.dialects.prodigy.expressions import NotAnExpression, item_field, jav
 from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
 from resile.dialects.prodigy.state_folder import FOLDER, folder_step
 from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import read_mapping
+from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 
 STEP = "map"

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 
 _POLICIES = frozenset(("error_policy", "retry_config", "retry", "retry_defaults", "circuit_breaker"))
 

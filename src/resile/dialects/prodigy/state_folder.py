@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.dialects.formats.yaml import Mapping
+from resile.dialects.formats.nodes import Mapping
 from resile.dialects.native.nodes import mapping, word
 from resile.dialects.reading.diagnostics import Place
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.native.failures.commands import attach_dangling
 from resile.dialects.native.nodes import flag, items_of, mapping, put, sequence, text_in, value_of, word
 from resile.dialects.prodigy.actions import ACTIONS, analyze, prompt, write_file
@@ -18,7 +18,8 @@ from resile.dialects.prodigy.failures import answers, exit_codes
 from resile.dialects.prodigy.keys import METADATA, STEP
 from resile.dialects.prodigy.maps import BESIDE_FOREACH
 from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import did_you_mean, read_mapping
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem
 from resile.errors import shorten
 from resile.languages.references import is_one_reference

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import (
     flag,
     is_null,
@@ -30,7 +30,8 @@ from resile.dialects.native.nodes import (
 )
 from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
 from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import Place, read_mapping
+from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 
 THRESHOLD_DEFAULT = 100

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Node, Scalar
+from resile.dialects.formats.nodes import Node, Scalar
 from resile.dialects.native.nodes import word
-from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.reading.context import Reading
 from resile.dialects.reading.values import IDENTIFIER
 from resile.errors import shorten
 
 if TYPE_CHECKING:
     from resile.dialects.prodigy.shell_locals import Own
-    from resile.dialects.reading.diagnostics import Diagnostics, Source
+    from resile.dialects.reading.context import Source
+    from resile.dialects.reading.diagnostics import Diagnostics
 
 STREAMS = ("stderr", "exit_code", "success", "duration")
 """What is known of a captured step besides its value, by the words that Prodigy has for it."""
@@ -113,7 +114,7 @@ class Translation(Reading):
 
     def data(self, node: Node, where: Where) -> Node:
         """Names with such texts, or data that holds some."""
-        from resile.dialects.formats.yaml import Mapping, Sequence
+        from resile.dialects.formats.nodes import Mapping, Sequence
 
         if isinstance(node, Mapping):
             entries = {name: (key, self.data(value, where)) for name, (key, value) in node.entries.items()}
@@ -310,7 +311,7 @@ def step_reference(name: str) -> str:
 
 def names_in(node: Any) -> set[str]:
     """Every variable that the texts below a node name with a path, as `root.field`."""
-    from resile.dialects.formats.yaml import Mapping, Sequence
+    from resile.dialects.formats.nodes import Mapping, Sequence
 
     found: set[str] = set()
     work: list[Any] = [node]

@@ -12,8 +12,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mark
-from resile.dialects.reading.diagnostics import Compiled, Diagnostics
+from resile.dialects.compile import Compiled
+from resile.dialects.formats.nodes import Mark
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.languages.python.modules import load_file
 
 

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, did_you_mean, read_mapping, table
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.reading.context import Reading
 from resile.dialects.reading.durations import duration_seconds, memory_bytes
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.languages.references import is_one_reference
 from resile.languages.shell.quoting import SHELLS

@@ -16,8 +16,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
-from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.reading.context import Reading
 from resile.dialects.torc.cluster import kept_for_clusters
 from resile.dialects.torc.commands import ENVIRONMENT, for_bash, script_of
 from resile.dialects.torc.jobs import Job, Names

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
-from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.reading.context import Reading
 from resile.dialects.torc.keys import SCHEDULER
 from resile.dialects.torc.values import read_list, take_name
 from resile.errors import shorten

@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Scalar
-from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.formats.nodes import Scalar
+from resile.dialects.reading.context import Reading
 from resile.dialects.torc.jobs import Datum, Job, Names
 from resile.errors import shorten
 from resile.languages.references import MISSING, ValueRefused, names, path_of

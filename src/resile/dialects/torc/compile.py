@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
-from resile.dialects.reading.diagnostics import Diagnostics, Reading, Source, did_you_mean, read_mapping
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
+from resile.dialects.reading.context import Reading, Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.torc.actions import BEGIN, free_name, place_actions, read_actions
 from resile.dialects.torc.cluster import kept_for_clusters, read_schedulers, read_workers
 from resile.dialects.torc.commands import Named, add_referred, command_of

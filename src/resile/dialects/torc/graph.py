@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from resile.dialects.formats.yaml import Scalar
+from resile.dialects.formats.nodes import Scalar
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.torc.jobs import Job
 from resile.errors import shorten

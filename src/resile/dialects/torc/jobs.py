@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
-from resile.dialects.reading.diagnostics import Reading, did_you_mean
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem
 from resile.dialects.torc.keys import FILE, JOB, USER_DATA
 from resile.dialects.torc.parameters import Combinations, Filler, Template, Value, fill_all, read_combinations

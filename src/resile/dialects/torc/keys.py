@@ -6,7 +6,7 @@ cluster are kept in the definition, and the user is told; no key is dropped.
 
 from __future__ import annotations
 
-from resile.dialects.reading.diagnostics import Key, table
+from resile.dialects.reading.key_tables import Key, table
 from resile.dialects.reading.values import boolean, choice, filled, integer, memory, node_itself, text
 from resile.dialects.torc.values import (
     commands,

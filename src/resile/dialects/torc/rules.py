@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
-from resile.dialects.reading.diagnostics import Reading
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.reading.context import Reading
 from resile.dialects.torc.commands import for_bash
 from resile.dialects.torc.keys import HANDLER, RULE
 from resile.dialects.torc.values import read_list, take_name

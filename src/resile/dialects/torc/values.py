@@ -10,8 +10,9 @@ import math
 import re
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, plain
-from resile.dialects.reading.diagnostics import INVALID, Reading, Table, read_mapping
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Table, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.limits import DURATION_SECONDS_MAX

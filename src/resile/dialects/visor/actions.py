@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.keys.programs import SERVER
-from resile.dialects.reading.diagnostics import INVALID, Reading
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import text, wrong
 from resile.dialects.visor.keys import PROMPT
 from resile.dialects.visor.schemas import Schema, in_words

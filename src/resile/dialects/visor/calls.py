@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, plain
+from resile.dialects.formats.nodes import Mapping, Node, plain
 from resile.dialects.native.step import Drafted
-from resile.dialects.reading.diagnostics import did_you_mean
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.visor.keys import TOOL
 from resile.dialects.visor.schemas import is_schema
 from resile.dialects.visor.step import Draft

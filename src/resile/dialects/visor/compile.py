@@ -15,13 +15,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.foreach import finishing
 from resile.dialects.native.graph import report_strangers
 from resile.dialects.native.routes import remedies_among
 from resile.dialects.native.scope import settle
 from resile.dialects.native.step import Drafted
-from resile.dialects.reading.diagnostics import Diagnostics, Source
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.values import name_problem, wrong
 from resile.dialects.visor.calls import place_calls
 from resile.dialects.visor.conditions import gate_inputs, is_gated, named_conditions, past_gates

@@ -14,8 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
-from resile.dialects.reading.diagnostics import INVALID, Reading
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.keys import CONDITION
 from resile.dialects.visor.values import code, read_keys

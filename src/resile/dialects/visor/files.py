@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe, parse
-from resile.dialects.reading.diagnostics import Diagnostics, Place, Source
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.yaml import parse
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics, Place
 from resile.errors import shorten
 from resile.model.limits import CHILD_DEPTH_MAX, FILE_BYTES_MAX
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
-from resile.dialects.reading.diagnostics import INVALID, Key, Reading, Table, table
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Table, table
 from resile.dialects.reading.values import boolean, choice, filled, integer, node_itself, text, wrong
 from resile.dialects.visor.values import (
     arguments,

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import Named, Within
-from resile.dialects.reading.diagnostics import INVALID, Reading
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import filled, text, wrong
 from resile.dialects.visor.conditions import HALTED
 from resile.dialects.visor.keys import CALL, ON_FAIL, TRANSITION

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, plain
-from resile.dialects.reading.diagnostics import Reading, did_you_mean
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import beside
 from resile.errors import shorten

@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.failures.error_policy import Policy
 from resile.dialects.native.foreach import finishing
 from resile.dialects.native.step import Drafted, ForEach, Within
-from resile.dialects.reading.diagnostics import did_you_mean
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.actions import action_of, time_of, transform_of
 from resile.dialects.visor.conditions import checks_of, condition_of

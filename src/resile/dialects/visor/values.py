@@ -10,10 +10,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.step import NativeReading
-from resile.dialects.reading.diagnostics import INVALID, Diagnostics, Key, Reading, Source, Table, read_mapping
+from resile.dialects.reading.context import Reading, Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping
 from resile.dialects.reading.values import expression, filled, number, text, texts, wrong
 from resile.dialects.visor.files import Placed
 from resile.errors import shorten

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.reading.diagnostics import INVALID, did_you_mean
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import IDENTIFIER, wrong
 from resile.dialects.visor.files import Placed, listed, read_other
 from resile.dialects.visor.keys import INPUT, OUTPUT
@@ -24,7 +25,7 @@ from resile.model.limits import CHILD_DEPTH_MAX
 from resile.model.workflow import Child, Input, Workflow
 
 if TYPE_CHECKING:
-    from resile.dialects.reading.diagnostics import Source
+    from resile.dialects.reading.context import Source
 
 _KINDS = {"string": "text", "number": "number", "integer": "number", "boolean": "bool"}
 

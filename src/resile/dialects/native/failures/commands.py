@@ -13,11 +13,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.native.keys.failures import FOLLOW_KEYS, ON_SUCCESS
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import NativeReading, Within, is_dangling, read_step
-from resile.dialects.reading.diagnostics import Reading, Table, read_mapping
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.limits import REPAIR_DEPTH_MAX

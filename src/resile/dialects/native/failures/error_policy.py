@@ -14,12 +14,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over
 from resile.dialects.native.keys.fanout import CUSTOM, ERROR_POLICY
 from resile.dialects.native.step import Drafted, NativeReading, Scope, Within
-from resile.dialects.reading.diagnostics import Diagnostics, did_you_mean, read_mapping
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.fanout import ErrorPolicy

@@ -12,10 +12,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.keys.failures import ESCALATE, FAILURE_HANDLER, RULE
 from resile.dialects.native.step import NativeReading, Within
-from resile.dialects.reading.diagnostics import INVALID, Reading, read_mapping
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import filled, name_problem, text, wrong
 from resile.errors import shorten
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule

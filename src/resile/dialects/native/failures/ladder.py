@@ -18,14 +18,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over, read_escalation
 from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
 from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import NativeReading, Within, place_of
-from resile.dialects.reading.diagnostics import Table, did_you_mean, read_mapping
+from resile.dialects.reading.key_tables import Table, read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.model.limits import LOOPS_MAX
 from resile.model.rules import Match, Origin, Repair, Rule, Then

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import NativeReading, Within
-from resile.dialects.reading.diagnostics import read_mapping
+from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule
 

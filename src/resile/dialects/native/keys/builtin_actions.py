@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.keys.programs import read_data
-from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, Table, read_mapping, table
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_mapping, table
 from resile.dialects.reading.values import boolean, choice, code, filled, template, text, texts, wrong
 from resile.errors import shorten
 from resile.model.builtin_actions import (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, read_mapping, table
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
 from resile.dialects.reading.values import (
     boolean,
     choice,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.native.keys.failures import read_backoff
-from resile.dialects.reading.diagnostics import INVALID, Key, Reading, read_mapping, table
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
 from resile.dialects.reading.values import (
     boolean,
     choice,

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
-from resile.dialects.formats.yaml import Mapping, Node, Sequence, plain
-from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, did_you_mean
+from resile.dialects.formats.nodes import Mapping, Node, Sequence, plain
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Reader
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.model.builtin_actions import Case, Effect

@@ -10,8 +10,9 @@ import re
 from math import isfinite
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.reading.diagnostics import INVALID, Key, Reader, Reading, read_mapping, table
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
 from resile.dialects.reading.values import (
     IDENTIFIER,
     boolean,

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.function import FUNCTION_KEY
 from resile.dialects.native.keys.builtin_actions import (
     ACTION_KEYS,
@@ -25,7 +25,8 @@ from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_r
 from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
 from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
 from resile.dialects.native.keys.programs import HTTP, PROGRAM_KEYS, PYTHON, read_inputs
-from resile.dialects.reading.diagnostics import INVALID, Key, Reading, Table, read_mapping, table
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, table
 from resile.dialects.reading.values import (
     CONDITION,
     IDENTIFIER,
@@ -214,8 +215,6 @@ def _needs(reading: Reading, node: Node) -> Any:
     if isinstance(node, Scalar) and node.value is None:
         return (), []
     if isinstance(node, Sequence):
-        if node.names:
-            return node.names, node.items
         # Most of a large file is lists of plain names.
         names = [item.text for item in node.items if type(item) is Scalar and item.value == item.text]
         if len(names) == len(node.items) and "\0" not in "".join(names):

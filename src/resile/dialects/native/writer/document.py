@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from resile.dialects.compile import compile_text
 from resile.dialects.native.writer.compare import Difference, differences
 from resile.dialects.native.writer.relocate import moved
 from resile.dialects.native.writer.rules import handler_rule, rule_by_rule
 from resile.dialects.native.writer.step import Around, Writer
 from resile.dialects.native.writer.values import duration, given
 from resile.dialects.native.writer.yaml import Block, write
-from resile.dialects.reading.diagnostics import compile_text
 from resile.errors import Diagnostic, ResileError
 from resile.model.fanout import FanOut
 from resile.model.workflow import Input, Secret, Shell, Step, Validate, Workflow

@@ -17,14 +17,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.noetl.arcs import END, none_of, read_set
 from resile.dialects.noetl.event_cases import Follow
 from resile.dialects.noetl.keys import TASK_ELSE, TASK_POLICY, TASK_RULE, TASK_SPEC, TASK_THEN
 from resile.dialects.noetl.retry import ATTEMPTS_DEFAULT, again_rules, backoff_of
 from resile.dialects.noetl.tools.tool import labelled, read_tool
 from resile.dialects.noetl.values import NoetlReading
-from resile.dialects.reading.diagnostics import did_you_mean
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import read_keys
 from resile.errors import shorten

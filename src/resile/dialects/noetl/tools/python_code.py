@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from resile.dialects.formats.yaml import Mapping, Mark, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
 from resile.dialects.noetl.values import BUILT_IN, NoetlReading, from_workload, template
-from resile.dialects.reading.diagnostics import INVALID
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import filled, text, wrong
 from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
@@ -175,7 +175,7 @@ def _leaves_result(tree: Any) -> bool:
 
 def statements_of(reading: NoetlReading, node: Node) -> Any:
     """SQL: a text, or a list of them."""
-    from resile.dialects.formats.yaml import Sequence
+    from resile.dialects.formats.nodes import Sequence
 
     if isinstance(node, Sequence):
         parts = [template(reading, item) for item in node.items]

@@ -13,14 +13,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.noetl.arcs import all_of
 from resile.dialects.noetl.keys import SINK
 from resile.dialects.noetl.tools.http import METHODS, with_auth
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
 from resile.dialects.noetl.tools.tool import auth_of, kind_of
 from resile.dialects.noetl.values import NoetlReading
-from resile.dialects.reading.diagnostics import INVALID
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import read_keys
 from resile.errors import shorten

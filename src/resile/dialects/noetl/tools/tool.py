@@ -11,13 +11,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.yaml import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.noetl.keys import STEP
 from resile.dialects.noetl.tools.http import read_http
 from resile.dialects.noetl.tools.keys import DATA_ARGS, KINDS, KINDS_REFUSED, TOOLS
 from resile.dialects.noetl.tools.python_code import read_code, read_script, statements_of
 from resile.dialects.noetl.values import NoetlReading, filled_template
-from resile.dialects.reading.diagnostics import INVALID, Key, Reading, Table, did_you_mean
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Table
+from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import REFUSED, read_keys
 from resile.errors import shorten

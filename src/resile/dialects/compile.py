@@ -1,0 +1,132 @@
+"""The entry of every workflow file: parse it, detect its dialect, hand the tree to that dialect's front end.
+
+compile_file(path) -> Source -> formats -> detect -> front end -> Compiled
+                                   |                    |
+                                   +--- Diagnostics <---+      several findings at once, capped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from resile.dialects.detect import ENDINGS, compile_with, detect
+from resile.dialects.formats.nodes import Mapping, Node
+from resile.dialects.formats.yaml import parse
+from resile.dialects.reading.context import Source
+from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.suggestions import did_you_mean
+from resile.errors import Diagnostic, shorten
+from resile.model.limits import FILE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from resile.model.workflow import Workflow
+
+
+class Compiled(Struct, frozen=True):
+    """What came of a file: the workflow where there is no error, every finding, and how it was recognised."""
+
+    workflow: Workflow | None
+    diagnostics: tuple[Diagnostic, ...]
+    dialect: str = ""
+    why: str = ""
+
+
+def compile_file(path: str | PathLike[str], *, dialect: str = "", profile: str = "") -> Compiled:
+    """Compile the workflow file at `path`; whatever is wrong with it, or with the path, is a finding.
+
+    `dialect` says for which system it is written, where its shape must not decide.
+    """
+    import os
+
+    file = os.fspath(path)
+    report = Diagnostics(file)
+    data = _read_file(file, report)
+    if data is None:
+        return Compiled(None, report.findings())
+    return _compile(Source(file, data, os.path.dirname(os.path.abspath(file)), profile), report, dialect)
+
+
+def compile_text(
+    text: str | bytes, *, file: str = "workflow.yaml", folder: str = ".", dialect: str = "", profile: str = ""
+) -> Compiled:
+    """Compile a workflow that is already in memory."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return _compile(Source(file, data, folder, profile), Diagnostics(file), dialect)
+
+
+def _read_file(file: str, report: Diagnostics) -> bytes | None:
+    """The bytes of a file, at most one more than is allowed; None after a report."""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        report.error("file", f"there is no file `{shorten(file, 200)}`", hint=_sibling(file))
+    except IsADirectoryError:
+        report.error("file", f"`{shorten(file, 200)}` is a folder", hint="name the workflow file in it")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        report.error("file", f"`{shorten(file, 200)}` can't be read: {reason}")
+    return None
+
+
+def _sibling(file: str) -> str:
+    """A hint that names a file of nearly this name in the same folder."""
+    import os
+
+    try:
+        names = os.listdir(os.path.dirname(file) or ".")
+    except (OSError, ValueError):
+        return ""
+    return did_you_mean(os.path.basename(file), names)
+
+
+def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
+    """Parse, detect the dialect, hand over to its front end."""
+    with _garbage_collector_paused():
+        ending = source.file[source.file.rfind(".") :].lower() if "." in source.file else ""
+        if ending in ENDINGS and dialect in ("", ENDINGS[ending]):
+            name = ENDINGS[ending]
+            workflow = compile_with(name, source, None, report)
+            return Compiled(workflow, report.findings(), name, f"its name ends in {ending}")
+        variants: list[Mapping] = []
+        root = _parsed_json(source.data, report) if ending == ".json" else parse(source.data, report, variants)
+        if root is None:
+            return Compiled(None, report.findings())
+        name, why = (dialect, "--dialect says so") if dialect else detect(root, report)
+        if not name:
+            return Compiled(None, report.findings())
+        if variants and name != "prodigy":
+            tag = f"!{next(iter(variants[0].entries))}"
+            report.error("yaml", f"the tag `{shorten(tag)}` is not known here", variants[0], hint="leave the tag out")
+            return Compiled(None, report.findings(), name, why)
+        if source.profile and name != "prodigy":
+            report.error("profile", f"files of {name} have no profiles", root, hint="leave --profile out")
+        workflow = compile_with(name, source, root, report)
+        return Compiled(None if report.errors else workflow, report.findings(), name, why)
+
+
+def _parsed_json(data: bytes, report: Diagnostics) -> Node | None:
+    """JSON is nearly YAML: only its escapes for characters beyond U+FFFF are not."""
+    from resile.dialects.formats.json5 import parse_json5
+
+    return parse_json5(data, report)
+
+
+@contextmanager
+def _garbage_collector_paused() -> Iterator[None]:
+    """A file makes many objects and no cycles: collecting while they are made triples the time."""
+    import gc
+
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

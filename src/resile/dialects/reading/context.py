@@ -1,0 +1,49 @@
+"""The file that is being read: its bytes and folder, its findings, and the texts in it that refer to values."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from resile.dialects.formats.nodes import Scalar
+from resile.dialects.reading.diagnostics import Diagnostics
+
+
+class Source(Struct, frozen=True):
+    """A file to compile; paths inside it are relative to `folder`. `profile` is the one of its environments to take."""
+
+    file: str
+    data: bytes
+    folder: str
+    profile: str = ""
+
+
+class Reading:
+    """One file being read: where findings go, and the texts whose `${...}` are checked once all names are known.
+
+    `owner` is the step of the workflow whose keys are being read, or an empty text; `depth` counts the handlers
+    around. Inside one, `beside` names the commands before this one; `in_repair`: there is a failure to speak of.
+    """
+
+    def __init__(self, source: Source, report: Diagnostics) -> None:
+        self.source = source
+        self.report = report
+        self.owner = ""
+        self.depth = 0
+        self.in_repair = False
+        self.beside: tuple[str, ...] = ()
+        self.texts: list[Text] = []
+
+    def refers(self, node: Scalar, program: str = "") -> None:
+        """Keep a text that may refer to values; `program` is the shell that reads it."""
+        self.texts.append(Text(self.owner, node, program, self.depth > 0, self.in_repair, self.beside))
+
+
+class Text(Struct, frozen=True, gc=False):
+    """A text that may refer to values, where it is rendered, and the shell that reads it, if one does."""
+
+    owner: str
+    node: Scalar
+    program: str = ""
+    is_inside: bool = False
+    in_repair: bool = False
+    beside: tuple[str, ...] = ()

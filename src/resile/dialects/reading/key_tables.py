@@ -1,0 +1,81 @@
+"""Tables of keys: a front end reads a mapping by a table, in which each accepted key is one row.
+
+A row has the key's reader and its documentation, so no key is accepted that is not documented; a key without a row is
+an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.suggestions import did_you_mean
+from resile.errors import shorten
+
+Reader = Callable[[Reading, Node], Any]
+INVALID: Any = object()
+"""What a reader returns after it has reported an error."""
+
+
+class Key(Struct, frozen=True):
+    """One accepted key: how it is read, into which field, and its documentation."""
+
+    name: str
+    kind: str
+    doc: str
+    read: Reader
+    field: str = ""
+
+
+class Table(Struct, frozen=True):
+    """The keys of one kind of mapping."""
+
+    name: str
+    doc: str
+    keys: dict[str, Key]
+
+
+def table(name: str, doc: str, *rows: Key) -> Table:
+    """A table of these rows."""
+    return Table(name, doc, {row.name: row for row in rows})
+
+
+def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
+    """The fields of a mapping whose keys are rows of `known`; what can't be read is reported and left out."""
+    if not isinstance(node, Mapping):
+        reading.report.error("type", f"{known.name} must be a mapping, not {describe(node)}", node)
+        return {}
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, (key, value) in node.entries.items():
+        row = known.keys.get(name)
+        if row is None:
+            _unknown_key(reading, key, known)
+            continue
+        field = row.field or name
+        if field in names:
+            reading.report.error("conflict", f"`{name}` and `{names[field]}` say the same thing", key)
+            continue
+        names[field] = name
+        result = row.read(reading, value)
+        if result is not INVALID:
+            fields[field] = result
+    return fields
+
+
+def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
+    """Report a key that is not accepted, with the nearest known one."""
+    if not reading.report.full:
+        message = f"{known.name} has no key `{shorten(key.text)}`"
+        reading.report.error("unknown-key", message, key, hint=did_you_mean(key.text, known.keys, "keys"))
+    else:
+        reading.report.error("unknown-key", "", key)
+
+
+def describe_keys(tables: Iterable[Table]) -> list[tuple[str, str, str, str]]:
+    """Every key of some tables as (mapping, key, type, meaning)."""
+    return [(known.name, key.name, key.kind, key.doc) for known in tables for key in known.keys.values()]
