@@ -11,7 +11,7 @@ import pytest
 from resile.dialects.compile import Compiled, compile_text
 from resile.dialects.detect import tables
 from resile.dialects.noetl.values import COMMENT
-from resile.dialects.visor.values import REFUSED
+from resile.dialects.reading.key_tables import REFUSED
 from tests.dialects.noetl.cases import AROUND, CASES
 
 ROWS = [(table.name, key) for table in tables("noetl") for key in table.keys.values()]

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.dialects.reading.key_tables import Key, Table
+from resile.dialects.reading.key_tables import LABEL, REFUSED, Key, Table
 from resile.dialects.visor import keys as visor_keys
 from resile.dialects.visor.keys import COMMON, STEPS, TABLES, TYPES, TYPES_REFUSED
-from resile.dialects.visor.values import LABEL, REFUSED
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Log, Memory, MemoryFile, Script, Transform
 from resile.model.fanout import FanOut
 from resile.model.rules import Backoff, Match, Repair, Rule, SuccessActions, Transition

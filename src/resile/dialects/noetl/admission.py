@@ -12,8 +12,8 @@ from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.noetl.arcs import END
 from resile.dialects.noetl.keys import ADMIT, ADMIT_ELSE, ADMIT_RULE, ADMIT_THEN, STEP_POLICY, STEP_SPEC
 from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.languages.jinja.templates import expression_of
 from resile.model.rules import Origin
 from resile.model.workflow import Condition

@@ -16,10 +16,9 @@ from msgspec import Struct, field
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.noetl.keys import ARC, NEXT, NEXT_SPEC
 from resile.dialects.noetl.values import NoetlReading, arguments, items
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.languages.jinja.templates import expression_of
 from resile.model.builtin_actions import Effect

@@ -23,10 +23,9 @@ from resile.dialects.noetl.tools.tool import keys_with_tool
 from resile.dialects.noetl.values import NoetlReading, arguments, from_workload, given_names
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.key_tables import Table
+from resile.dialects.reading.key_tables import Table, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.model.fanout import FanOut
 from resile.model.limits import STEPS_MAX

@@ -27,9 +27,8 @@ from resile.dialects.noetl.retry import (
 )
 from resile.dialects.noetl.tools.sink import in_order, read_sink
 from resile.dialects.noetl.values import NoetlReading, data, items
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.model.builtin_actions import Case, Effect
 from resile.model.rules import Origin, Repair, Rule
 from resile.model.workflow import Arc, Condition, Step

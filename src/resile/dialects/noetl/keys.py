@@ -25,9 +25,8 @@ from resile.dialects.noetl.values import (
     timeout,
     yes_or_no,
 )
-from resile.dialects.reading.key_tables import Key, Table, table
+from resile.dialects.reading.key_tables import Key, Table, refused, table
 from resile.dialects.reading.values import choice, texts
-from resile.dialects.visor.values import refused
 
 LOOP = table(
     "loop",

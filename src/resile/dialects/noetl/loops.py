@@ -20,8 +20,7 @@ from resile.dialects.noetl.keys import LOOP, LOOP_POLICY, LOOP_SPEC, TASK
 from resile.dialects.noetl.tools.keys import TOOLS
 from resile.dialects.noetl.tools.tool import Tool, around, keys_with_tool, read_tool
 from resile.dialects.noetl.values import NoetlReading, data
-from resile.dialects.reading.key_tables import INVALID
-from resile.dialects.visor.values import read_keys
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.errors import shorten
 from resile.languages.jinja.templates import (
     condition_text,

@@ -20,9 +20,9 @@ from resile.dialects.noetl.arcs import none_of
 from resile.dialects.noetl.keys import COLLECT, NEXT_CALL, PER_ITERATION, POLICY, RETRY
 from resile.dialects.noetl.tools.sink import in_order, read_sink
 from resile.dialects.noetl.values import NoetlReading, items
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, names_in, problem
 from resile.model.builtin_actions import Effect

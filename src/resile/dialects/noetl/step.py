@@ -24,8 +24,8 @@ from resile.dialects.noetl.tools.pipeline import is_pipeline, read_pipeline
 from resile.dialects.noetl.tools.sink import in_order
 from resile.dialects.noetl.tools.tool import Tool, action_of, around, keys_with_tool, read_tool
 from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.model.builtin_actions import Effect, Transform
 from resile.model.fanout import ErrorPolicy, FanOut

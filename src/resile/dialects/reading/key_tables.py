@@ -19,6 +19,10 @@ from resile.errors import shorten
 Reader = Callable[[Reading, Node], Any]
 INVALID: Any = object()
 """What a reader returns after it has reported an error."""
+REFUSED = "refused"
+"""The `kind` of a key that Resile knows and does not run."""
+LABEL = "label"
+"""The `kind` of a key that describes, and changes nothing that runs."""
 
 
 class Key(Struct, frozen=True):
@@ -65,6 +69,33 @@ def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
         if result is not INVALID:
             fields[field] = result
     return fields
+
+
+def refused(name: str, why: str) -> Key:
+    """A key that Resile knows and does not run."""
+    return Key(name, REFUSED, why, lambda _, __: INVALID)
+
+
+def label(name: str, doc: str) -> Key:
+    """A key that describes, and changes nothing that runs; `read_keys` gives a notice of it."""
+    return Key(name, LABEL, doc, lambda _, __: INVALID)
+
+
+def read_keys(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
+    """Read a mapping as `read_mapping` does, with an error for each refused key and a notice for each label."""
+    if not isinstance(node, Mapping):
+        return read_mapping(reading, node, known)
+    rest: dict[str, tuple[Scalar, Node]] = {}
+    for name, (key, value) in node.entries.items():
+        row = known.keys.get(name)
+        if row is not None and row.kind == REFUSED:
+            message = f"`{name}` is not run by Resile: {row.doc}"
+            reading.report.error("not-run", message, key, hint=f"take `{name}` out, or run this part where it belongs")
+        elif row is not None and row.kind == LABEL:
+            reading.report.notice("label", f"`{name}` changes nothing here: {row.doc}", key)
+        else:
+            rest[name] = (key, value)
+    return read_mapping(reading, Mapping(rest, node.line, node.column), known)
 
 
 def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:

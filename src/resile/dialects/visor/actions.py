@@ -13,11 +13,11 @@ import msgspec
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.keys.programs import SERVER
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
 from resile.dialects.visor.keys import PROMPT
 from resile.dialects.visor.schemas import Schema, in_words
-from resile.dialects.visor.values import VisorReading, beside, filled_template, read_keys, template
+from resile.dialects.visor.values import VisorReading, beside, filled_template, template
 from resile.errors import shorten
 from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output
 from resile.languages.references import WHOLE_URL

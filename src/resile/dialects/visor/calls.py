@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, plain
 from resile.dialects.native.step import Drafted
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.visor.keys import TOOL
 from resile.dialects.visor.schemas import is_schema
 from resile.dialects.visor.step import Draft
-from resile.dialects.visor.values import Call, VisorReading, read_keys
+from resile.dialects.visor.values import Call, VisorReading
 from resile.dialects.visor.workflows import child_of
 from resile.errors import shorten
 from resile.model.builtin_actions import Transform

@@ -23,13 +23,14 @@ from resile.dialects.native.scope import settle
 from resile.dialects.native.step import Drafted
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.values import name_problem, wrong
 from resile.dialects.visor.calls import place_calls
 from resile.dialects.visor.conditions import gate_inputs, is_gated, named_conditions, past_gates
 from resile.dialects.visor.files import Placed, extended
 from resile.dialects.visor.keys import FILE, TABLES
 from resile.dialects.visor.step import Draft, Settings, read_step, with_action
-from resile.dialects.visor.values import Known, VisorReading, read_keys
+from resile.dialects.visor.values import Known, VisorReading
 from resile.dialects.visor.workflows import child_of, read_inputs, read_outputs, read_workflows
 from resile.errors import shorten
 from resile.model.builtin_actions import MemoryFile

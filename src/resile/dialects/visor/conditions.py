@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.keys import CONDITION
-from resile.dialects.visor.values import code, read_keys
+from resile.dialects.visor.values import code
 from resile.model.builtin_actions import Check
 from resile.model.rules import Origin
 from resile.model.workflow import Condition, Input

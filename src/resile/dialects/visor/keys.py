@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Table, table
+from resile.dialects.reading.key_tables import INVALID, Key, Table, label, read_keys, refused, table
 from resile.dialects.reading.values import boolean, choice, filled, integer, node_itself, text, wrong
 from resile.dialects.visor.values import (
     arguments,
@@ -23,10 +23,7 @@ from resile.dialects.visor.values import (
     dependencies,
     environment,
     filled_template,
-    label,
     milliseconds,
-    read_keys,
-    refused,
     script,
     template,
     words,

@@ -14,11 +14,11 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, descr
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import Named, Within
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import filled, text, wrong
 from resile.dialects.visor.conditions import HALTED
 from resile.dialects.visor.keys import CALL, ON_FAIL, TRANSITION
-from resile.dialects.visor.values import Call, VisorReading, read_keys
+from resile.dialects.visor.values import Call, VisorReading
 from resile.errors import shorten
 from resile.model.failure import FailureKind
 from resile.model.limits import LOOPS_MAX

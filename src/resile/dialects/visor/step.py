@@ -16,6 +16,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.failures.error_policy import Policy
 from resile.dialects.native.foreach import finishing
 from resile.dialects.native.step import Drafted, ForEach, Within
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.actions import action_of, time_of, transform_of
@@ -23,7 +24,7 @@ from resile.dialects.visor.conditions import checks_of, condition_of
 from resile.dialects.visor.keys import ON_FINISH, ON_INIT, ON_SUCCESS, STEP_INPUT, STEPS, TYPES, TYPES_REFUSED
 from resile.dialects.visor.routes import calls_of, name_calls, read_failure, rules_of, success_of
 from resile.dialects.visor.schemas import read_schema
-from resile.dialects.visor.values import Call, VisorReading, read_keys
+from resile.dialects.visor.values import Call, VisorReading
 from resile.errors import shorten
 from resile.model.builtin_actions import Check, Script, Transform
 from resile.model.fanout import ErrorPolicy

@@ -1,7 +1,6 @@
 """Readers of single values in a Visor file: templates, code, names, and data whose texts are templates.
 
-`VisorReading` is one file being read; keys that Resile does not run, and labels, are looked at by `read_keys`, which
-knows where each key stands.
+`VisorReading` is one file being read.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.step import NativeReading
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import expression, filled, number, text, texts, wrong
 from resile.dialects.visor.files import Placed
 from resile.errors import shorten
@@ -24,8 +23,6 @@ from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.rules import Origin
 from resile.model.workflow import Condition, Input
 
-REFUSED = "refused"
-LABEL = "label"
 MILLISECONDS_MAX = 366 * 86_400_000
 
 
@@ -77,33 +74,6 @@ def origin_of(reading: Reading, node: Node) -> Origin:
     files = reading.report.files if isinstance(reading.report, Placed) else {}
     file = files.get(id(node), "")
     return Origin(node.line, node.column, "" if file == reading.source.file else file)
-
-
-def refused(name: str, why: str) -> Key:
-    """A key that Resile knows and does not run."""
-    return Key(name, REFUSED, why, lambda _, __: INVALID)
-
-
-def label(name: str, doc: str) -> Key:
-    """A key that describes, and changes nothing that runs; the user is told so."""
-    return Key(name, LABEL, doc, lambda _, __: INVALID)
-
-
-def read_keys(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
-    """As `read_mapping`, with labels and refused keys told at the place of the key."""
-    if not isinstance(node, Mapping):
-        return read_mapping(reading, node, known)
-    rest: dict[str, tuple[Scalar, Node]] = {}
-    for name, (key, value) in node.entries.items():
-        row = known.keys.get(name)
-        if row is not None and row.kind == REFUSED:
-            message = f"`{name}` is not run by Resile: {row.doc}"
-            reading.report.error("not-run", message, key, hint=f"take `{name}` out, or run this part where it belongs")
-        elif row is not None and row.kind == LABEL:
-            reading.report.notice("label", f"`{name}` changes nothing here: {row.doc}", key)
-        else:
-            rest[name] = (key, value)
-    return read_mapping(reading, Mapping(rest, node.line, node.column), known)
 
 
 def beside(reading: Reading, name: str) -> str:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import IDENTIFIER, wrong
 from resile.dialects.visor.files import Placed, listed, read_other
 from resile.dialects.visor.keys import INPUT, OUTPUT
 from resile.dialects.visor.schemas import is_schema
-from resile.dialects.visor.values import Known, VisorReading, read_keys, template
+from resile.dialects.visor.values import Known, VisorReading, template
 from resile.errors import shorten
 from resile.model.builtin_actions import Collect, Computed
 from resile.model.limits import CHILD_DEPTH_MAX

@@ -13,10 +13,9 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.noetl.tools.keys import AUTH
 from resile.dialects.noetl.values import NoetlReading, filled_template, known_text
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.languages.jinja.templates import names_in, text_expression
 from resile.model.workflow import Http

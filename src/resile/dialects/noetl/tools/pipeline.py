@@ -24,9 +24,9 @@ from resile.dialects.noetl.keys import TASK_ELSE, TASK_POLICY, TASK_RULE, TASK_S
 from resile.dialects.noetl.retry import ATTEMPTS_DEFAULT, again_rules, backoff_of
 from resile.dialects.noetl.tools.tool import labelled, read_tool
 from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.model.builtin_actions import Case, Effect
 from resile.model.rules import Origin, Rule

@@ -13,9 +13,8 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
 from resile.dialects.noetl.values import BUILT_IN, NoetlReading, from_workload, template
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import filled, text, wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_one_output, names_in, problem
 from resile.model.limits import SCRIPT_BYTES_MAX

@@ -20,9 +20,8 @@ from resile.dialects.noetl.tools.http import METHODS, with_auth
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
 from resile.dialects.noetl.tools.tool import auth_of, kind_of
 from resile.dialects.noetl.values import NoetlReading
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import read_keys
 from resile.errors import shorten
 from resile.model.rules import Origin
 from resile.model.workflow import Action, Condition, Http, Need, Query, Step

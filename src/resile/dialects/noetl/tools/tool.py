@@ -18,10 +18,9 @@ from resile.dialects.noetl.tools.keys import DATA_ARGS, KINDS, KINDS_REFUSED, TO
 from resile.dialects.noetl.tools.python_code import read_code, read_script, statements_of
 from resile.dialects.noetl.values import NoetlReading, filled_template
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Table
+from resile.dialects.reading.key_tables import INVALID, REFUSED, Key, Table, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import REFUSED, read_keys
 from resile.errors import shorten
 from resile.model.builtin_actions import Transform
 from resile.model.workflow import Action, Child, Noop, Query, Shell
