@@ -147,8 +147,9 @@ def run_all(models: dict[File, dict[str, Any]], versions: tuple[Version, Version
 def main() -> int:
     """Compare; the exit code."""
     asked = arguments()
-    versions = (Version("old", exported(asked.old)), Version("new", ROOT))
-    subprocess.run([sys.executable, "-m", "compileall", "-q", *(str(each.sources) for each in versions)], check=True)
+    versions = (Version("old", exported(asked.old), BUILD), Version("new", ROOT, BUILD))
+    for version in versions:
+        version.prepare()
     files = [file for file in collected() if not asked.only or any(fnmatchcase(file.name, each) for each in asked.only)]
     report = Report()
     print(f"comparing {len(files)} files with {asked.old}", file=sys.stderr, flush=True)

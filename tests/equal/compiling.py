@@ -6,7 +6,8 @@ import json
 import os
 import select
 import subprocess
-import sys
+import sysconfig
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,30 @@ COMPILE_SECONDS_MAX = 60.0
 
 
 class Version:
-    """One version of Resile: its sources, and how its own places are taken out of what it says."""
+    """One version of Resile: its sources, and an interpreter that knows these and no others.
 
-    def __init__(self, name: str, tree: Path) -> None:
+    A variable such as PYTHONPATH would not do: the programs that run steps start interpreters which ignore it, and
+    those would load what is installed here. So a version has an environment of its own, in which the packages of
+    this one are, except for what is installed by a link to its sources.
+    """
+
+    def __init__(self, name: str, tree: Path, folder: Path) -> None:
         self.name = name
         self.sources = (tree / "src").resolve()
+        self._home = (folder / f"python-{name}").resolve()
+        self.python = str(self._home / "bin" / "python")
 
-    def environment(self) -> dict[str, str]:
-        """What makes an interpreter load this version."""
-        return {"PYTHONPATH": str(self.sources), "PYTHONDONTWRITEBYTECODE": "1"}
+    def prepare(self) -> None:
+        """Make the environment, and compile the sources so that each process need not."""
+        venv.create(self._home, clear=True, symlinks=True, with_pip=False)
+        (site,) = self._home.glob("lib/python*/site-packages")
+        # A folder that is named in such a file is searched, but the files of this kind in it are not read.
+        (site / "version.pth").write_text(f"{self.sources}\n{sysconfig.get_path('purelib')}\n")
+        subprocess.run([self.python, "-m", "compileall", "-q", str(self.sources)], check=True)
 
     def neutral(self, text: str) -> str:
-        """A text without the place of this version's sources."""
-        return text.replace(str(self.sources), "<sources>")
+        """A text without the places of this version."""
+        return text.replace(str(self.sources), "<sources>").replace(str(self._home), "<python>")
 
 
 class Compiler:
@@ -67,12 +79,12 @@ class Compiler:
     def _start(self) -> None:
         """Start the driver and make sure that it is this version which it has loaded."""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(DRIVER)],
+            [self.version.python, "-P", str(DRIVER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=self._folder,
-            env={**os.environ, **self.version.environment()},
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )
         line = self._line()
         home = Path(json.loads(line)["home"]) if line is not None else None

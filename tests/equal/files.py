@@ -42,7 +42,8 @@ def collected() -> list[File]:
     """Every file, in the order in which they are compared."""
     shutil.rmtree(TEXTS, ignore_errors=True)
     found = [File(_name(path), path, "examples") for path in _below(ROOT / "examples", SUFFIXES | {".py"})]
-    found += [File(_name(path), path, "tests") for path in _below(ROOT / "tests", SUFFIXES)]
+    tests = [*_below(ROOT / "tests", SUFFIXES), *_below(ROOT / "tests" / "data", {".py"})]
+    found += [File(_name(path), path, "tests") for path in tests]
     found += [*_pages(), *_texts()]
     corpus = corpus_folder()
     if corpus is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -72,8 +71,8 @@ def _list_of(place: str) -> str:
 def held(file: File, model: dict[str, Any], box: Box, version: Version) -> dict[str, Any]:
     """What comes of running a file with one version."""
     box.fill(file.path.parent)
-    environment = box.environment(is_ours=file.group != "corpus") | version.environment()
-    resile = [sys.executable, "-m", "resile"]
+    environment = box.environment(is_ours=file.group != "corpus")
+    resile = [version.python, "-m", "resile"]
     code, out = box.call([*resile, "run", file.path.name, "--json"], environment, RUN_SECONDS_MAX)
     told: dict[str, Any] = {"exit": code}
     if code == "timeout":

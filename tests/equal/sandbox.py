@@ -86,6 +86,7 @@ class Box:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "NO_COLOR": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
         }
 
     def call(self, argv: list[str], environment: dict[str, str], seconds_max: float) -> tuple[int | str, str]:

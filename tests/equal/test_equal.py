@@ -42,7 +42,9 @@ def test_the_driver_compiles_with_this_version(tmp_path: Path) -> None:
     """It finds the modules that it needs by the names in its tables, and tells model, findings and native text."""
     flow = tmp_path / "flow.yaml"
     flow.write_text("resile: 1\nname: one\nsteps:\n- id: a\n  shell: 'true'\n")
-    compiler = Compiler(Version("new", ROOT), tmp_path)
+    version = Version("new", ROOT, tmp_path)
+    version.prepare()
+    compiler = Compiler(version, tmp_path)
     try:
         compiler.ask(flow)
         told = compiler.answer()
