@@ -12,7 +12,7 @@ import apsw
 import msgspec
 import pytest
 
-from tests.surfaces.program import Program
+from tests.cli.program import Program
 
 DATA = Path(__file__).parent.parent / "data" / "database_0_1"
 DIALECTS = {8: "prodigy", 9: "torc", 10: "visor", 11: "noetl", 12: "python"}
