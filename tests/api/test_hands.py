@@ -149,7 +149,7 @@ def test_an_adopted_call_is_killed_as_any_other(tmp_path: Path, name: str, statu
     executor.kill(1, 1)
     (ended,) = hear(executor, 1)
     assert isinstance(ended, Ended)
-    assert (ended.job, ended.cut, ended.wait_status) == (1, "killed", status)
+    assert (ended.job, ended.reason, ended.wait_status) == (1, "killed", status)
     executor.acknowledge()
     executor.close()
     assert [path.name for path in (tmp_path / "functions").iterdir()] == []
@@ -170,7 +170,7 @@ def test_an_adopted_thread_is_left_to_itself(tmp_path: Path) -> None:
     second.kill(1, 1)
     (ended,) = hear(second, 1)
     assert isinstance(ended, Ended)
-    assert (ended.job, ended.cut) == (1, "killed")
+    assert (ended.job, ended.reason) == (1, "killed")
     second.acknowledge()
     second.close()
     pipe.write_text("too late")
@@ -182,7 +182,7 @@ def test_an_adopted_call_has_no_more_time_than_it_had(tmp_path: Path, name: str,
     executor = adopted(tmp_path, limited(1, name, tmp_path / "pipe", 1.0, 0.2))
     (ended,) = hear(executor, 1)
     assert isinstance(ended, Ended)
-    assert (ended.job, ended.cut, ended.wait_status) == (1, "timeout", status)
+    assert (ended.job, ended.reason, ended.wait_status) == (1, "timeout", status)
     assert ended.at - ended.started_at >= 1.0
     executor.close()
 
@@ -197,7 +197,7 @@ def test_a_call_beyond_its_time_failed_for_that(tmp_path: Path, name: str, statu
     hear(executor, 1, starts=True)
     (ended,) = hear(executor, 1)
     assert isinstance(ended, Ended)
-    assert (ended.cut, ended.wait_status) == ("timeout", status)
+    assert (ended.reason, ended.wait_status) == ("timeout", status)
     executor.close()
 
 

@@ -11,8 +11,7 @@ from resile.executors import outcome as evidence
 from resile.executors.contract import Ended, Lost
 from resile.model.failure import Failure, LogRange
 from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
-
-from .driver import driving
+from tests.executors.local.driver import driving
 
 
 def ended(**fields: object) -> Ended:
@@ -44,9 +43,9 @@ def test_success_has_no_failure() -> None:
         ({"wait_status": 9, "oom_kills": 1}, ("oom", 137, 9, "out of memory (killed by the kernel)")),
         ({"wait_status": 137 << 8, "oom_kills": 2}, ("oom", 137, None, "out of memory (killed by the kernel)")),
         ({"wait_status": 3 << 8, "oom_kills": 1}, ("exit", 3, None, "exit code 3")),
-        ({"wait_status": 15, "cut": "timeout"}, ("timeout", 143, 15, "timed out after 30s")),
-        ({"wait_status": 0, "cut": "timeout"}, ("timeout", 0, None, "timed out after 30s")),
-        ({"wait_status": 15, "cut": "killed"}, ("canceled", 143, 15, "ended on request")),
+        ({"wait_status": 15, "reason": "timeout"}, ("timeout", 143, 15, "timed out after 30s")),
+        ({"wait_status": 0, "reason": "timeout"}, ("timeout", 0, None, "timed out after 30s")),
+        ({"wait_status": 15, "reason": "killed"}, ("canceled", 143, 15, "ended on request")),
         (
             {"spawn_error": errno.ENOENT, "spawn_stage": "exec"},
             ("spawn", None, None, "can't start the command: No such file or directory"),

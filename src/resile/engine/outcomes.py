@@ -72,14 +72,14 @@ class Observer:
             case Returned():
                 return self.ended(report.job, report.attempt, report.at, self._returned(report), pid=report.pid)
             case Ended():
-                if output_lost(report) or (interrupted and report.cut == "killed"):
+                if output_lost(report) or (interrupted and report.reason == "killed"):
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                limit = self._timeout(report) if report.cut else 0.0
+                limit = self._timeout(report) if report.reason else 0.0
                 outcome = evidence.outcome(report, self._folder, limit, self._directory(report))
                 outcome = self._complete(report, outcome)
-                outcome = self._concluded(report.job, outcome, report.cut == "killed")
-                return self.ended(report.job, report.attempt, report.at, outcome, report.cut == "killed", report.pid)
+                outcome = self._concluded(report.job, outcome, report.reason == "killed")
+                return self.ended(report.job, report.attempt, report.at, outcome, report.reason == "killed", report.pid)
             case Started():
                 row = AttemptRow(
                     report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid

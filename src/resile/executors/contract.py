@@ -56,10 +56,10 @@ class Started(Struct, frozen=True, gc=False):
 class Ended(Struct, frozen=True, gc=False):
     """An attempt is over. `wait_status` is what wait4 gave; `spawn_error` an errno where nothing could be started.
 
-    `cut` says who ended it: "" (itself), "timeout", "killed" (by `kill`). `spawn_stage` says what went wrong with
-    `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be written).
-    `oom_kills` counts kills for want of memory that may explain a SIGKILL. `pid` is given where nobody was
-    told of the start: such a report stands for both.
+    `reason` says why the executor terminated it: "" (it did not), "timeout", "killed" (by `kill`). `spawn_stage` says
+    what went wrong with `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be
+    written). `oom_kills` counts kills for want of memory that may explain a SIGKILL. `pid` is given where the start
+    was not reported: such a report stands for both.
     """
 
     job: int
@@ -70,7 +70,7 @@ class Ended(Struct, frozen=True, gc=False):
     cpu_seconds: float
     rss_bytes_max: int
     log: LogRange
-    cut: str = ""
+    reason: str = ""
     spawn_error: int = 0
     spawn_stage: str = ""
     oom_kills: int = 0

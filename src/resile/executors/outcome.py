@@ -1,8 +1,8 @@
 """The one place where an ended attempt becomes an outcome: wait status and usage in, kind and message out.
 
 spawn error            spawn      nothing ran, or its output could not be kept
-cut "timeout"          timeout    whatever it exited with when it was told to end
-cut "killed"           canceled   somebody asked for it
+reason "timeout"       timeout    whatever it exited with on SIGTERM
+reason "killed"        canceled   the engine asked for it
 SIGKILL (or 137)       oom        where the kernel says that it killed for want of memory
 another signal         signal     exit code 128 + N
 exit code not 0        exit
@@ -34,7 +34,7 @@ def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0, directory: 
     """
     usage = Usage(max(0.0, ended.at - ended.started_at), ended.cpu_seconds, ended.rss_bytes_max)
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
-    if code == 0 and not ended.cut and not ended.spawn_error:
+    if code == 0 and not ended.reason and not ended.spawn_error:
         return Outcome(0, None, usage, ended.log)
     stdout = readable(segments.tail(folder, ended.log, "o", TAIL_BYTES))
     stderr = readable(segments.tail(folder, ended.log, "e", TAIL_BYTES))
@@ -61,9 +61,9 @@ def kind_of(ended: Ended) -> FailureKind:
     """What went wrong."""
     if ended.spawn_error:
         return "spawn"
-    if ended.cut == "timeout":
+    if ended.reason == "timeout":
         return "timeout"
-    if ended.cut == "killed":
+    if ended.reason == "killed":
         return "canceled"
     if ended.oom_kills and exit_code(ended.wait_status) == 128 + SIGKILL:
         return "oom"

@@ -35,11 +35,11 @@ def test_an_attempt_that_is_killed_as_it_starts_gets_the_signal_when_it_runs(att
     slot.deadline = NEVER
     attempts.running[slot.key] = slot
     attempts.kill(slot.key)
-    assert (slot.cut, slot.deadline, attempts.wake_at) == (b"killed", NEVER, NEVER)
-    attempts.look()
+    assert (slot.reason, slot.deadline, attempts.check_at) == (b"killed", NEVER, NEVER)
+    attempts.check()
     assert (slot.key in attempts.running, slot.deadline) == (True, NEVER)
     pid = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ, setsid=True)
-    attempts.started(slot, pid, 0.0)
+    attempts.leader_started(slot, pid, 0.0)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGTERM
     assert slot.deadline > slot.started
     slot.close()

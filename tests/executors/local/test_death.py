@@ -18,8 +18,9 @@ import pytest
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Lost, Report, Started, Withdrawn
 from resile.executors.local import recovery
-from resile.executors.local.executor import SILENT_DEATHS_MAX, frame, greeting
+from resile.executors.local.executor import SILENT_DEATHS_MAX, read_greeting
 from resile.executors.local.launcher import system_calls
+from resile.executors.local.wire import frame
 
 from .driver import driving, lives, read_pid, sh, wait_for, wait_until_gone
 
@@ -302,7 +303,7 @@ def test_a_greeting_may_be_followed_by_news_at_once() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b"H 1 t 5 6 boot 1:1\nS 1 1 0 9 0 t-0-0 0 0\nR\nE 1 1 and so")
-        assert greeting(ours) == ([b"H 1 t 5 6 boot 1:1", b"S 1 1 0 9 0 t-0-0 0 0"], b"E 1 1 and so")
+        assert read_greeting(ours) == ([b"H 1 t 5 6 boot 1:1", b"S 1 1 0 9 0 t-0-0 0 0"], b"E 1 1 and so")
 
 
 def limit_file_size(pid: int, limit: int) -> None:

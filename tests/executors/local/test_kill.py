@@ -15,7 +15,7 @@ def test_a_timeout_asks_first(tmp_path: Path) -> None:
     """An attempt that is over its time gets SIGTERM, and what it does about it is its exit."""
     with driving(tmp_path) as driver:
         ended = driver.shell("trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done", timeout_seconds=0.2)
-    assert (ended.cut, ended.wait_status) == ("timeout", 7 << 8)
+    assert (ended.reason, ended.wait_status) == ("timeout", 7 << 8)
     assert driver.out(ended) == b"bye\n"
     assert 0.2 <= ended.at - ended.started_at < 5
 
@@ -25,7 +25,7 @@ def test_one_that_does_not_listen_is_killed_after_its_grace(tmp_path: Path) -> N
     text = "trap '' TERM; sh -c 'echo $$ > child; while :; do sleep 1; done' & while :; do sleep 1; done"
     with driving(tmp_path) as driver:
         ended = driver.shell(text, timeout_seconds=0.2, grace_seconds=0.3)
-    assert (ended.cut, ended.wait_status) == ("timeout", 9)
+    assert (ended.reason, ended.wait_status) == ("timeout", 9)
     assert 0.5 <= ended.at - ended.started_at < 5
     assert not lives(read_pid(tmp_path / "child"))
 
@@ -41,7 +41,7 @@ def test_a_child_keeps_the_grace_when_its_shell_is_gone(tmp_path: Path) -> None:
         driver.executor.kill(1, 1)
         ended = driver.until_count(Ended, 1)[0]
     assert isinstance(ended, Ended)
-    assert (ended.cut, ended.wait_status) == ("killed", 15)
+    assert (ended.reason, ended.wait_status) == ("killed", 15)
     assert driver.out(ended) == b"cleaned\n"
 
 
@@ -64,7 +64,7 @@ def test_a_daemon_of_a_killed_attempt_is_killed_by_its_mark(tmp_path: Path) -> N
         driver.executor.kill(1, 1)
         ended = driver.until_count(Ended, 1)[0]
     assert isinstance(ended, Ended)
-    assert ended.cut == "killed"
+    assert ended.reason == "killed"
     assert not lives(daemon)
 
 
@@ -78,7 +78,7 @@ def test_a_kill_leaves_other_attempts_alone(tmp_path: Path) -> None:
         driver.until_count(Ended, 1)
         (tmp_path / "gate").write_text("untouched")
         ends = {report.job: report for report in driver.until_count(Ended, 2) if isinstance(report, Ended)}
-    assert (ends[1].cut, ends[2].cut, ends[2].wait_status) == ("killed", "", 0)
+    assert (ends[1].reason, ends[2].reason, ends[2].wait_status) == ("killed", "", 0)
     assert driver.out(ends[2]) == b"untouched"
 
 
@@ -86,7 +86,7 @@ def test_a_stopped_attempt_can_be_ended(tmp_path: Path) -> None:
     """SIGTERM reaches a process that was stopped, because it is continued."""
     with driving(tmp_path) as driver:
         ended = driver.shell("kill -STOP $$", timeout_seconds=0.2, grace_seconds=20.0)
-    assert (ended.cut, ended.wait_status) == ("timeout", 15)
+    assert (ended.reason, ended.wait_status) == ("timeout", 15)
 
 
 def test_what_a_normal_end_leaves_running_is_left_alone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_exit_code_times_and_usage_are_reported(tmp_path: Path) -> None:
     assert ended.started_at < ended.at
     assert ended.cpu_seconds > 0
     assert 1 << 20 < ended.rss_bytes_max < 64 << 20
-    assert (ended.cut, ended.spawn_error) == ("", 0)
+    assert (ended.reason, ended.spawn_error) == ("", 0)
 
 
 def test_a_signal_is_reported_as_the_wait_status(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_counter_that_rises_explains_each_of_several_kills(tmp_path: Path) -> 
     """Two attempts killed at once share what the counter rose by; a later kill is not explained by it."""
     counter = tmp_path / "memory.events"
     counter.write_text("oom_kill 5\n")
-    watch = oom.Watch()
+    watch = oom.OomCounter()
     watch.path = os.fsencode(counter)
     watch.seen = watch.read()
     counter.write_text("oom_kill 7\n")

@@ -49,7 +49,7 @@ def test_what_was_cut_has_not_ended_well_whatever_its_exit_code(tmp_path: Path) 
         driver.executor.start([patient, after(sh(2, "touch ran"), 1)])
         (withdrawn,) = driver.until_count(Withdrawn, 1)
         (ended,) = driver.until_count(Ended, 1)
-    assert (ended.job, ended.wait_status, ended.cut, withdrawn.job) == (1, 0, "timeout", 2)  # type: ignore[union-attr]
+    assert (ended.job, ended.wait_status, ended.reason, withdrawn.job) == (1, 0, "timeout", 2)  # type: ignore[union-attr]
     assert not (tmp_path / "ran").exists()
 
 

@@ -30,7 +30,7 @@ from resile.executors.functions.pool import ProcessHand, QueueChannel, SocketCha
 from resile.executors.functions.reports import NO_LOG, log_of, obeyed, returned, segment_of
 from resile.executors.functions.spool import FOLDER
 from resile.executors.functions.worker import Setting
-from resile.executors.local.oom import Watch
+from resile.executors.local.oom import OomCounter
 from resile.languages.python.modules import NO_HOME, Home
 from resile.model.failure import LogRange
 
@@ -63,7 +63,7 @@ class FunctionExecutor:
         self._setting = Setting(path=list(path), run=run, epoch=epoch, home=home)
         self._env = dict(env)
         self._directory = directory or None
-        self._kills: Watch | None = None
+        self._kills: OomCounter | None = None
         self._waiting: deque[Call] = deque()
         # Whether a thread is to make it.
         self._queued: dict[Key, bool] = {}
@@ -228,7 +228,7 @@ class FunctionExecutor:
         if self._sockets is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             self._sockets = SocketChannel(self._folder)
-            self._kills = Watch()
+            self._kills = OomCounter()
         while self._waiting and self._sockets.send(self._waiting[0]):
             file, module, _ = self._waiting.popleft().function
             if not self._setting.file and not self._setting.module:

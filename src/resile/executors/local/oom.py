@@ -35,13 +35,13 @@ def counter_file(membership: bytes, mounts: bytes) -> bytes:
             continue
         if kind[0] == b"cgroup" and b"memory" not in kind[2].split(b","):
             continue
-        found[kind[0]] = _inside(place[4], place[3], paths[kind[0]])
+        found[kind[0]] = _folder_below(place[4], place[3], paths[kind[0]])
     if b"cgroup" in found:
         return found[b"cgroup"] + b"/memory.oom_control"
     return found[b"cgroup2"] + b"/memory.events" if b"cgroup2" in found else b""
 
 
-def _inside(mount: bytes, root: bytes, path: bytes) -> bytes:
+def _folder_below(mount: bytes, root: bytes, path: bytes) -> bytes:
     """A cgroup's folder below a mount that shows the hierarchy from `root` on."""
     if root != b"/" and path.startswith(root):
         path = path[len(root) :]
@@ -57,8 +57,8 @@ def parse_counter(text: bytes) -> int:
     return 0
 
 
-class Watch:
-    """Compares the counter with what it was, whenever an attempt was killed and not by us."""
+class OomCounter:
+    """Counts the kernel's kills for want of memory since the last attempt that was killed, and not by us."""
 
     __slots__ = ("path", "seen", "spare", "spare_until")
 
@@ -76,8 +76,8 @@ class Watch:
     def kills(self, pid: int, now: float, started: float) -> int:
         """How many kills for want of memory may explain the end of this attempt; times are monotonic.
 
-        When several attempts are killed at once the first that is looked at finds the counter raised for
-        all; what it does not need itself is left to the others for a moment.
+        When several attempts are killed at once, the first one asked about finds the counter raised for all; the
+        kills beyond its own are left to the others for a moment.
         """
         value = self.read()
         fresh, self.seen = value - self.seen, value

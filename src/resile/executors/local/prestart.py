@@ -3,7 +3,7 @@
     prestart()          at once: a process that waits for its orders on a socket pair
     LocalExecutor(...)  later: sends it the folder, the environment and the first attempts
 
-A prestarted launcher that nobody gives orders to ends when its socket is closed. Nothing heavy is imported.
+A prestarted launcher that gets no orders ends when its socket is closed. Nothing heavy is imported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def prestart() -> Prestarted:
 
 
 def reap() -> None:
-    """Take the exits of launchers that have ended; those that still serve go on."""
+    """Reap the launchers that have ended; those that still serve go on."""
     for pid in tuple(_children):
         try:
             done = os.waitpid(pid, os.WNOHANG)[0]

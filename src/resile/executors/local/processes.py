@@ -1,10 +1,10 @@
 """Which processes belong to an attempt, and how to end exactly those.
 
-An attempt's leader starts a session of its own, and everything it starts inherits the mark
-`RESILE_ATTEMPT=token:job:attempt` in its environment. A process belongs to the attempt when it carries the mark,
-is in the leader's session or group while the leader's number is known to be the leader's, or descends from one
-that belongs. A signal goes through a pidfd that was opened before the start time was looked at once more, so a
-number that was given to somebody else in the meantime is never hit.
+An attempt's leader starts a session of its own, and everything it starts inherits the attempt's tag
+`RESILE_ATTEMPT=token:job:attempt` in its environment. A process belongs to the attempt when it carries the tag,
+is in the leader's session or group while the leader's pid is known to be the leader's, or descends from one
+that belongs. A signal goes through a pidfd that is opened before the start time is compared, so a pid that the
+kernel has given to another process in the meantime is never hit.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -16,7 +16,7 @@ import select
 import time
 from _signal import SIGKILL, pidfd_send_signal
 
-MARK = b"RESILE_ATTEMPT"
+TAG_VARIABLE = b"RESILE_ATTEMPT"
 STAT_BYTES = 1024
 ENVIRON_BYTES = 4 * 1024 * 1024
 LEADER_START_SECONDS_MAX = 1.0
@@ -27,7 +27,7 @@ TICKS_PER_SECOND: int = posix.sysconf("SC_CLK_TCK")
 class Process:
     """One line of the process table, from /proc/PID/stat."""
 
-    __slots__ = ("alive", "group", "known_mark", "parent", "pid", "session", "start_ticks")
+    __slots__ = ("alive", "group", "known_tag", "parent", "pid", "session", "start_ticks")
 
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
@@ -36,14 +36,14 @@ class Process:
         self.group = int(fields[2])
         self.session = int(fields[3])
         self.start_ticks = int(fields[19])
-        self.known_mark: bytes | None = None
+        self.known_tag: bytes | None = None
 
     @property
-    def mark(self) -> bytes:
-        """The mark in the environment that the process was started with; empty where there is none."""
-        if self.known_mark is None:
-            self.known_mark = mark_of(self.pid)
-        return self.known_mark
+    def tag(self) -> bytes:
+        """The attempt's tag in the environment that the process was started with; empty where there is none."""
+        if self.known_tag is None:
+            self.known_tag = tag_of(self.pid)
+        return self.known_tag
 
 
 def read_file(path: bytes, limit: int) -> bytes:
@@ -65,7 +65,7 @@ def read_file(path: bytes, limit: int) -> bytes:
 
 
 def process(pid: int) -> Process | None:
-    """The process of this number, if there is one."""
+    """The process with this pid, if there is one."""
     text = read_file(b"/proc/%d/stat" % pid, STAT_BYTES)
     # The command's name may hold spaces and parentheses; the fields begin after the last closing one.
     fields = text[text.rfind(b")") + 1 :].split()
@@ -82,11 +82,21 @@ def table() -> dict[int, Process]:
     return {entry.pid: entry for entry in found if entry is not None}
 
 
-def mark_of(pid: int) -> bytes:
-    """The mark in the environment that a process was started with; empty where there is none."""
+def attempt_tag(token: bytes, key: bytes) -> bytes:
+    """The tag of an attempt: the token of its launcher, then its key with colons."""
+    return token + b":" + key.replace(b" ", b":")
+
+
+def key_in(tag: bytes, token: bytes) -> bytes:
+    """The key of the attempt that a launcher's tag names."""
+    return tag.rpartition(token + b":")[2].replace(b":", b" ")
+
+
+def tag_of(pid: int) -> bytes:
+    """The attempt's tag in the environment that a process was started with; empty where there is none."""
     text = b"\0" + read_file(b"/proc/%d/environ" % pid, ENVIRON_BYTES)
-    at = text.find(b"\0" + MARK + b"=")
-    return text[at + len(MARK) + 2 :].partition(b"\0")[0] if at >= 0 else b""
+    at = text.find(b"\0" + TAG_VARIABLE + b"=")
+    return text[at + len(TAG_VARIABLE) + 2 :].partition(b"\0")[0] if at >= 0 else b""
 
 
 def boot_seconds() -> float:
@@ -100,7 +110,7 @@ def boot_id() -> bytes:
 
 
 def is_leader(entry: Process | None, spawned_at_boot_seconds: float) -> bool:
-    """Is this the process that was spawned just before that time, and not a later one of the same number?"""
+    """Is this the process that was spawned just before that time, and not a later one with the same pid?"""
     if entry is None:
         return False
     age = spawned_at_boot_seconds - entry.start_ticks / TICKS_PER_SECOND
@@ -123,12 +133,12 @@ def closure(processes: dict[int, Process], seeds: set[int]) -> dict[int, Process
 
 
 def members(
-    processes: dict[int, Process], leader: int, leader_is_ours: bool, mark: bytes, known: dict[int, int]
+    processes: dict[int, Process], leader: int, leader_is_ours: bool, tag: bytes, known: dict[int, int]
 ) -> dict[int, Process]:
     """The living processes of an attempt; `known` is pid -> start of those seen before, and is brought up to date.
 
-    Where the leader has been reaped its number may already be somebody else's, so only the mark, what was
-    known before and orphans that fell to this process from the leader's session count then.
+    Once the leader has been reaped the kernel may give its pid to another process, so only the tag, what was
+    known before and orphans that this process adopted from the leader's session count then.
     """
     me = posix.getpid()
     seeds = set()
@@ -137,7 +147,7 @@ def members(
         if (
             (known.get(pid) == entry.start_ticks)
             or (same_session and pid != me and (leader_is_ours or (entry.parent == me and pid != leader)))
-            or entry.mark == mark
+            or entry.tag == tag
         ):
             seeds.add(pid)
     found = closure(processes, seeds)
@@ -175,8 +185,8 @@ def send_all(found: dict[int, Process], *signals: int) -> None:
 def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
     """SIGKILL everything of attempts whose launcher is dead, and wait until it is gone.
 
-    Attempts are given as mark -> leader and when it was spawned (0 where no leader is known); returns the marks
-    of those of which something was still there.
+    Attempts are given as tag -> leader and when it was spawned (0 where no leader is known); returns the tags
+    of those that still had a process.
     """
     met: set[bytes] = set()
     known: dict[int, int] = {}
@@ -195,17 +205,17 @@ def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
 
 
 def orphans(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met: set[bytes]) -> dict[int, Process]:
-    """What is left of these attempts, in one look at the process table; `known` and `met` grow."""
+    """The living processes of these attempts, by one reading of the process table; `known` and `met` grow."""
     processes = table()
     leaders = {}
-    for mark, (leader, born) in attempts.items():
+    for tag, (leader, born) in attempts.items():
         if leader and is_leader(processes.get(leader), born):
-            leaders[leader] = mark
+            leaders[leader] = tag
     seeds = set()
     for pid, entry in processes.items():
-        mark = leaders.get(entry.session) or leaders.get(entry.group) or entry.mark
-        if mark in attempts:
-            met.add(mark)
+        tag = leaders.get(entry.session) or leaders.get(entry.group) or entry.tag
+        if tag in attempts:
+            met.add(tag)
             seeds.add(pid)
         elif known.get(pid) == entry.start_ticks:
             seeds.add(pid)

@@ -1,6 +1,6 @@
 """Secrets leave a step as `***`: in text that is whole, and in a stream that comes in pieces.
 
-Each value counts, and each of its lines of four characters or more. Overlapping finds become one `***`, so no
+Each value counts, and each of its lines of four characters or more. Overlapping secrets become one `***`, so no
 end of a secret shows beside another. A stream keeps back only what may be the beginning of a secret.
 
 Runs inside the launcher, so nothing is imported.
@@ -17,7 +17,7 @@ STARS = b"***"
 
 
 def patterns(values: Iterable[bytes]) -> tuple[bytes, ...]:
-    """What to look for: each value, and each of its lines that is long enough to mean something."""
+    """The texts to replace: each value, and each of its lines that is long enough to mean something."""
     found = dict.fromkeys(value for value in values if value)
     for value in list(found):
         for line in value.splitlines():
@@ -26,8 +26,8 @@ def patterns(values: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def finds(text: bytes, secrets: tuple[bytes, ...]) -> list[tuple[int, int]]:
-    """Where secrets stand, as ranges that do not touch each other, in order."""
+def find_secrets(text: bytes, secrets: tuple[bytes, ...]) -> list[tuple[int, int]]:
+    """The ranges of the text that secrets take, in order; ranges that overlap become one."""
     ranges = []
     for secret in secrets:
         at = text.find(secret)
@@ -48,7 +48,7 @@ def redact(text: bytes, secrets: tuple[bytes, ...]) -> bytes:
     """The text with every secret as `***`."""
     pieces: list[bytes] = []
     done = 0
-    for start, end in finds(text, secrets):
+    for start, end in find_secrets(text, secrets):
         pieces += (text[done:start], STARS)
         done = end
     return b"".join(pieces) + text[done:] if pieces else text
@@ -64,29 +64,29 @@ class Stream:
         self.held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be written now."""
+        """Add data; returns what may be written now."""
         text = self.held + data
-        cut = self.cut(text)
-        self.held = text[cut:]
-        return redact(text[:cut], self.secrets)
+        decided = self.decided_length(text)
+        self.held = text[decided:]
+        return redact(text[:decided], self.secrets)
 
     def finish(self) -> bytes:
-        """What was still kept back, once nothing more can come."""
+        """End the stream; returns what was still kept back."""
         text, self.held = self.held, b""
         return redact(text, self.secrets)
 
-    def cut(self, text: bytes) -> int:
-        """Up to where the text is decided: the rest may be the beginning of a secret, or stands in a find."""
-        cut = len(text)
+    def decided_length(self, text: bytes) -> int:
+        """How much of the text is decided: the rest may be the beginning of a secret, or is part of one."""
+        decided = len(text)
         for secret in self.secrets:
             at = max(0, len(text) - len(secret) + 1)
             while (at := text.find(secret[:1], at)) >= 0:
                 if secret.startswith(text[at:]):
-                    cut = min(cut, at)
+                    decided = min(decided, at)
                     break
                 at += 1
-        if cut < len(text):
-            for start, end in finds(text, self.secrets):
-                if start < cut < end:
+        if decided < len(text):
+            for start, end in find_secrets(text, self.secrets):
+                if start < decided < end:
                     return start
-        return cut
+        return decided

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from resile.executors.local import recovery
+from resile.executors.local import recovery, wire
 from resile.executors.local.spool import SUFFIX
 from resile.model.failure import LogRange
 
@@ -60,12 +60,8 @@ def _read(folder: str, log: LogRange, stream: Stream, offset: int, length: int) 
 def spooled_end(folder: str, log: LogRange, job: int, attempt: int) -> LogRange | None:
     """The attempt's final range where its launcher has written it down already."""
     token = os.path.basename(log.segment).partition("-")[0]
-    _, lines = recovery.read_spool(os.path.join(folder, recovery.FOLDER, token + SUFFIX))
-    beginning = b"E %d %d " % (job, attempt)
-    for line in lines:
-        if line.startswith(beginning):
-            return recovery.parse_ended(line.split()).log
-    return None
+    ended = recovery.find_end(os.path.join(folder, wire.FOLDER, token + SUFFIX), job, attempt)
+    return None if ended is None else ended.log
 
 
 def export(

@@ -1,13 +1,13 @@
-"""The attempts of a launcher: queued, running in slots, asked to end, over.
+"""The attempts of a launcher: queued, running in slots, being terminated, over.
 
-    queue --fill--> begin --> spawn --> started --(leader exits)--> left --> finish --> the slot's next attempt
-                                           |                         |
-                                           '--cut: SIGTERM------> look: SIGKILL when the grace is over, until
-                                                                  nothing is left
+    queue --fill_slots--> assign --> spawn --> started --(leader exits)--> leader_exited --> finish --> the next attempt
+                                                  |                              |
+                                                  '--terminate: SIGTERM--> check: SIGKILL when the grace is over, until
+                                                                           no process of the attempt is left
 
-Each slot has a thread, which spawns and waits for the leader, so that attempts start side by side; whatever else is
-done is done with the launcher's lock held, one thread at a time. Everything that happens becomes a line (spool.py);
-the launcher passes the lines on. A slot is filled again in the turn in which its attempt ended, before anybody is told.
+Each slot has a thread, which spawns and waits for the leader, so that attempts start side by side; everything else is
+done with the launcher's lock held, by one thread at a time. Everything that happens becomes a line (wire.py), and the
+launcher publishes the lines. A slot is filled again in the turn in which its attempt ended, before that is published.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -21,26 +21,29 @@ from _signal import SIGCONT, SIGKILL, SIGTERM
 from _thread import allocate_lock, start_new_thread
 from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
 
-from resile.executors.local import processes
+from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.orphans import Orphans
 from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.launcher.spawner import Spawner
-from resile.executors.local.launcher.start_after import Waiting
-from resile.executors.local.oom import Watch
+from resile.executors.local.launcher.start_after import WaitingStarts
+from resile.executors.local.oom import OomCounter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Callable
 
-WATCH_AFTER_SECONDS = 0.005
-LOOK_AGAIN_SECONDS = 0.1
+    from resile.executors.local.wire import Start
+
+LISTEN_AFTER_SECONDS = 0.005
+CHECK_AGAIN_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 GIVE_UP_SECONDS = 5.0
-SINK_BYTES = 256 * 1024
-SINKS_MAX = 256
+DISCARD_BYTES = 256 * 1024
+ABANDONED_PIPES_MAX = 256
 NEVER = float("inf")
+TIMEOUT, KILLED = b"timeout", b"killed"
 _KILLED_BY_KERNEL = (SIGKILL, (128 + SIGKILL) << 8)
 
 
@@ -51,27 +54,27 @@ class Attempts:
         self,
         epoll: select.epoll,
         publish: Callable[[], None],
-        hear: Callable[[], object],
+        receive: Callable[[], object],
         wake: Callable[[float], None],
         crash: Callable[[], None],
     ) -> None:
         self.epoll = epoll
         self.publish = publish
-        self.hear = hear
-        # Has the launcher's own thread look again by that time.
+        self.receive = receive
+        # Has the launcher's own thread check by that time.
         self.wake = wake
         self.crash = crash
-        # Whoever changes anything here holds it; its own thread does whenever it does not wait.
+        # Every thread that changes anything here holds it; the launcher's own holds it whenever it does not wait.
         self.lock = allocate_lock()
         self.lines: list[bytes] = []
-        self.queue: dict[bytes, list[bytes]] = {}
-        self.waiting = Waiting()
-        # Has an end let others start that nobody had to ask for?
+        self.queue: dict[bytes, Start] = {}
+        self.waiting = WaitingStarts()
+        # Has an end let attempts start that waited for it?
         self.followed = False
         self.free: list[Slot] = []
         self.running: dict[bytes, Slot] = {}
         self.listened: dict[int, Slot] = {}
-        self.sinks: dict[int, None] = {}
+        self.abandoned_pipes: dict[int, None] = {}
         self.orphans = Orphans(epoll)
         self.spawner = Spawner()
         self.secrets: tuple[bytes, ...] = ()
@@ -80,45 +83,45 @@ class Attempts:
         self.slots = self.opened = self.made = 0
         # Why nothing may be started: the spool could not say so.
         self.blocked_errno = ENOSPC
-        self.wake_at = NEVER
-        self.oom = Watch()
-        # Read once for all attempts that are looked at or killed in one turn: it costs milliseconds.
+        self.check_at = NEVER
+        self.oom = OomCounter()
+        # Read once for all attempts that are checked or killed in one turn: it costs milliseconds.
         self.table: dict[int, processes.Process] | None = None
 
-    def ready(self, descriptor: int) -> None:
+    def handle(self, descriptor: int) -> None:
         """There is output, or a process has ended."""
         if descriptor in self.listened:
             slot = self.listened[descriptor]
             (slot.out if descriptor == slot.out.reader else slot.err).pump()
-        elif descriptor in self.sinks:
-            self.empty(descriptor)
-        elif descriptor in self.orphans.mortals:
-            self.orphans.bury(descriptor)
-            if any(slot.cut for slot in self.running.values()):
-                self.wake_at = 0.0
+        elif descriptor in self.abandoned_pipes:
+            self.discard_output(descriptor)
+        elif descriptor in self.orphans.expected:
+            self.orphans.take_exit_of(descriptor)
+            if any(slot.reason for slot in self.running.values()):
+                self.check_at = 0.0
 
-    def take(self, key: bytes, fields: list[bytes]) -> None:
+    def enqueue(self, start: Start) -> None:
         """Queue an attempt, or let it wait for those that it comes after."""
-        self.waiting.begin(key)
-        if fields[8]:
-            ready = self.waiting.add(key, fields, fields[8].split(b","), self.queue, self.running)
-            if not ready:
-                if ready is False:
-                    self.withdrawn(key)
+        self.waiting.forget_end(start.key)
+        if start.after:
+            may_start = self.waiting.add(start, self.queue, self.running)
+            if not may_start:
+                if may_start is False:
+                    self.report_withdrawn(start.key)
                 return
-        self.queue[key] = fields
+        self.queue[start.key] = start
 
-    def over(self, key: bytes, well: bool) -> None:
-        """An attempt has ended or never will start: those that come after it may, or never will."""
-        freed, doomed = self.waiting.over(key, well)
+    def release_followers(self, key: bytes, succeeded: bool) -> None:
+        """Queue the attempts that waited for this one, or withdraw them: it has ended, or will never start."""
+        freed, doomed = self.waiting.end(key, succeeded)
         if freed:
             self.followed = True
-            self.queue.update(freed)
+            self.queue.update((start.key, start) for start in freed)
         for follower in doomed:
-            self.withdrawn(follower)
+            self.report_withdrawn(follower)
 
-    def fill(self, mine: Slot | None = None) -> None:
-        """Give what is queued to slots, as far as there are free ones; the thread of `mine` is the caller's.
+    def fill_slots(self, mine: Slot | None = None) -> None:
+        """Give what is queued to slots, as far as there are free ones; the caller is the thread of `mine`.
 
         What is given out in one go starts in its order, as people expect; only later ones go on as their slots do.
         """
@@ -134,13 +137,13 @@ class Attempts:
                         # As many at a time as this process may have files and threads for: the rest waits.
                         self.slots = self.opened
                         return
-                    self.refuse(self.next_queued()[0], error.errno or ENOSPC, b"output")
+                    self.refuse(self.next_queued().key, error.errno or ENOSPC, b"output")
                     continue
             else:
                 return
-            if self.begin(slot, *self.next_queued()) and slot is not mine:
+            if self.assign(slot, self.next_queued()) and slot is not mine:
                 slot.turn, turn = turn, slot.has_started
-                slot.given.release()
+                slot.has_work.release()
 
     def open_slot(self) -> Slot:
         """One more slot, with its thread."""
@@ -154,70 +157,69 @@ class Attempts:
         self.made += 1
         return slot
 
-    def next_queued(self) -> tuple[bytes, list[bytes]]:
-        """The attempt that has waited longest."""
-        key = next(iter(self.queue))
-        return key, self.queue.pop(key)
+    def next_queued(self) -> Start:
+        """Take the attempt that has waited longest."""
+        return self.queue.pop(next(iter(self.queue)))
 
-    def begin(self, slot: Slot, key: bytes, fields: list[bytes]) -> bool:
-        """Give a slot an attempt; that it is about to start is on the spool first, so that no start goes unnoticed."""
+    def assign(self, slot: Slot, start: Start) -> bool:
+        """Give a slot an attempt; the spool first says that it is about to start, so that no start goes unnoticed."""
         if not self.blocked_errno:
-            slot.line = b"B %s\n" % key
+            slot.line = wire.begins_line(start.key)
             self.lines.append(slot.line)
             self.publish()
         if self.blocked_errno:
-            # Nobody would know about it if this process died now.
+            # No engine would know about it if this process died now.
             slot.reset()
             self.free.append(slot)
-            self.refuse(key, self.blocked_errno, b"output")
+            self.refuse(start.key, self.blocked_errno, b"output")
             return False
         slot.out.begin(self.secrets)
         slot.err.begin(self.secrets)
-        slot.key = key
-        slot.frame = fields
+        slot.key = start.key
+        slot.order = start
         slot.has_started = allocate_lock()
         slot.has_started.acquire()
-        slot.grace_seconds = float(fields[4])
+        slot.grace_seconds = start.grace_seconds
         slot.deadline = NEVER
-        self.running[key] = slot
+        self.running[start.key] = slot
         return True
 
     def serve(self, slot: Slot) -> None:
-        """The life of a slot's thread: start what it is given, wait for its end, go on with the next."""
+        """The life of a slot's thread: run one attempt after the other."""
         try:
             while not slot.closed:
-                slot.given.acquire()
-                while slot.frame is not None:
-                    self.attend(slot, slot.frame)
+                slot.has_work.acquire()
+                while slot.order is not None:
+                    self.run_attempt(slot, slot.order)
         except BaseException:
             self.crash()
 
-    def attend(self, slot: Slot, fields: list[bytes]) -> None:
-        """One attempt, from its start to the end of its leader."""
+    def run_attempt(self, slot: Slot, start: Start) -> None:
+        """Spawn one attempt, and wait until its leader exits."""
         if slot.turn is not None:
             with slot.turn:
                 slot.turn = None
         # Read before the spawn, which returns when the program runs: its time counts from here.
         slot.started_at, slot.started = time.time(), time.monotonic()
-        pid, errno, stage = self.spawner.spawn(slot, fields)
+        pid, errno, stage = self.spawner.spawn(slot, start)
         with self.lock:
             slot.has_started.release()
             if not pid:
-                self.not_started(slot, errno, stage)
+                self.free_unstarted(slot, errno, stage)
                 return
-            self.started(slot, pid, float(fields[3]))
-        # It is reaped with the lock held: as long as it is not, nobody else has its number, and it can be signalled.
+            self.leader_started(slot, pid, start.timeout_seconds)
+        # Reaped with the lock held: until then no other process gets its pid, and any thread may signal it.
         posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOWAIT)
         with self.lock:
             _, status, usage = posix.wait4(pid, 0)
-            self.left(slot, (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
+            self.leader_exited(slot, (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
 
-    def started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
-        """The leader of an attempt runs; it may have been killed before there was anything to kill."""
+    def leader_started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
+        """Note that the leader of an attempt runs, and signal it where it was killed before it had a pid."""
         slot.pid = pid
         if timeout_seconds > 0:
             slot.deadline = slot.started + timeout_seconds
-        slot.line = b"S %s %.6f %d %.2f %s %d %d\n" % (
+        slot.line = wire.started_line(
             slot.key,
             slot.started_at,
             pid,
@@ -226,155 +228,146 @@ class Attempts:
             slot.out.start,
             slot.err.start,
         )
-        # Told with whatever comes next, or when its output is listened to.
+        # Published with the next line, or when the launcher begins to read its output.
         self.lines.append(slot.line)
-        if slot.cut:
+        if slot.reason:
             self.table = None
-            self.cut(slot, slot.cut, time.monotonic())
-        self.look_by(min(slot.deadline, slot.started + WATCH_AFTER_SECONDS))
+            self.terminate(slot, slot.reason, time.monotonic())
+        self.check_by(min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS))
 
-    def not_started(self, slot: Slot, errno: int, stage: bytes) -> None:
-        """There was nothing to start; the slot is free for the next attempt."""
+    def free_unstarted(self, slot: Slot, errno: int, stage: bytes) -> None:
+        """Report an attempt that could not be spawned, and make its slot free."""
         key = slot.key
         del self.running[key]
         slot.reset()
         self.free.append(slot)
         self.refuse(key, errno, stage)
-        self.go_on(slot)
+        self.refill(slot)
 
-    def left(self, slot: Slot, usage: tuple[int, float, int]) -> None:
-        """The leader of an attempt has ended; of one that was cut short the rest must end too."""
+    def leader_exited(self, slot: Slot, usage: tuple[int, float, int]) -> None:
+        """Finish an attempt whose leader exited; of one that is being terminated the other processes must end too."""
         slot.usage = usage
         slot.reaped = True
-        slot.frame = None
-        if slot.cut:
-            self.look_by(0.0)
+        slot.order = None
+        if slot.reason:
+            self.check_by(0.0)
             return
         self.finish(slot)
         if self.followed:
-            # What goes on by itself may have been taken back before this end.
-            self.hear()
-        self.go_on(slot)
+            # The engine may have withdrawn what now starts without its asking.
+            self.receive()
+        self.refill(slot)
 
-    def go_on(self, slot: Slot) -> None:
-        """The caller's slot is free: fill it, and say what has happened."""
-        self.fill(slot)
+    def refill(self, slot: Slot) -> None:
+        """Fill the calling thread's slot, and publish what has happened."""
+        self.fill_slots(slot)
         if self.lines:
             self.publish()
         if not self.running:
-            # Perhaps nobody has anything to do any more.
+            # The launcher ends when there is nothing left to do.
             self.wake(0.0)
 
-    def look_by(self, at: float) -> None:
-        """Have what is due at that time done then."""
-        if at < self.wake_at:
-            self.wake_at = at
+    def check_by(self, at: float) -> None:
+        """Have `check` called by that time."""
+        if at < self.check_at:
+            self.check_at = at
             self.wake(at)
 
     def refuse(self, key: bytes, errno: int, stage: bytes) -> None:
-        """An attempt that could not be started at all has ended."""
-        now = time.time()
-        self.lines.append(b"E %s %.6f %.6f 0 0 0 - 0 0 0 0 - %d %s 0\n" % (key, now, now, errno, stage))
-        self.over(key, well=False)
+        """Report the end of an attempt that could not be started at all."""
+        self.lines.append(wire.refused_line(key, time.time(), errno, stage))
+        self.release_followers(key, succeeded=False)
 
     def finish(self, slot: Slot) -> None:
         """An attempt is over: close its range, report it, and make its slot free."""
         now = time.time()
-        leftovers = self.has_leftovers(slot)
-        if slot.wrote():
-            # Whoever follows the slot's last attempt must be able to see its end before the segment goes on.
+        has_leftovers = self.has_leftovers(slot)
+        if slot.has_output():
+            # A reader that follows the slot's last attempt must see its end before the segment goes on.
             if self.lines:
                 self.publish()
             slot.drain()
-        status, cpu_seconds, rss_bytes = slot.usage
-        oom = 0
-        if status in _KILLED_BY_KERNEL and not slot.cut:
-            oom = self.oom.kills(slot.pid, time.monotonic(), slot.started)
+        status = slot.usage[0]
+        oom_kills = 0
+        if status in _KILLED_BY_KERNEL and not slot.reason:
+            oom_kills = self.oom.kills(slot.pid, time.monotonic(), slot.started)
         out, err = slot.out, slot.err
         errno = out.errno or err.errno
         self.lines.append(
-            b"E %s %.6f %.6f %d %.6f %d %s %d %d %d %d %s %d %s %d\n"
-            % (
+            wire.ended_line(
                 slot.key,
                 slot.started_at,
                 now,
-                status,
-                cpu_seconds,
-                rss_bytes,
-                slot.segment,
-                out.start,
-                out.size - out.start,
-                err.start,
-                err.size - err.start,
-                slot.cut or b"-",
-                errno,
-                b"output" if errno else b"-",
-                oom,
+                slot.usage,
+                (slot.segment, out.start, out.size - out.start, err.start, err.size - err.start),
+                reason=slot.reason,
+                output_errno=errno,
+                oom_kills=oom_kills,
             )
         )
         del self.running[slot.key]
-        self.over(slot.key, well=not (status or slot.cut or errno))
-        if slot.watched:
+        self.release_followers(slot.key, succeeded=not (status or slot.reason or errno))
+        if slot.listened:
             self.unlisten(slot)
-        if not self.make_ready(slot, leftovers) or self.opened > self.slots:
+        if not self.prepare(slot, has_leftovers) or self.opened > self.slots:
             self.opened -= 1
             slot.close()
             return
         slot.reset()
         self.free.append(slot)
 
-    def make_ready(self, slot: Slot, leftovers: bool) -> bool:
-        """Give a slot what the next attempt needs; False where it can't be had."""
+    def prepare(self, slot: Slot, has_leftovers: bool) -> bool:
+        """Give a slot the pipes and segments that its next attempt needs; False where the system has none."""
         try:
-            if leftovers:
+            if has_leftovers:
                 for descriptor in slot.renew():
-                    self.sinks[descriptor] = None
+                    self.abandoned_pipes[descriptor] = None
                     self.epoll.register(descriptor, select.EPOLLIN)
-                while len(self.sinks) > SINKS_MAX:
-                    self.empty(next(iter(self.sinks)), close=True)
-            if slot.full():
+                while len(self.abandoned_pipes) > ABANDONED_PIPES_MAX:
+                    self.discard_output(next(iter(self.abandoned_pipes)), close=True)
+            if slot.is_full():
                 slot.roll()
         except OSError:
             return False
         return True
 
     def has_leftovers(self, slot: Slot) -> bool:
-        """May somebody still hold the pipes of this attempt, whose leader was reaped?"""
+        """May a process still hold the pipes of this attempt, whose leader was reaped?"""
         if not self.orphans.can_be_found():
-            return slot.suspect or system_calls.group_exists(slot.pid)
+            return slot.has_orphans or system_calls.group_exists(slot.pid)
         self.find_orphans()
-        return slot.suspect
+        return slot.has_orphans
 
     def find_orphans(self) -> None:
-        """Whose the new ones are, their marks say; one without a mark may be that of any running attempt."""
+        """Note which attempts new orphans belong to: their tags say; one without a tag may be of any that runs."""
         for orphan in self.orphans.find():
-            owner = orphan.mark.rpartition(self.token + b":")[2].replace(b":", b" ")
+            owner = processes.key_in(orphan.tag, self.token)
             for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
-                candidate.suspect = True
+                candidate.has_orphans = True
 
-    def look(self) -> None:
-        """Something is due: listen to the output of longer attempts, end those whose time is up."""
+    def check(self) -> None:
+        """Do what is due: read along with longer attempts, end those whose time is up."""
         now = time.monotonic()
-        self.wake_at = now + SWEEP_SECONDS if self.running else NEVER
+        self.check_at = now + SWEEP_SECONDS if self.running else NEVER
         self.table = None
         if self.orphans.can_be_found():
             # Those of an attempt that goes on for hours must not pile up until it ends.
             self.find_orphans()
         for slot in list(self.running.values()):
             due = self.advance(slot, now)
-            self.wake_at = min(self.wake_at, due)
+            self.check_at = min(self.check_at, due)
 
     def advance(self, slot: Slot, now: float) -> float:
-        """Do what is due for one attempt; when to look again."""
+        """Do what is due for one attempt; returns when to check it again."""
         if not slot.pid:
             return NEVER
-        if not slot.watched and now >= slot.started + WATCH_AFTER_SECONDS:
+        if not slot.listened and now >= slot.started + LISTEN_AFTER_SECONDS:
             self.listen(slot)
-        if not slot.cut:
+        if not slot.reason:
             if now >= slot.deadline:
-                self.cut(slot, b"timeout", now)
-                return min(slot.deadline, now + LOOK_AGAIN_SECONDS)
-            return slot.deadline if slot.watched else min(slot.deadline, slot.started + WATCH_AFTER_SECONDS)
+                self.terminate(slot, TIMEOUT, now)
+                return min(slot.deadline, now + CHECK_AGAIN_SECONDS)
+            return slot.deadline if slot.listened else min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS)
         if not slot.reaped and now < slot.deadline:
             return slot.deadline
         found = self.members(slot)
@@ -383,21 +376,21 @@ class Attempts:
             return NEVER
         for pid in found:
             if pid != slot.pid:
-                self.orphans.mourn(pid)
+                self.orphans.expect_exit_of(pid)
         if now < slot.deadline:
-            return min(slot.deadline, now + LOOK_AGAIN_SECONDS)
+            return min(slot.deadline, now + CHECK_AGAIN_SECONDS)
         if not slot.reaped:
             system_calls.signal_group(slot.pid, SIGKILL)
         processes.send_all(found, SIGKILL)
-        return now + LOOK_AGAIN_SECONDS
+        return now + CHECK_AGAIN_SECONDS
 
-    def cut(self, slot: Slot, why: bytes, now: float) -> None:
-        """Ask everything of an attempt to end; the rest is killed when the grace is over."""
-        slot.cut = why
+    def terminate(self, slot: Slot, reason: bytes, now: float) -> None:
+        """Send SIGTERM to every process of an attempt; `advance` kills the rest when the grace is over."""
+        slot.reason = reason
         if not slot.pid:
             return
         slot.deadline = now + slot.grace_seconds
-        self.look_by(slot.deadline)
+        self.check_by(slot.deadline)
         found = self.members(slot)
         # The group at once, so that no child forked in between is missed; then those that left the group.
         system_calls.signal_group(slot.pid, SIGTERM)
@@ -408,63 +401,63 @@ class Attempts:
         """The living processes of an attempt, by the process table of this turn."""
         if self.table is None:
             self.table = processes.table()
-        mark = self.spawner.mark + b":" + slot.key.replace(b" ", b":")
-        return processes.members(self.table, slot.pid, not slot.reaped, mark, slot.known)
+        tag = processes.attempt_tag(self.spawner.token, slot.key)
+        return processes.members(self.table, slot.pid, not slot.reaped, tag, slot.known)
 
     def listen(self, slot: Slot) -> None:
-        """Take the attempt's output as it comes."""
-        slot.watched = True
+        """Read the attempt's output as it comes."""
+        slot.listened = True
         for pipe in (slot.out, slot.err):
             self.listened[pipe.reader] = slot
             self.epoll.register(pipe.reader, select.EPOLLIN)
 
     def unlisten(self, slot: Slot) -> None:
-        """The attempt is over."""
-        slot.watched = False
+        """Stop reading along: the attempt is over."""
+        slot.listened = False
         for pipe in (slot.out, slot.err):
             del self.listened[pipe.reader]
             self.epoll.unregister(pipe.reader)
 
-    def empty(self, descriptor: int, close: bool = False) -> None:
+    def discard_output(self, descriptor: int, close: bool = False) -> None:
         """Throw away what leftover processes write; forget the pipe when the last of them has closed it."""
         try:
-            close = close or not posix.read(descriptor, SINK_BYTES)
+            close = close or not posix.read(descriptor, DISCARD_BYTES)
         except BlockingIOError:
             return
         if close:
-            del self.sinks[descriptor]
+            del self.abandoned_pipes[descriptor]
             posix.close(descriptor)
 
     def kill(self, key: bytes) -> None:
-        """End this attempt; one that is queued never starts, one that is over stays over."""
+        """Terminate this attempt, or withdraw it where it has not started; one that is over stays over."""
         if key in self.queue or key in self.waiting.missing:
             self.withdraw(key)
-        elif key in self.running and not self.running[key].cut:
-            self.cut(self.running[key], b"killed", time.monotonic())
+        elif key in self.running and not self.running[key].reason:
+            self.terminate(self.running[key], KILLED, time.monotonic())
 
     def withdraw(self, key: bytes) -> None:
-        """An attempt that is queued, or waits for others, never starts."""
+        """Never start an attempt that is queued or waits for others."""
         if key in self.queue:
             del self.queue[key]
         else:
             self.waiting.forget(key)
-        self.withdrawn(key)
+        self.report_withdrawn(key)
 
-    def withdrawn(self, key: bytes) -> None:
-        """Say that an attempt never starts, and so none that comes after it."""
-        self.lines.append(b"W %s %.6f\n" % (key, time.time()))
-        self.over(key, well=False)
+    def report_withdrawn(self, key: bytes) -> None:
+        """Report that an attempt never starts, and so none that comes after it."""
+        self.lines.append(wire.withdrawn_line(key, time.time()))
+        self.release_followers(key, succeeded=False)
 
     def withdraw_all(self) -> None:
-        """Nothing that is queued or waits starts."""
+        """Withdraw everything that is queued or waits."""
         while self.queue or self.waiting.missing:
             self.withdraw(next(iter(self.queue or self.waiting.missing)))
 
-    def terminate(self) -> None:
+    def terminate_all(self) -> None:
         """Kill everything at once."""
         self.withdraw_all()
         for slot in self.running.values():
             slot.grace_seconds = 0.0
-            self.cut(slot, b"killed", time.monotonic())
-        for descriptor in list(self.sinks):
-            self.empty(descriptor, close=True)
+            self.terminate(slot, KILLED, time.monotonic())
+        for descriptor in list(self.abandoned_pipes):
+            self.discard_output(descriptor, close=True)

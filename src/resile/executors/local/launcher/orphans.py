@@ -1,8 +1,8 @@
-"""Processes that attempts left behind, and others whose end the launcher waits for.
+"""Processes that attempts left behind, and other processes whose exit the launcher waits for.
 
-Every living descendant of a leader that has ended falls to the launcher, which is a subreaper: as a child of its first
-thread, while the leaders are children of their slots' threads. So what the kernel lists as children of the first
-thread are orphans and nothing else.
+The launcher is a subreaper: the kernel makes every living descendant of an ended leader a child of the launcher's
+first thread, while the leaders are children of their slots' threads. So the children of the first thread are orphans
+and nothing else.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -20,21 +20,21 @@ CHILDREN_BYTES_MAX = 1024 * 1024
 
 
 class Orphans:
-    """Those that are known; made by the launcher's first thread."""
+    """The orphans that are known; the launcher's first thread makes this object."""
 
     def __init__(self, epoll: select.epoll) -> None:
         self.epoll = epoll
         self.children = system_calls.open_children() if system_calls.become_subreaper() else -1
         self.known: set[int] = set()
-        # Of processes whose end somebody waits for: by their pidfds.
-        self.mortals: dict[int, int] = {}
+        # The pid of each process whose exit is waited for, by its pidfd.
+        self.expected: dict[int, int] = {}
 
     def can_be_found(self) -> bool:
-        """Does the system tell of them?"""
+        """Does the kernel list them?"""
         return self.children >= 0
 
     def find(self) -> list[processes.Process]:
-        """Living ones that were not known; what has ended meanwhile is let go."""
+        """Living orphans that were not known; those that have ended meanwhile are reaped."""
         children = posix.pread(self.children, CHILDREN_BYTES, 0)
         if len(children) == CHILDREN_BYTES:
             children = posix.pread(self.children, CHILDREN_BYTES_MAX, 0)
@@ -46,25 +46,25 @@ class Orphans:
             if entry is None or not entry.alive:
                 system_calls.take_exit(pid)
                 continue
-            if self.mourn(pid):
+            if self.expect_exit_of(pid):
                 self.known.add(pid)
             found.append(entry)
         return found
 
-    def mourn(self, pid: int) -> bool:
-        """Have the end of a process noticed; False where that can't be."""
-        if pid not in self.mortals.values():
+    def expect_exit_of(self, pid: int) -> bool:
+        """Have epoll report the exit of a process; False where that can't be."""
+        if pid not in self.expected.values():
             try:
                 descriptor = posix.pidfd_open(pid)
             except OSError:
                 return False
-            self.mortals[descriptor] = pid
+            self.expected[descriptor] = pid
             self.epoll.register(descriptor, select.EPOLLIN)
         return True
 
-    def bury(self, descriptor: int) -> None:
-        """A process has ended; if it fell to us, its exit is taken."""
-        pid = self.mortals.pop(descriptor)
+    def take_exit_of(self, descriptor: int) -> None:
+        """A process has ended: close its pidfd, and reap it where it is our child."""
+        pid = self.expected.pop(descriptor)
         posix.close(descriptor)
         self.known.discard(pid)
         system_calls.take_exit(pid)

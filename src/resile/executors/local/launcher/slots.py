@@ -5,8 +5,8 @@
 
 Only the launcher writes segments. An attempt that held the file itself could destroy what earlier attempts of
 the slot wrote: `tee /dev/stderr` opens the file behind it and truncates it. With a pipe that name means the
-pipe. Pipes and files are opened once and serve one attempt after the other; what a short attempt wrote is
-taken from the pipe when it ends, a longer one is listened to.
+pipe. Pipes and files are opened once and serve one attempt after the other; the launcher takes what a short attempt
+wrote from the pipe when it ends, and reads along with a longer one.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -24,6 +24,8 @@ from resile.executors.local.redaction import Stream
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
+
+    from resile.executors.local.wire import Start
 
 READ_BYTES = 64 * 1024
 DRAIN_READS_MAX = 64
@@ -45,11 +47,11 @@ class Pipe:
         self.redactor: Stream | None = None
 
     def begin(self, secrets: tuple[bytes, ...]) -> None:
-        """An attempt starts to write."""
+        """Note where the next attempt's output begins."""
         self.start = self.size
         self.errno = 0
         self.redactor = Stream(secrets) if secrets else None
-        # The last attempt may have made the pipe non-blocking (node does), which would be this one's surprise.
+        # The last attempt may have made the pipe non-blocking (node does); the next one does not expect that.
         posix.set_blocking(self.writer, True)
 
     def pump(self) -> bool:
@@ -62,7 +64,7 @@ class Pipe:
         return bool(data)
 
     def finish(self) -> None:
-        """The attempt is over: take what it left in the pipe, at most what a pipe can hold."""
+        """Move what the ended attempt left in the pipe, at most what a pipe can hold."""
         for _ in range(DRAIN_READS_MAX):
             if not self.pump():
                 break
@@ -70,7 +72,7 @@ class Pipe:
             self.write(self.redactor.finish())
 
     def write(self, data: bytes) -> None:
-        """Append to the segment; a disk that takes no more is remembered for the attempt's report."""
+        """Append to the segment; the error of a full disk is kept for the attempt's report."""
         while data and not self.errno:
             try:
                 written = posix.write(self.file, data)
@@ -81,7 +83,7 @@ class Pipe:
             data = data[written:]
 
     def renew(self, fresh: tuple[int, int]) -> int:
-        """Somebody may still hold this pipe: take a fresh one; the old one's reading end."""
+        """Use a fresh pipe, because a process may still hold the old one; returns the old one's reading end."""
         old = self.reader
         posix.close(self.writer)
         self.reader, self.writer = fresh
@@ -107,39 +109,39 @@ class Slot:
     __slots__ = (
         "actions",
         "closed",
-        "cut",
         "deadline",
         "err",
         "folder",
-        "frame",
-        "given",
         "grace_seconds",
+        "has_orphans",
         "has_started",
+        "has_work",
         "key",
         "known",
         "line",
+        "listened",
         "number",
+        "order",
         "out",
         "pid",
         "readable",
         "reaped",
+        "reason",
         "rolls",
         "segment",
         "started",
         "started_at",
-        "suspect",
         "token",
         "turn",
         "usage",
-        "watched",
     )
 
     def __init__(self, number: int, folder: bytes, token: bytes) -> None:
-        # Open when its thread has something to do: an attempt, or to end.
-        self.given = allocate_lock()
-        self.given.acquire()
+        # Released when its thread has something to do: an attempt, or to end.
+        self.has_work = allocate_lock()
+        self.has_work.acquire()
         self.closed = False
-        # Open once its attempt has started, and that of the slot whose attempt goes before its own.
+        # Released once its attempt has started; `turn` is that of the slot whose attempt goes before its own.
         self.has_started = allocate_lock()
         self.turn: LockType | None = None
         self.number = number
@@ -161,17 +163,19 @@ class Slot:
         self.reset()
 
     def reset(self) -> None:
-        """No attempt is here."""
-        self.key = self.line = self.cut = b""
-        self.frame: list[bytes] | None = None
+        """Make the slot free of its attempt."""
+        self.key = self.line = b""
+        # Why the launcher terminates its attempt.
+        self.reason = b""
+        self.order: Start | None = None
         self.pid = 0
         self.started = self.started_at = self.deadline = self.grace_seconds = 0.0
-        self.watched = self.suspect = self.reaped = False
+        self.listened = self.has_orphans = self.reaped = False
         self.usage: tuple[int, float, int] = (0, 0.0, 0)
         self.known: dict[int, int] = {}
 
     def rewire(self) -> None:
-        """The pipes are new: what a child does with them, and how to ask whether they hold anything."""
+        """Use the present pipes: for what a child does with them, and to ask whether they hold anything."""
         self.actions = Actions(self.out.writer, self.err.writer)
         self.readable = select.poll()
         self.readable.register(self.out.reader, select.POLLIN)
@@ -188,17 +192,17 @@ class Slot:
             pipe.file = file
             pipe.size = pipe.start = 0
 
-    def wrote(self) -> bool:
+    def has_output(self) -> bool:
         """Is there output that is not in the segments yet?"""
         return bool(self.readable.poll(0) or self.out.redactor)
 
     def drain(self) -> None:
-        """The attempt is over: everything it wrote belongs to the segments."""
+        """Move everything that the ended attempt wrote to the segments."""
         self.out.finish()
         self.err.finish()
 
     def renew(self) -> tuple[int, int]:
-        """Take fresh pipes because somebody may still write to these; the reading ends of the old ones."""
+        """Take fresh pipes because a process may still write to these; returns the reading ends of the old ones."""
         first = make_pipe()
         try:
             second = make_pipe()
@@ -210,14 +214,14 @@ class Slot:
         self.rewire()
         return old
 
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Is it time for the next pair of segments?"""
         return self.out.size > SEGMENT_BYTES_MAX or self.err.size > SEGMENT_BYTES_MAX
 
     def close(self) -> None:
-        """Close everything, and let its thread end."""
+        """Close everything, and end the slot's thread."""
         self.out.close()
         self.err.close()
         self.closed = True
-        if self.given.locked():
-            self.given.release()
+        if self.has_work.locked():
+            self.has_work.release()

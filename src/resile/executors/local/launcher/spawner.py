@@ -1,7 +1,7 @@
 """Starts processes while the other threads of the launcher go on.
 
-Whoever spawns sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn keeps its
-lock all that time, so the C library is called directly: then as many attempts can start at once as there are slots.
+A spawning thread sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn holds
+its lock all that time, so the C library is called directly: then as many attempts can start at once as there are slots.
 
 Runs inside the launcher, so only built-in modules and what ctypes is made of are imported: the package itself would be
 a fifth of the launcher's start.
@@ -14,11 +14,12 @@ from _ctypes import FUNCFLAG_CDECL, Array, CFuncPtr, _SimpleCData, byref, dlopen
 from _signal import SIGPIPE, SIGXFSZ
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 
-from resile.executors.local.processes import MARK
+from resile.executors.local.processes import TAG_VARIABLE, attempt_tag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from resile.executors.local.launcher.slots import Slot
+    from resile.executors.local.wire import Start
 
 # More than any C library needs for its file actions, attributes and sets of signals.
 OPAQUE_BYTES = 1024
@@ -51,7 +52,7 @@ class _Number(_SimpleCData):  # type: ignore[type-arg]
 
 
 class _Function(CFuncPtr):
-    """A function of the C library that gives an `int`; whoever calls it leaves the interpreter to others."""
+    """A function of the C library that returns an `int`; the caller releases the interpreter's lock."""
 
     _flags_ = FUNCFLAG_CDECL
     _restype_ = _Number
@@ -88,7 +89,7 @@ class Actions:
             _actions_chdir(self.opaque, directory)
 
     def __del__(self) -> None:
-        """The library keeps memory for them."""
+        """Free the memory that the library keeps for them."""
         _actions_destroy(self.opaque)
 
 
@@ -99,15 +100,16 @@ class Environment:
 
     def __init__(self, pairs: list[bytes]) -> None:
         self.by_name = by_name(pairs)
-        # That of a run around this one, which no attempt of ours has: with it none could merely be added to.
-        self.by_name.pop(MARK, None)
+        # Drop RESILE_ATTEMPT inherited from an outer run; otherwise every attempt would have to override it and could
+        # not share this block.
+        self.by_name.pop(TAG_VARIABLE, None)
         self.path = self.by_name.get(b"PATH", b"PATH=/bin:/usr/bin")[5:]
-        # Kept as well, because the pointers are to what is in it.
+        # Kept as well, because the pointers point into it.
         self.texts = (_Text * len(self.by_name))(*self.by_name.values())
         self.pointers = bytes(self.texts)
 
-    def and_also(self, pairs: list[bytes]) -> Array[_Text]:
-        """It, and what one attempt adds or changes."""
+    def extend(self, pairs: list[bytes]) -> Array[_Text]:
+        """This environment with what one attempt adds or changes."""
         known = self.by_name
         if any(pair.partition(b"=")[0] in known for pair in pairs):
             return _texts([*{**known, **by_name(pairs)}.values()])
@@ -121,28 +123,28 @@ class Environment:
 class Spawner:
     """Starts processes with the run's environment, in its directory, each in a session of its own."""
 
-    __slots__ = ("attributes", "directory", "environment", "home", "mark")
+    __slots__ = ("attributes", "directory", "environment", "home", "token")
 
     def __init__(self) -> None:
         self.attributes = _attributes()
         self.environment = Environment([])
         self.directory = b"/"
-        self.mark = b""
+        self.token = b""
         self.home = -1
 
-    def configure(self, mark: bytes, directory: bytes, pairs: list[bytes]) -> None:
-        """What all attempts have in common; an attempt that is being started keeps what it began with."""
-        self.mark = mark
+    def configure(self, token: bytes, directory: bytes, pairs: list[bytes]) -> None:
+        """Take what all attempts have in common; an attempt that is being started keeps what it began with."""
+        self.token = token
         self.environment = Environment(pairs)
         posix.putenv(b"PATH", self.environment.path)
         self.directory = directory
         if self.home >= 0:
             posix.close(self.home)
             self.home = -1
-        self.go_home()
+        self.enter_directory()
 
-    def go_home(self) -> int:
-        """Be in the run's directory; an errno where that can't be."""
+    def enter_directory(self) -> int:
+        """Make the run's directory ours; returns an errno where that can't be."""
         try:
             if self.home < 0:
                 self.home = posix.open(self.directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
@@ -151,21 +153,17 @@ class Spawner:
             return error.errno or ENOENT
         return 0
 
-    def spawn(self, slot: Slot, fields: list[bytes]) -> tuple[int, int, bytes]:
-        """Start the attempt of a START frame: its pid, or 0 with the errno and the stage that failed."""
-        cwd = fields[5]
-        if self.home < 0 and (errno := self.go_home()):
+    def spawn(self, slot: Slot, start: Start) -> tuple[int, int, bytes]:
+        """Start an attempt: its pid, or 0 with the errno and the stage that failed."""
+        cwd, pairs, known = start.cwd, start.env, self.environment
+        if self.home < 0 and (errno := self.enter_directory()):
             return 0, errno, b"cwd"
-        first = 9 + int(fields[6])
-        second = first + int(fields[7])
-        argv, fallback, pairs = fields[9:first], fields[first:second], fields[second:]
-        known = self.environment
         path = next((pair[5:] for pair in reversed(pairs) if pair.startswith(b"PATH=")), known.path)
-        environment = known.and_also([*pairs, b"%s=%s:%s:%s" % (MARK, self.mark, fields[1], fields[2])])
+        environment = known.extend([*pairs, b"%s=%s" % (TAG_VARIABLE, attempt_tag(self.token, start.key))])
         actions = Actions(slot.out.writer, slot.err.writer, cwd) if cwd else slot.actions
-        pid, errno = self.execute(argv, path, cwd, actions, environment)
-        if errno in _NOT_EXECUTABLE and fallback and not unusable(cwd):
-            pid, errno = self.execute(fallback, path, cwd, actions, environment)
+        pid, errno = self.execute(start.argv, path, cwd, actions, environment)
+        if errno in _NOT_EXECUTABLE and start.fallback and not unusable(cwd):
+            pid, errno = self.execute(start.fallback, path, cwd, actions, environment)
         if errno and (problem := unusable(cwd)):
             return 0, problem, b"cwd"
         return pid, errno, b"exec" if errno else b"-"
@@ -178,12 +176,12 @@ class Spawner:
         actions: Actions,
         environment: Array[_Text],
     ) -> tuple[int, int]:
-        """One program: its pid, or 0 and an errno."""
+        """Start one program: its pid, or 0 and an errno."""
         if not argv:
             return 0, EINVAL
         program, call = argv[0], _search_and_spawn
         if path != self.environment.path and b"/" not in program:
-            # The library looks in the path of this process, the attempt means its own.
+            # The library would search the path of this process; the attempt means its own.
             program, errno = find(program, path, cwd)
             if errno:
                 return 0, errno
@@ -204,7 +202,7 @@ def find(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
 
 
 def is_file(path: bytes) -> bool:
-    """Is it a file, now? It may have gone since somebody looked."""
+    """Is there a regular file at this path now?"""
     try:
         return posix.stat(path).st_mode & FILE_TYPE == REGULAR_FILE
     except OSError:

@@ -15,7 +15,7 @@ BACKLOG = 4
 
 
 def take_stdin() -> int:
-    """The engine's socket comes as standard input; children get /dev/null there, and nothing else of the engine's."""
+    """Take the engine's socket from standard input, leave /dev/null there, and close what else the engine had open."""
     for descriptor in descriptors():
         if descriptor > 2:
             _close(descriptor)
@@ -27,7 +27,7 @@ def take_stdin() -> int:
 
 
 def descriptors() -> list[int]:
-    """What is open in this process; nothing where the system does not tell."""
+    """The open descriptors of this process; none where the system does not list them."""
     try:
         return [int(name) for name in posix.listdir("/proc/self/fd")]
     except OSError:
@@ -43,7 +43,7 @@ def _close(descriptor: int) -> None:
 
 
 def become_subreaper() -> bool:
-    """Have the orphans of our descendants become our children; False where the system has no such thing."""
+    """Adopt the orphans of our descendants; False where the system can't do that."""
     try:
         from _ctypes import call_function, dlopen, dlsym
 
@@ -56,7 +56,7 @@ def become_subreaper() -> bool:
 
 
 def open_children() -> int:
-    """The kernel's list of our children, to be read again and again; -1 where it has none."""
+    """Open the kernel's list of our children, to be read many times; -1 where it has none."""
     pid = posix.getpid()
     try:
         return posix.open(b"/proc/%d/task/%d/children" % (pid, pid), posix.O_RDONLY | posix.O_CLOEXEC)
@@ -70,7 +70,7 @@ def socket_path(folder: int) -> bytes:
 
 
 def listen(path: bytes) -> int:
-    """Make the socket by which a later engine finds us."""
+    """Make the socket through which a later engine connects."""
     unlink_socket(path)
     folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
@@ -84,7 +84,7 @@ def listen(path: bytes) -> int:
 
 
 def connect(path: bytes) -> _socket.socket | None:
-    """The living launcher of a folder, or nothing."""
+    """Connect to the living launcher of a folder; None where there is none."""
     try:
         folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     except OSError:
@@ -101,7 +101,7 @@ def connect(path: bytes) -> _socket.socket | None:
 
 
 def accept(listener: int) -> int:
-    """The next connection of our own user (or root); -1 where there is none."""
+    """Accept the next connection of our own user or root; -1 where there is none."""
     server = _socket.socket(fileno=listener)
     try:
         descriptor, _ = server._accept()  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def unlink_socket(path: bytes) -> None:
 
 
 def signal_group(leader: int, signal: int) -> None:
-    """Signal the group of a leader that has not been reaped, so its number can't be anybody else's."""
+    """Signal the group of a leader that has not been reaped, so no other process can have its pid."""
     try:
         posix.killpg(leader, signal)
     except OSError:
@@ -144,7 +144,7 @@ def group_exists(leader: int) -> bool:
 
 
 def take_exit(pid: int) -> None:
-    """Let a process that has ended go, if it is a child of ours."""
+    """Reap a process that has ended, if it is our child."""
     try:
         posix.waitpid(pid, posix.WNOHANG)
     except ChildProcessError:
@@ -152,7 +152,7 @@ def take_exit(pid: int) -> None:
 
 
 def redirect_errors(folder: bytes, token: bytes) -> None:
-    """Let what is said last stand in a file beside the spool."""
+    """Redirect stderr to TOKEN.crash next to the spool."""
     if folder:
         flags = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
         posix.dup2(posix.open(folder + b"/" + token + b".crash", flags, 0o600), 2)

@@ -1,0 +1,345 @@
+"""The messages between the engine and its launcher, and the lines of the launcher's spool: written and read here only.
+
+Engine to launcher: frames. A frame is four bytes of length, big end first, and fields with NULs between them, which
+neither arguments nor environment can hold:
+
+    C token folder slots directory nsecrets secret-in-hex... NAME=value...   what all attempts share
+    S job attempt timeout grace cwd nargv nfallback after argv... fallback... NAME=value...
+    K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
+    D                  withdraw everything queued
+    A bytes            the engine has recorded so many bytes of the lines that it received on this connection
+    T                  kill everything and exit
+
+`after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py).
+
+Launcher to engine, and launcher to spool: lines of words.
+
+    H version token pid born boot label     the launcher that writes the spool; the first line
+    B job attempt                           it is about to be started
+    S job attempt at pid born segment out err
+    E job attempt started at status cpu rss segment out outlen err errlen reason errno stage oom
+    W job attempt at                        it never starts
+    R                                       end of the greeting: an engine that connects first receives the whole spool
+
+`-` stands for an empty word. Inside the launcher an attempt goes by its key, the words `job attempt`.
+
+Runs inside the launcher, so only built-in modules are imported at the top.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from resile.executors.contract import Ended, Launch, Started, Withdrawn
+
+VERSION = 1
+LENGTH_BYTES = 4
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+# The folder of the launcher's files in the folder of an epoch; log ranges name their segments with it.
+FOLDER = "launcher"
+
+CONFIGURE, START, KILL, DRAIN, ACKNOWLEDGE, TERMINATE = b"C", b"S", b"K", b"D", b"A", b"T"
+HEADER, BEGINS, STARTED, ENDED, WITHDRAWN, GREETING_ENDS = b"H", b"B", b"S", b"E", b"W", b"R"
+GREETING_END = GREETING_ENDS + b"\n"
+ABOUT_ATTEMPTS = frozenset((BEGINS, STARTED, ENDED, WITHDRAWN))
+_NONE = b"-"
+_OF_STARTS = (BEGINS + b" ", STARTED + b" ")
+
+
+def key_of(job: int, attempt: int) -> bytes:
+    """The key of an attempt."""
+    return b"%d %d" % (job, attempt)
+
+
+class Configuration:
+    """What all attempts of a run share: a C frame."""
+
+    __slots__ = ("directory", "env", "folder", "secrets", "slots", "token")
+
+    def __init__(
+        self, token: bytes, folder: bytes, slots: int, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
+    ) -> None:
+        self.token = token
+        self.folder = folder
+        self.slots = slots
+        self.directory = directory
+        self.secrets = tuple(secrets)
+        self.env = env
+
+
+class Start:
+    """One attempt that the launcher is to start: an S frame. `env` holds `NAME=value`, `after` holds keys."""
+
+    __slots__ = ("after", "argv", "cwd", "env", "fallback", "grace_seconds", "key", "timeout_seconds")
+
+    def __init__(
+        self,
+        key: bytes,
+        argv: list[bytes],
+        env: list[bytes],
+        *,
+        cwd: bytes = b"",
+        timeout_seconds: float = 0.0,
+        grace_seconds: float = 0.0,
+        fallback: list[bytes],
+        after: list[bytes],
+    ) -> None:
+        self.key = key
+        self.argv = argv
+        self.env = env
+        self.cwd = cwd
+        self.timeout_seconds = timeout_seconds
+        self.grace_seconds = grace_seconds
+        self.fallback = fallback
+        self.after = after
+
+
+# --- frames, written by the engine
+
+
+def frame(*fields: bytes) -> bytes:
+    """One frame: its length and its fields."""
+    body = b"\0".join(fields)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def configure_frame(configuration: Configuration) -> bytes:
+    """The frame that opens a connection; a later one changes what attempts share."""
+    head = (configuration.token, configuration.folder, b"%d" % configuration.slots, configuration.directory)
+    secrets = [secret.hex().encode() for secret in configuration.secrets]
+    return frame(CONFIGURE, *head, b"%d" % len(secrets), *secrets, *configuration.env)
+
+
+def start_frame(launch: Launch) -> bytes | None:
+    """The frame that starts an attempt; nothing where a field holds a NUL, which would split it in two."""
+    fields = [
+        START,
+        b"%d" % launch.job,
+        b"%d" % launch.attempt,
+        b"%.6f" % launch.timeout_seconds,
+        b"%.6f" % launch.grace_seconds,
+        launch.cwd,
+        b"%d" % len(launch.argv),
+        b"%d" % len(launch.fallback),
+        b",".join([key_of(*other) for other in launch.after]),
+        *launch.argv,
+        *launch.fallback,
+    ]
+    if launch.env:
+        fields += [name + b"=" + value for name, value in launch.env]
+    body = b"\0".join(fields)
+    if body.count(b"\0") != len(fields) - 1:
+        return None
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def kill_frame(job: int, attempt: int) -> bytes:
+    """The frame that ends an attempt, or withdraws it."""
+    return frame(KILL, b"%d" % job, b"%d" % attempt)
+
+
+def drain_frame() -> bytes:
+    """The frame that withdraws everything queued."""
+    return frame(DRAIN)
+
+
+def acknowledge_frame(count: int) -> bytes:
+    """The frame that lets the launcher forget the first `count` bytes of this connection's lines."""
+    return frame(ACKNOWLEDGE, b"%d" % count)
+
+
+def terminate_frame() -> bytes:
+    """The frame that ends the launcher with everything it runs."""
+    return frame(TERMINATE)
+
+
+# --- frames, read by the launcher; the functions raise ValueError or IndexError where a frame is malformed
+
+
+def take_frames(inbox: bytearray) -> Iterator[list[bytes]]:
+    """Take the fields of every complete frame out of the inbox, which keeps the rest."""
+    at = 0
+    while len(inbox) - at >= LENGTH_BYTES:
+        body = at + LENGTH_BYTES
+        length = int.from_bytes(inbox[at:body], "big")
+        if length > FRAME_BYTES_MAX:
+            raise ValueError
+        if len(inbox) < body + length:
+            break
+        at = body + length
+        yield bytes(inbox[body:at]).split(b"\0")
+    del inbox[:at]
+
+
+def decode_configuration(fields: list[bytes]) -> Configuration:
+    """What all attempts share from now on."""
+    _, token, folder, slots, directory, count, *rest = fields
+    secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
+    return Configuration(token, folder, int(slots), directory, secrets, rest[int(count) :])
+
+
+def decode_start(fields: list[bytes]) -> Start:
+    """The attempt that a START frame describes."""
+    _, job, attempt, timeout, grace, cwd, argv_count, fallback_count, after, *rest = fields
+    first = int(argv_count)
+    second = first + int(fallback_count)
+    return Start(
+        key_of(int(job), int(attempt)),
+        rest[:first],
+        rest[second:],
+        cwd=cwd,
+        timeout_seconds=float(timeout),
+        grace_seconds=float(grace),
+        fallback=rest[first:second],
+        after=after.split(b",") if after else [],
+    )
+
+
+def decode_key(fields: list[bytes]) -> bytes:
+    """The attempt that a KILL frame names."""
+    return key_of(int(fields[1]), int(fields[2]))
+
+
+def decode_count(fields: list[bytes]) -> int:
+    """The bytes that an ACKNOWLEDGE frame counts."""
+    return int(fields[1])
+
+
+# --- lines, written by the launcher
+
+
+def begins_line(key: bytes) -> bytes:
+    """An attempt is about to be started."""
+    return b"B %s\n" % key
+
+
+def started_line(key: bytes, at: float, pid: int, born: float, segment: bytes, out: int, err: int) -> bytes:
+    """An attempt runs since `at`; `born` is the same moment by the clock that counts from the boot."""
+    return b"S %s %.6f %d %.2f %s %d %d\n" % (key, at, pid, born, segment, out, err)
+
+
+def ended_line(
+    key: bytes,
+    started_at: float,
+    at: float,
+    usage: tuple[int, float, int],
+    log: tuple[bytes, int, int, int, int],
+    *,
+    reason: bytes,
+    output_errno: int,
+    oom_kills: int,
+) -> bytes:
+    """An attempt is over; `usage` is wait status, CPU seconds and bytes, `log` the segment and two offsets and lengths.
+
+    `reason` says why the launcher terminated it, `output_errno` why its output could not be written.
+    """
+    stage = b"output" if output_errno else _NONE
+    numbers = (*usage, *log, reason or _NONE, output_errno, stage, oom_kills)
+    return b"E %s %.6f %.6f %d %.6f %d %s %d %d %d %d %s %d %s %d\n" % (key, started_at, at, *numbers)
+
+
+def refused_line(key: bytes, at: float, errno: int, stage: bytes) -> bytes:
+    """An attempt could not be started."""
+    return b"E %s %.6f %.6f 0 0 0 - 0 0 0 0 - %d %s 0\n" % (key, at, at, errno, stage)
+
+
+def withdrawn_line(key: bytes, at: float) -> bytes:
+    """An attempt never starts."""
+    return b"W %s %.6f\n" % (key, at)
+
+
+def is_of_start(line: bytes) -> bool:
+    """Does the line say that an attempt begins or runs?"""
+    return line.startswith(_OF_STARTS)
+
+
+# --- the first line of a spool, written and read by the engine
+
+
+class Author:
+    """The launcher that writes a spool: its process, known by its start and the machine's boot, and the run's label."""
+
+    __slots__ = ("boot", "label", "pid", "start_ticks", "token")
+
+    def __init__(self, token: str, pid: int, start_ticks: int, boot: str, label: str) -> None:
+        self.token = token
+        self.pid = pid
+        self.start_ticks = start_ticks
+        self.boot = boot
+        self.label = label
+
+
+def header_line(author: Author) -> bytes:
+    """The first line of a spool."""
+    words = (HEADER.decode(), VERSION, author.token, author.pid, author.start_ticks, author.boot, author.label)
+    return " ".join(map(str, words)).encode() + b"\n"
+
+
+def decode_author(line: bytes) -> Author | None:
+    """Who writes the spool that has this first line; nothing where it is of another version or incomplete."""
+    words = line.decode().split()
+    if len(words) != 7 or words[:2] != [HEADER.decode(), str(VERSION)]:
+        return None
+    _, _, token, pid, start_ticks, boot, label = words
+    return Author(token, int(pid), int(start_ticks), boot, label)
+
+
+# --- lines, read by the engine; the reports are imported late, because the launcher reads none
+
+
+def decode_attempt(words: list[bytes]) -> tuple[int, int]:
+    """Job and attempt number of a line."""
+    return int(words[1]), int(words[2])
+
+
+def decode_started(words: list[bytes]) -> Started:
+    """The report that an S line stands for."""
+    from resile.executors.contract import Started
+    from resile.model.failure import LogRange
+
+    _, job, attempt, at, pid, _, segment, out, err = words
+    log = LogRange(f"{FOLDER}/{segment.decode()}", int(out), 0, int(err), 0)
+    return Started(int(job), int(attempt), float(at), int(pid), log)
+
+
+def decode_pid(words: list[bytes]) -> int:
+    """The process of an S line."""
+    return int(words[4])
+
+
+def decode_born(words: list[bytes]) -> float:
+    """When the process of an S line was spawned, in seconds since the boot."""
+    return float(words[5])
+
+
+def decode_ended(words: list[bytes], pid: int = 0) -> Ended:
+    """The report that an E line stands for; `pid` where it also stands for the start."""
+    from resile.executors.contract import Ended
+    from resile.model.failure import LogRange
+
+    _, job, attempt, started, at, status, cpu, rss, segment, out, outlen, err, errlen, reason, errno, stage, oom = words
+    place = "" if segment == _NONE else f"{FOLDER}/{segment.decode()}"
+    return Ended(
+        int(job),
+        int(attempt),
+        float(started),
+        float(at),
+        int(status),
+        float(cpu),
+        int(rss),
+        LogRange(place, int(out), int(outlen), int(err), int(errlen)),
+        "" if reason == _NONE else reason.decode(),
+        int(errno),
+        "" if stage == _NONE else stage.decode(),
+        int(oom),
+        pid,
+    )
+
+
+def decode_withdrawn(words: list[bytes]) -> Withdrawn:
+    """The report that a W line stands for."""
+    from resile.executors.contract import Withdrawn
+
+    return Withdrawn(int(words[1]), int(words[2]), float(words[3]))
