@@ -145,7 +145,7 @@ class Items(World):
             own = [number for number, letter in enumerate(chosen) if (letter.name, letter.job) == (name, job)]
             around: list[dict[str, Any]] = []
             scope = chosen[own[0]].scope
-            while scope not in self.state.scopes or scope in self.state.finished:
+            while scope not in self.state.scopes or scope in self.state.scopes_to_drop:
                 around.insert(0, self.kept[scope].body)
                 scope = self.kept[scope].outer
             self.groups.append(LetterGroup(name, job, len(own), own[0], tuple(around)))

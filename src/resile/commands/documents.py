@@ -85,7 +85,7 @@ def run_document(
 
 def _maps(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
     """The numbers of a run's fan-outs, by step."""
-    if not state.fans and not state.past:
+    if not state.fans and not state.closed_map_totals:
         return {}
     from resile.engine.map_statistics import all_metrics
 
@@ -101,10 +101,10 @@ def _job(state: State, job: Job, now: float) -> dict[str, Any]:
         "id": job.id,
         "step": state.step_of(job).name,
         "scope": state.scopes[job.scope].name if job.scope in state.scopes else "root",
-        "status": STATUS_NAMES[job.shown],
+        "status": STATUS_NAMES[job.status_shown],
         "recovered": job.recovered,
         "tolerated": job.tolerated,
-        "attempts": job.tried,
+        "attempts": job.attempts_started,
         "exit_code": job.exit_code,
         "seconds": round(seconds, 3),
         "cause": None if cause is None else {"step": cause.step, "job": cause.job, "status": cause.status},

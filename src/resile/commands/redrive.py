@@ -217,7 +217,7 @@ def _groups(
         around: list[dict[str, Any]] = []
         scope = first.scope
         # What a redrive before this one restored is over, though not forgotten yet.
-        while scope not in state.scopes or scope in state.finished:
+        while scope not in state.scopes or scope in state.scopes_to_drop:
             kept = store.kept_scope(row.id, scope)
             assert kept is not None
             around.insert(0, kept.body)

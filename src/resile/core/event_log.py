@@ -27,11 +27,11 @@ def note_job(
             job.id,
             job.attempt,
             STATUS_NAMES[job.status],
-            because or job.noted or job.because,
+            because or job.last_event_seq or job.because,
             data,
         )
     )
-    job.noted = seq
+    job.last_event_seq = seq
     state.touched.append(job.id)
     return seq
 
@@ -45,10 +45,10 @@ def note_pair(
     """
     seq = state.seq + 1
     scope, step, status = state.scopes[job.scope].name, state.step_of(job).name, STATUS_NAMES[job.status]
-    because = because or job.noted or job.because
+    because = because or job.last_event_seq or job.because
     out.append(Note(seq, at, first, scope, step, job.id, job.attempt, status, because, _NOTHING))
     out.append(Note(seq + 1, at, second, scope, step, job.id, job.attempt, status, seq, data))
-    state.seq = job.noted = seq + 1
+    state.seq = job.last_event_seq = seq + 1
     state.touched.append(job.id)
 
 

@@ -14,12 +14,15 @@ def broken(state: State) -> list[str]:
     every = list(state.jobs.values())
     end = state.jobs[state.plan.end + 1]
     counts = {
-        "moving": (state.moving, sum(_moves(job) for job in every)),
+        "moving": (state.active, sum(_moves(job) for job in every)),
         "early": (state.early, sum(job.early for job in every)),
         "parked": (state.parked, sum(job.status is Status.pending_failed for job in every)),
         "in flight": (
             state.in_flight,
-            sum(job.status in (Status.pending, Status.running) and not job.asking and not job.hosting for job in every),
+            sum(
+                job.status in (Status.pending, Status.running) and not job.pending_question and not job.hosting
+                for job in every
+            ),
         ),
     }
     for scope in state.scopes.values():
@@ -32,7 +35,7 @@ def broken(state: State) -> list[str]:
     if capacity is not None and state.in_flight > capacity.parallel + capacity.ahead + capacity.early:
         room = f"{capacity.parallel}+{capacity.ahead}+{capacity.early}"
         found.append(f"{state.in_flight} attempts in flight, room for {room}")
-    if (end.status is not Status.blocked or end.asking) and state.scopes[ROOT].open:
+    if (end.status is not Status.blocked or end.pending_question) and state.scopes[ROOT].open:
         found.append("`end` moved before everything else was terminal")
     if state.phase == "ended" and (end.status not in TERMINAL or not state.verdict):
         found.append("the run ended without `end` or without a verdict")
@@ -44,10 +47,10 @@ def broken(state: State) -> list[str]:
 
 def _moves(job: Job) -> bool:
     """Will this job get on by itself?"""
-    if job.asking:
+    if job.pending_question:
         return True
     if job.hosting:
-        return job.moving
+        return job.active
     if job.status is Status.recovering:
-        return (bool(job.due) and not job.handling and not job.calls) or job.moving
+        return (bool(job.timer_at) and not job.repair_scope and not job.calls) or job.active
     return job.status in _MOVING

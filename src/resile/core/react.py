@@ -69,10 +69,10 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
     """Fold one event into the state; what the world must do because of it."""
     out: list[Action] = []
     before = state.seq
-    if state.finished:
-        for scope in state.finished:
+    if state.scopes_to_drop:
+        for scope in state.scopes_to_drop:
             state.forget(scope)
-        state.finished = []
+        state.scopes_to_drop = []
     HANDLERS[type(event)](state, event, out)
     if state.agenda:
         # Here and below: what only repairs, fan-outs and child workflows need is loaded when the first of them comes.
@@ -124,24 +124,24 @@ def _run_resumed(state: State, event: RunResumed, out: list[Action]) -> None:
         out.append(read_more(state, state.redrive))
     owed: list[Job] = []
     for job in state.jobs.values():
-        if job.asking == "when":
+        if job.pending_question == "when":
             out.append(AnswerCondition(job.id, because))
-        elif job.asking == "arcs":
+        elif job.pending_question == "arcs":
             out.append(AnswerArcs(job.id, because))
-        elif job.asking == "value":
+        elif job.pending_question == "value":
             out.append(AnswerValue(job.id, job.attempt, because))
-        elif job.asking:
-            out.append(AnswerRoute(job.id, job.rule, job.asking, because))
+        elif job.pending_question:
+            out.append(AnswerRoute(job.id, job.rule, job.pending_question, because))
         elif job.hosting:
             from resile.core.fanout.timers_and_items import host_again
 
             host_again(state, out, job, because)
-        elif job.status is RECOVERING and job.due:
-            out.append(SetTimer(job.id, job.attempt, job.due, because, repair=not job.moving))
+        elif job.status is RECOVERING and job.timer_at:
+            out.append(SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
         elif job.status is PENDING or job.status is RUNNING:
             owed.append(job)
     # In the order of their reservation: no early attempt is told of before what it waited for.
-    owed.sort(key=lambda job: job.ticket)
+    owed.sort(key=lambda job: job.queue_number)
     out += [FindAttempt(job.id, job.attempt, because) for job in owed]
 
 
@@ -168,14 +168,14 @@ def _attempt_adopted(state: State, event: AttemptAdopted, out: list[Action]) -> 
         _announce(state, out, event.at, job, event.pid)
     note_job(state, out, event.at, "attempt_adopted", job, {"pid": event.pid})
     if stopping(state, job) and not state.is_end(job):
-        out.append(KillAttempt(job.id, job.attempt, job.noted))
+        out.append(KillAttempt(job.id, job.attempt, job.last_event_seq))
 
 
 def _announce(state: State, out: list[Action], at: float, job: Job, pid: int) -> None:
     """Note the start of a step (once for each visit) and of this attempt."""
     job.status = RUNNING
-    if not job.announced:
-        job.announced = True
+    if not job.start_recorded:
+        job.start_recorded = True
         state.set_began(job, at)
         note_pair(state, out, at, "step_started", "attempt_started", job, {"pid": pid} if pid else {}, job.because)
     else:
@@ -292,18 +292,18 @@ def _attempt_withdrawn(state: State, event: AttemptWithdrawn, out: list[Action])
         status = TERMINATED if event.started else CANCELED
         settle(state, out, event.at, job, status, {})
     else:
-        enqueue(state, job, job.noted or job.because)
+        enqueue(state, job, job.last_event_seq or job.because)
 
 
 def _condition_answered(state: State, event: ConditionAnswered, out: list[Action]) -> None:
     """A step's `when` is known: run it, or skip it and what needs it."""
     job = state.jobs.get(event.job)
-    if job is None or job.asking != "when":
+    if job is None or job.pending_question != "when":
         return
     if event.problem:
         note_job(state, out, event.at, "expression_rejected", job, {"problem": event.problem})
     if event.value:
-        job.asking = ""
+        job.pending_question = ""
         enqueue(state, job, job.because)
     else:
         settle(state, out, event.at, job, SKIPPED, {"reason": "`when` is false"})
@@ -312,9 +312,9 @@ def _condition_answered(state: State, event: ConditionAnswered, out: list[Action
 def _arcs_answered(state: State, event: ArcsAnswered, out: list[Action]) -> None:
     """The conditions on a step's arcs are known: take those that hold."""
     job = state.jobs.get(event.job)
-    if job is None or job.asking != "arcs":
+    if job is None or job.pending_question != "arcs":
         return
-    job.asking = ""
+    job.pending_question = ""
     if event.problem:
         note_job(state, out, event.at, "expression_rejected", job, {"problem": event.problem})
     if event.memory:
@@ -343,8 +343,8 @@ def _timer_fired(state: State, event: TimerFired, out: list[Action]) -> None:
         return
     if event.repair:
         expired(state, out, job)
-    elif job.moving:
-        job.due = 0.0
+    elif job.active:
+        job.timer_at = 0.0
         repair_or_go(state, out, event.at, job)
 
 
@@ -372,9 +372,9 @@ def _groups_read(state: State, event: GroupsRead, out: list[Action]) -> None:
 def _route_answered(state: State, event: RouteAnswered, out: list[Action]) -> None:
     """The code of a rule, or of `on_success`, has said what to run or where to go."""
     job = state.jobs.get(event.job)
-    if job is None or job.asking != event.about:
+    if job is None or job.pending_question != event.about:
         return
-    job.asking = ""
+    job.pending_question = ""
     for problem in event.problems:
         note_job(state, out, event.at, "expression_rejected", job, {"problem": problem})
     if event.about == "rule":
@@ -390,8 +390,8 @@ def _value_answered(state: State, event: ValueAnswered, out: list[Action]) -> No
     from resile.core.fanout.child_workflow import child_judged
 
     job = state.jobs.get(event.job)
-    if job is not None and job.asking == "value" and job.attempt == event.attempt:
-        job.asking = ""
+    if job is not None and job.pending_question == "value" and job.attempt == event.attempt:
+        job.pending_question = ""
         child_judged(state, out, event.at, job, event.outcome)
 
 
@@ -411,9 +411,9 @@ def _judged(state: State, event: Judged, out: list[Action]) -> None:
             # Whoever judges can be asked again, so the rule that parked the job is not spent by it.
             job.fired = {number: count for number, count in (job.fired or {}).items() if number != job.rule}
             job.error = None
-            enqueue(state, job, job.noted)
+            enqueue(state, job, job.last_event_seq)
         case "skip":
-            job.excused = True
+            job.dependents_go_on = True
             names = [capture.name for capture in state.step_of(job).capture]
             if event.output is not None:
                 names = names or [state.step_of(job).name]
@@ -452,7 +452,7 @@ def _epoch_started(state: State, event: EpochStarted, out: list[Action]) -> None
 def _expected(state: State, number: int, attempt: int) -> Job | None:
     """The job this report is about, unless it is late: a result of another attempt changes nothing."""
     job = state.jobs.get(number)
-    if job is None or job.attempt != attempt or job.asking or job.hosting:
+    if job is None or job.attempt != attempt or job.pending_question or job.hosting:
         return None
     return job if job.status in _UNDER_WAY else None
 

@@ -36,6 +36,34 @@ TIMES = struct.Struct("<dd")
 _END = struct.Struct("<d")
 _read_times, _write_times, _write_end = TIMES.unpack_from, TIMES.pack_into, _END.pack_into
 
+# What some fields are called in snapshots and in the scopes that are kept for a redrive: short, because each job is
+# there with them, and as they always were, because old databases must be read.
+_JOB_NAMES = {
+    "attempt_counted": "reserved",
+    "queue_number": "ticket",
+    "last_event_seq": "noted",
+    "pending_question": "asking",
+    "active": "moving",
+    "dependents_notified": "informed",
+    "start_recorded": "announced",
+    "dependents_go_on": "excused",
+    "timer_at": "due",
+    "repair_scope": "handling",
+}
+_SCOPE_NAMES = {
+    "has_failed_need": "tainted",
+    "kept_for_redrive": "kept",
+    "first_failure": "broken",
+    "arc_arguments": "given",
+}
+_STATE_NAMES = {
+    "active": "moving",
+    "queue_number": "ticket",
+    "ahead_candidates": "hopeful",
+    "closed_map_totals": "past",
+    "scopes_to_drop": "finished",
+}
+
 
 class Cause(Struct, frozen=True, gc=False):
     """Why a job was canceled or skipped: the job whose outcome decided it."""
@@ -58,13 +86,17 @@ class Error(Struct, frozen=True, gc=False):
     inside: tuple[str, ...] = ()
 
 
-class Job(Struct, gc=False, omit_defaults=True):
+class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     """A step in a scope.
 
-    `moving` jobs will get on by themselves; one whose repair runs, or that is parked, will not. `fired` counts
-    each rule's firings, `rule` is the one being carried out. `because` is the seq that made the job ready. An `early`
-    one is reserved but still waits for its needs. While it is
-    `hosting`, the items of a fan-out or the steps of a child workflow run for it, and nothing of its own does.
+    An `active` job makes progress without outside input; one that is parked or waits for its repair does not.
+    `pending_question` is the expression that the engine evaluates for it. `fired` counts the uses of each rule, `rule`
+    is the one that is being applied, in the `repair_scope` where that runs steps. `because` is the seq of the event
+    that made the job ready, `last_event_seq` that of its own last event. `timer_at` is when its wait, or the time of
+    its repair or child workflow, ends. An `early` job is reserved although it still waits for its needs. While it is
+    `hosting`, the items of a fan-out or the steps of a child workflow run in its place. `attempt_counted` says that
+    `attempt` is already the number of the next one. A `stale` one starts over when its attempt has ended. `dependents_go_on`
+    where a judge skipped it, or where only some items of a fan-out failed that carries on.
     """
 
     id: int
@@ -72,25 +104,24 @@ class Job(Struct, gc=False, omit_defaults=True):
     step: int
     status: Status = BLOCKED
     attempt: int = 0
-    reserved: bool = False
-    ticket: int = 0
+    attempt_counted: bool = False
+    queue_number: int = 0
     tokens: int = 0
     because: int = 0
-    noted: int = 0
-    asking: Literal["", "when", "arcs", "rule", "calls", "target", "value"] = ""
-    moving: bool = False
+    last_event_seq: int = 0
+    pending_question: Literal["", "when", "arcs", "rule", "calls", "target", "value"] = ""
+    active: bool = False
     early: bool = False
     hosting: bool = False
-    informed: bool = False
-    announced: bool = False
+    dependents_notified: bool = False
+    start_recorded: bool = False
     repaired: bool = False
-    recovered: bool = False
     tolerated: bool = False
-    excused: bool = False
+    dependents_go_on: bool = False
     stale: bool = False
-    due: float = 0.0
+    timer_at: float = 0.0
     rule: int = NO_RULE
-    handling: int = 0
+    repair_scope: int = 0
     calls: tuple[str, ...] = ()
     target: str = ""
     callers: tuple[int, ...] = ()
@@ -104,31 +135,37 @@ class Job(Struct, gc=False, omit_defaults=True):
     cause: Cause | None = None
 
     @property
-    def tried(self) -> int:
+    def attempts_started(self) -> int:
         """How many attempts have really started; one that is only reserved has not."""
-        return self.attempt - (self.reserved or self.status is PENDING)
+        return self.attempt - (self.attempt_counted or self.status is PENDING)
 
     @property
-    def shown(self) -> Status:
-        """The status that others see: what is reserved before its needs are met still waits for them."""
+    def status_shown(self) -> Status:
+        """The status that users see: a job that is reserved early still waits for its needs."""
         return BLOCKED if self.early else self.status
 
     @property
-    def good(self) -> bool:
+    def recovered(self) -> bool:
+        """Did the job complete thanks to a repair?"""
+        return self.repaired and self.status is COMPLETED
+
+    @property
+    def counts_as_success(self) -> bool:
         """Do dependents go on as after a success?"""
-        return self.status is COMPLETED or self.tolerated or self.excused
+        return self.status is COMPLETED or self.tolerated or self.dependents_go_on
 
 
-class Scope(Struct, gc=False, omit_defaults=True):
+class Scope(Struct, gc=False, omit_defaults=True, rename=_SCOPE_NAMES):
     """Counters of one place where steps run; `open` jobs are not terminal.
 
-    Every scope but the root belongs to the job `owner`. A repair's holds the steps of that job's rule number `rule`;
-    an item's those of the fan-out, for the `number`-th execution of `item`; a child's those of the other workflow,
-    with its `inputs`. In a `stopped` one nothing starts any more. `broken` is what failed it first. `nested` ones have
-    had scopes of their own. `kept` ones have dead letters inside; then a repair's holds the `error` that it answers,
-    for a redrive. `outputs` are what child workflows captured, by step; `given` what arcs carried, by the step that
-    they lead to. `joining` steps were reached and wait for other paths. `times` holds those of all its jobs: a job
-    takes no more room when it is over than before.
+    Every scope but the root belongs to the job `owner`. A repair's scope holds the steps of that job's rule number
+    `rule`; an item's those of the fan-out, for the `number`-th execution of `item`; a child's those of the other
+    workflow, with its `inputs`. In a `stopped` scope nothing starts any more. `waiting` counts the open needs of each
+    step, and `has_failed_need` lists the steps of which a need failed. `first_failure` is what failed the scope.
+    `nested` scopes have had scopes inside. One that is `kept_for_redrive` has dead letters inside; a repair's then
+    holds the `error` that it is about. `outputs` are what child workflows captured, by step; `arc_arguments` what arcs
+    carried, by the step that they lead to. `joining` steps were reached and wait for other paths. `times` holds the
+    times of all its jobs: a job takes no more room when it is over than before.
     """
 
     id: int
@@ -144,21 +181,21 @@ class Scope(Struct, gc=False, omit_defaults=True):
     turn: int = 0
     started_at: float = 0.0
     inputs: dict[str, Any] = {}
-    tainted: set[int] = set()
+    has_failed_need: set[int] = set()
     open: int = 0
     loops: int = 0
     expired: bool = False
     stopped: bool = False
     ending: bool = False
     nested: bool = False
-    kept: bool = False
+    kept_for_redrive: bool = False
     error: Error | None = None
     aborted: str = ""
     override: str = ""
-    broken: ItemFailure | None = None
+    first_failure: ItemFailure | None = None
     values: dict[str, Any] = {}
     outputs: dict[str, dict[str, Any]] = {}
-    given: dict[str, dict[str, Any]] = {}
+    arc_arguments: dict[str, dict[str, Any]] = {}
     joining: list[int] = []
     times: bytearray = bytearray()
 
@@ -208,15 +245,15 @@ class Failed(Struct, frozen=True, gc=False):
     message: str
 
 
-class State(Struct, dict=True):
+class State(Struct, dict=True, rename=_STATE_NAMES):
     """Everything the core knows of a run.
 
-    `seq` is the number of the last note. `touched` lists the jobs whose row changed since the driver cleared it.
+    `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it.
     Jobs up to `jobs_before` that are not the root's belong to earlier epochs. `items` counts those of all fan-outs.
-    `agenda` holds, within one reaction, settled jobs that somebody waits for; it is empty between events. `finished`
-    scopes are forgotten with the next event: until then their last rows can be read. `past` holds the totals of the
-    fan-outs that were forgotten so, by the map that they come from. `hopeful` jobs may be reserved early. The `plans`
-    of its scopes, by id, are each state's own and no part of a snapshot.
+    `agenda` holds, within one reaction, settled jobs that another job waits for; it is empty between events. The next
+    event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the totals of
+    the fan-outs that were dropped so, by map. `ahead_candidates` are jobs that may be reserved early. The `plans` of
+    its scopes, by id, are each state's own and no part of a snapshot.
     """
 
     plans: ClassVar[dict[int, Plan]]
@@ -233,26 +270,26 @@ class State(Struct, dict=True):
     inputs: dict[str, Any] = {}
     options: Options = Options()
     capacity: Capacity | None = None
-    moving: int = 0
+    active: int = 0
     parked: int = 0
     in_flight: int = 0
     early: int = 0
     cpus_used: float = 0.0
     memory_bytes_used: int = 0
     gpus_free: list[int] = []
-    ticket: int = 0
+    queue_number: int = 0
     last_job: int = 0
     last_scope: int = ROOT
     jobs_before: int = 0
     items: int = 0
     queues: dict[str, Queue] = {}
-    hopeful: Queue = msgspec.field(default_factory=Queue)
+    ahead_candidates: Queue = msgspec.field(default_factory=Queue)
     scopes: dict[int, Scope] = {}
     jobs: dict[int, Job] = {}
     fans: dict[int, Fan] = {}
-    past: dict[str, Fan] = {}
+    closed_map_totals: dict[str, Fan] = {}
     redrive: Redrive | None = None
-    finished: list[int] = []
+    scopes_to_drop: list[int] = []
     memory: dict[str, dict[str, Any]] = {}
     routes: list[Route] = []
     first_failure: Failed | None = None

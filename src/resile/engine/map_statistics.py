@@ -70,12 +70,12 @@ def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     inner: dict[str, Fan] = {}
     running: dict[str, int] = {}
-    for name, past in state.past.items():
+    for name, past in state.closed_map_totals.items():
         add(inner.setdefault(name, Fan(0, "")), past)
     for number in state.fans:
         job = state.jobs[number]
         fan = state.fan_of(job)
-        if fan is None or job.scope in state.finished:
+        if fan is None or job.scope in state.scopes_to_drop:
             continue
         if job.scope == ROOT:
             letter_count = kept.get(fan_name(state, job), 0)
@@ -99,7 +99,7 @@ def _running(state: State, fan: Fan) -> int:
     """How many items have begun and go on; some are opened ahead of their turn, others wait for a judgement."""
     scopes = [state.scopes[number] for number in fan.active.values()]
     return sum(
-        any(state.jobs[number].tried for number in range(scope.first, scope.first + len(scope.waiting)))
+        any(state.jobs[number].attempts_started for number in range(scope.first, scope.first + len(scope.waiting)))
         and not (state.parked and is_parked(state, scope))
         for scope in scopes
     )

@@ -45,7 +45,7 @@ def counts(state: State) -> dict[str, int]:
         word = _COUNTED.get(status)
         if word is not None:
             found["tolerated" if job.tolerated and status is FAILED else word] += 1
-            found["recovered"] += job.recovered and status is COMPLETED
+            found["recovered"] += job.recovered
     return found
 
 

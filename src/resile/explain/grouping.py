@@ -46,7 +46,7 @@ def dead_lettered(book: Book, note: Note) -> None:
 
 def items_over(book: Book, job: int) -> None:
     """Take down what became of the items of a job that this reaction ended, and of those that never started."""
-    for number in book.state.finished:
+    for number in book.state.scopes_to_drop:
         scope = book.state.scopes[number]
         if scope.kind == "item" and scope.owner == job and number not in book.over:
             book.over.add(number)
@@ -65,7 +65,7 @@ def items_over(book: Book, job: int) -> None:
 
 def scopes_over(book: Book) -> None:
     """At the end of a reaction: take its items down, and forget the jobs of items and children that are over."""
-    for number in book.state.finished:
+    for number in book.state.scopes_to_drop:
         scope = book.state.scopes[number]
         if scope.kind == "item" and number not in book.over:
             items_over(book, scope.owner)
@@ -88,7 +88,7 @@ def _over(book: Book, scope: Scope) -> None:
     told = book.items.pop(key, None) or ItemTold(scope.name)
     execution = execution or Execution(scope.number)
     told.executions.append(execution)
-    broken = scope.broken
+    broken = scope.first_failure
     if broken is not None:
         execution.message = broken.message
         # Of an item that took too long no attempt failed by itself.

@@ -48,7 +48,7 @@ def hear(book: Book, event: Event) -> None:
     for walk in walks:
         _walked(book, walk)
     walks.clear()
-    if state.finished or book.letters:
+    if state.scopes_to_drop or book.letters:
         scopes_over(book)
     book.ends.clear()
     book.reasons.clear()
@@ -89,7 +89,7 @@ def _attempt_failed(book: Book, note: Note) -> None:
 
 def _attempt_succeeded(book: Book, note: Note) -> None:
     """An attempt passed; worth telling where something had failed before it, or inside of it."""
-    if book.state.finished:
+    if book.state.scopes_to_drop:
         items_over(book, note.job)
     if note.job not in book.tales:
         return

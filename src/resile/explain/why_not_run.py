@@ -99,7 +99,9 @@ def stopper(book: Book, job: Job) -> str:
         return "the run was canceled"
     scope = state.scopes[job.scope]
     while scope.owner:
-        if scope.expired or (scope.stopped and scope.broken is not None and scope.broken.kind == "timeout"):
+        if scope.expired or (
+            scope.stopped and scope.first_failure is not None and scope.first_failure.kind == "timeout"
+        ):
             return f"{scope.name} ran out of time"
         scope = state.scopes[state.jobs[scope.owner].scope]
     return "the run was stopping"

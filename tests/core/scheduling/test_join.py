@@ -132,7 +132,7 @@ def test_what_each_path_carries_is_there() -> None:
         carried = {target: {name: number, "last": name} for target in ("m", "end")}
         world.feed(ArcsAnswered(world.clock, number, (True, True), given=carried))
     expected = {"a": 2, "b": 3, "last": "b"}
-    assert world.state.scopes[1].given == {"m": expected, "end": expected}
+    assert world.state.scopes[1].arc_arguments == {"m": expected, "end": expected}
 
 
 def test_a_cancel_lets_nothing_go_that_waits() -> None:

@@ -175,9 +175,9 @@ def test_an_early_attempt_runs_without_another_order() -> None:
     """When its need ends well it is reserved like any other; nobody is told to start it twice."""
     world = Early(flow(sh("a"), sh("b", "a"))).start()
     assert [order.job for order in world.orders if isinstance(order, StartAttempt)] == [1, 2]
-    assert world.state.jobs[2].shown.name == "blocked"
+    assert world.state.jobs[2].status_shown.name == "blocked"
     assert started(world, 1) == []
-    assert world.state.jobs[2].shown.name == "pending"
+    assert world.state.jobs[2].status_shown.name == "pending"
     assert [type(order).__name__ for order in started(world, 2)] == ["StartAttempt"]
     assert [note.because for note in world.notes if note.type == "step_started" and note.step == "b"] == [
         next(note.seq for note in world.notes if note.type == "step_completed" and note.step == "a")

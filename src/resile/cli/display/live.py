@@ -150,7 +150,7 @@ class Live:
                 continue
             word, color = _word(job)
             tries = Text(f"attempt {job.attempt}" if job.attempt > 1 else "", "dim")
-            mark = f"{_SYMBOLS.get(job.shown, '·')} "
+            mark = f"{_SYMBOLS.get(job.status_shown, '·')} "
             if job.scope == ROOT:
                 name = Text(mark + visible(step.name), color, no_wrap=True)
                 rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(state, job), "dim"))
@@ -239,11 +239,11 @@ def _map_lines(maps: list[str]) -> list[Any]:
 
 def _word(job: Job) -> tuple[str, str]:
     """A job's state in a word and its color."""
-    status = job.shown
+    status = job.status_shown
     if status in _WAITING:
         return "waiting", "dim"
-    if status is Status.recovering and job.due:
-        return f"retry in {duration(max(0.0, job.due - time.time()))}", "yellow"
+    if status is Status.recovering and job.timer_at:
+        return f"retry in {duration(max(0.0, job.timer_at - time.time()))}", "yellow"
     word = "tolerated" if job.tolerated else "recovered" if job.recovered else status.name
     return ("parked" if status is Status.pending_failed else word), STATUS_COLORS.get(status.name, "dim")
 

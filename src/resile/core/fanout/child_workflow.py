@@ -34,10 +34,10 @@ def begin_child(state: State, out: list[Action], at: float, job: Job, inputs: di
     rest(state, job)
     step = state.step_of(job)
     if step.timeout_seconds is not None:
-        job.due = began + step.timeout_seconds
-        out.append(SetTimer(job.id, job.attempt, job.due, job.noted))
+        job.timer_at = began + step.timeout_seconds
+        out.append(SetTimer(job.id, job.attempt, job.timer_at, job.last_event_seq))
     scope = open_scope(state, job, "child", step.name, inputs=inputs, started_at=at)
-    start_scope(state, out, scope, job.noted)
+    start_scope(state, out, scope, job.last_event_seq)
     if not scope.open:
         begin_end(state, out, scope)
 
@@ -57,8 +57,8 @@ def expire_child(state: State, out: list[Action], at: float, job: Job) -> None:
     """A child took too long: kill what it runs; its `end` still runs, and then it has failed."""
     scope = next(found for found in state.scopes.values() if found.owner == job.id and found.kind == "child")
     limit = state.step_of(job).timeout_seconds or 0.0
-    scope.broken = ItemFailure(0, at, "", "timeout", f"timed out after {limit:g}s")
-    stop_scope(state, out, at, scope, job.noted)
+    scope.first_failure = ItemFailure(0, at, "", "timeout", f"timed out after {limit:g}s")
+    stop_scope(state, out, at, scope, job.last_event_seq)
 
 
 def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
@@ -68,10 +68,12 @@ def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None
         return
     job = state.jobs[scope.owner]
     job.hosting = False
-    job.due = 0.0
+    job.timer_at = 0.0
     before = execution(state, scope.id)
     failed = list(before["failed_steps"])
-    verdict = "failed" if scope.broken is not None and scope.broken.kind == "timeout" else before["status"]
+    verdict = (
+        "failed" if scope.first_failure is not None and scope.first_failure.kind == "timeout" else before["status"]
+    )
     if end.status is Status.completed and scope.override:
         verdict = scope.override
     elif end.status in (Status.failed, Status.terminated):
@@ -94,8 +96,8 @@ def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None
     if failure is not None:
         job.error = Error(at, job.attempt, state.step_of(job).name, failure, tuple(failed))
     stir(state, job)
-    job.asking = "value"
-    out.append(AnswerValue(job.id, job.attempt, job.noted))
+    job.pending_question = "value"
+    out.append(AnswerValue(job.id, job.attempt, job.last_event_seq))
 
 
 def child_judged(state: State, out: list[Action], at: float, job: Job, outcome: Outcome) -> None:
@@ -134,7 +136,7 @@ def _concluded(
 
 def _failure(scope: Scope, failed: list[str]) -> Failure:
     """Why a child failed, as its parent's rules see it."""
-    broken = scope.broken
+    broken = scope.first_failure
     if broken is not None and broken.kind == "timeout" and not broken.step:
         return Failure("timeout", broken.message, 1, signature="timeout: child")
     message = scope.aborted or f"failed: {', '.join(failed) or scope.name}"

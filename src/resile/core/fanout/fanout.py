@@ -49,8 +49,8 @@ def begin_items(state: State, out: list[Action], at: float, job: Job, total: int
     seq = note_job(state, out, at, "items_listed", job, {"total": total})
     limit = state.step_of(job).timeout_seconds
     if limit is not None:
-        job.due = began + limit
-        out.append(SetTimer(job.id, job.attempt, job.due, seq))
+        job.timer_at = began + limit
+        out.append(SetTimer(job.id, job.attempt, job.timer_at, seq))
     pump(state, out, at, job)
 
 
@@ -77,7 +77,7 @@ def pump(state: State, out: list[Action], at: float, job: Job) -> None:
         _open_next(state, out, at, job, fan, action)
     if not fan.reading and not fan.last and len(fan.queue) <= ITEMS_PER_READ // 2:
         fan.reading = True
-        out.append(read_on(job, fan, job.noted))
+        out.append(read_on(job, fan, job.last_event_seq))
     timed = any(waiting.due > at for waiting in fan.waiting.values())
     if fan.reading or timed or (fan.circuit == "open" and not fan.stopped):
         stir(state, job)
@@ -156,8 +156,8 @@ def _begin_item(state: State, out: list[Action], at: float, job: Job, fan: Fan, 
     scope.started_at = at
     started(fan)
     if limit is not None:
-        out.append(SetTimer(job.id, scope.number, at + limit, job.noted, item=item.index))
-    start_scope(state, out, scope, job.noted)
+        out.append(SetTimer(job.id, scope.number, at + limit, job.last_event_seq, item=item.index))
+    start_scope(state, out, scope, job.last_event_seq)
 
 
 def item_timer(state: State, out: list[Action], at: float, job: Job, index: int, number: int) -> None:
@@ -184,7 +184,7 @@ def expire_item(state: State, out: list[Action], at: float, job: Job, scope: Sco
         None,
     )  # fmt: skip
     step = state.step_of(running).name if running is not None else ""
-    scope.broken = ItemFailure(
+    scope.first_failure = ItemFailure(
         number=scope.number,
         at=at,
         step=step,
@@ -196,7 +196,7 @@ def expire_item(state: State, out: list[Action], at: float, job: Job, scope: Sco
         attempt=running.attempt if running is not None else 0,
         epoch=state.epoch,
     )
-    stop_scope(state, out, at, scope, job.noted)
+    stop_scope(state, out, at, scope, job.last_event_seq)
 
 
 def expire_map(state: State, out: list[Action], at: float, job: Job) -> None:
@@ -210,7 +210,7 @@ def stop_items(state: State, out: list[Action], at: float, job: Job, why: str) -
     fan = state.fans[job.id]
     fan.stopped = fan.stopped or why
     for number in list(fan.active.values()):
-        stop_scope(state, out, at, state.scopes[number], job.noted)
+        stop_scope(state, out, at, state.scopes[number], job.last_event_seq)
     state.agenda.append(job.id)
 
 
@@ -266,9 +266,9 @@ def ran_before(state: State, job: Job) -> bool:
 def _mark_kept(state: State, job: Job) -> None:
     """The scopes around a dead letter must be there again when it is tried again."""
     scope = state.scopes[job.scope]
-    while scope.owner and not scope.kept:
+    while scope.owner and not scope.kept_for_redrive:
         owner = state.jobs[scope.owner]
-        scope.kept = True
+        scope.kept_for_redrive = True
         scope.error = owner.error if scope.kind == "repair" else None
         scope = state.scopes[owner.scope]
 
@@ -276,7 +276,7 @@ def _mark_kept(state: State, job: Job) -> None:
 def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
     """All items are done: the map step has succeeded, or climbs its ladder."""
     job.hosting = False
-    job.due = 0.0
+    job.timer_at = 0.0
     report_rest(state, out, at, job, fan)
     if fan.redrive:
         from resile.core.fanout.redrive import group_over
@@ -295,7 +295,7 @@ def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> No
     if not problem and fan.failed and answer in ("fail", "carry_on"):
         problem = f"{fan.failed} of {fan.total} items failed"
     # Then its failure counts, and what follows goes on with the items that succeeded.
-    job.excused = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
+    job.dependents_go_on = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
     if not problem:
         job.exit_code = 0
         note_job(state, out, at, "attempt_succeeded", job, counts(fan))

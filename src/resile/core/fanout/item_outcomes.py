@@ -34,13 +34,17 @@ def item_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
     job = state.jobs[scope.owner]
     fan, policy, item = state.fans[job.id], fan_action(state, job).policy, scope.item
     assert item is not None
-    worked = scope.broken is None and all(found.status in FINE for found in _jobs(state, scope))
+    worked = scope.first_failure is None and all(found.status in FINE for found in _jobs(state, scope))
     del fan.active[item.index]
     fan.gated = [number for number in fan.gated if number != scope.id]
     close_scope(state, out, scope)
     if worked:
         _succeeded(state, out, at, job, fan, policy, scope, item)
-    elif scope.number == 1 and scope.broken is None and not any(found.tried for found in _jobs(state, scope)):
+    elif (
+        scope.number == 1
+        and scope.first_failure is None
+        and not any(found.attempts_started for found in _jobs(state, scope))
+    ):
         hold(state, out, at, job, fan, item)
     else:
         _failed(state, out, at, job, fan, policy, scope, item)
@@ -88,8 +92,8 @@ def _failed(
 ) -> None:
     """An execution of an item failed: try it again, keep it, or skip it; and see what that means for the others."""
     stopped = stopping(state, job) or fan.stopped == CANCELED
-    canceled = stopped and (scope.broken is None or scope.broken.kind == "canceled")
-    failure = scope.broken or _cut_short(state, at, scope)
+    canceled = stopped and (scope.first_failure is None or scope.first_failure.kind == "canceled")
+    failure = scope.first_failure or _cut_short(state, at, scope)
     history = (*item.history, failure)[-ITEM_HISTORY_MAX:]
     kept = replace(item, history=history)
     if not fan.stopped and not stopped and scope.number < policy.attempts_max:
@@ -113,7 +117,7 @@ def _failed(
         _drop_letter(state, out, job, item)
     else:
         fan.failed += counts
-        keep(state, out, at, job, kept, "stopped" if scope.broken is None else "failed")
+        keep(state, out, at, job, kept, "stopped" if scope.first_failure is None else "failed")
     report(state, out, at, job, fan, policy)
     _count_trip(state, out, at, job, fan, policy, scope.started_at)
     if not fan.stopped:
@@ -198,7 +202,7 @@ def _stop(state: State, out: list[Action], at: float, job: Job, fan: Fan, why: s
     """The fan-out ends: nothing more begins."""
     fan.stopped = why
     for scope in _not_begun(state, fan):
-        stop_scope(state, out, at, scope, job.noted)
+        stop_scope(state, out, at, scope, job.last_event_seq)
     rate = round(fan.bad / fan.done, 6)
     data = {"message": why, "failed": fan.bad, "processed": fan.done, "failure_rate": rate}
     note_job(state, out, at, "threshold_reached", job, data)

@@ -16,8 +16,8 @@ from resile.core.state import Job, State
 
 def host_again(state: State, out: list[Action], job: Job, because: int) -> None:
     """What a fan-out or a child workflow waits for is asked for again."""
-    if job.due:
-        out.append(SetTimer(job.id, job.attempt, job.due, because))
+    if job.timer_at:
+        out.append(SetTimer(job.id, job.attempt, job.timer_at, because))
     fan = state.fans.get(job.id)
     if fan is None:
         return
@@ -43,8 +43,8 @@ def host_timer(state: State, event: TimerFired, out: list[Action], job: Job) -> 
         if fan is not None and fan.circuit == "open" and event.at >= fan.due:
             half_open(state, out, event.at, job, fan)
             pump(state, out, event.at, job)
-    elif job.due and event.attempt == job.attempt:
-        job.due = 0.0
+    elif job.timer_at and event.attempt == job.attempt:
+        job.timer_at = 0.0
         if fan is not None:
             expire_map(state, out, event.at, job)
         else:

@@ -131,8 +131,8 @@ def ask(state: State, out: list[Action], job: Job, about: Literal["rule", "calls
     """Have a job's rule evaluated: whether it applies, which steps to run, or where to go."""
     stir(state, job)
     job.status = Status.recovering
-    job.asking = about
-    out.append(AnswerRoute(job.id, job.rule, about, job.noted))
+    job.pending_question = about
+    out.append(AnswerRoute(job.id, job.rule, about, job.last_event_seq))
 
 
 def route_answered(
@@ -180,7 +180,7 @@ def reserve(
         keep_route(state, at, job, "on_failure", rule.then, None, text)
     if rule.then == "retry":
         job.attempt += 1
-        job.reserved = True
+        job.attempt_counted = True
         delay = 0.0
         if rule.wait is not None:
             delay = delay_seconds(rule.wait, fired, f"{state.workflow_of(job.scope).name}/{state.step_of(job).name}")
@@ -197,8 +197,8 @@ def reserve(
         seq = note_job(state, out, at, "retry_scheduled", job, data)
         if delay > 0:
             stir(state, job)
-            job.due = at + delay
-            out.append(SetTimer(job.id, job.attempt, job.due, seq))
+            job.timer_at = at + delay
+            out.append(SetTimer(job.id, job.attempt, job.timer_at, seq))
             return
     repair_or_go(state, out, at, job)
 
@@ -223,7 +223,7 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
     match rule.then:
         case "retry":
             job.error = None
-            enqueue(state, job, job.noted)
+            enqueue(state, job, job.last_event_seq)
         case "recovered":
             job.repaired = True
             job.error = None
@@ -231,7 +231,7 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
         case "fallback":
             job.repaired = True
             job.error = None
-            job.output_job = state.scopes[job.handling].first + len(state.plan_of(job.handling).steps) - 1
+            job.output_job = state.scopes[job.repair_scope].first + len(state.plan_of(job.repair_scope).steps) - 1
             succeed(state, out, at, job)
         case "tolerate" if state.scopes[job.scope].kind == "item":
             # Whatever it says about the workflow: what stays failed fails its item.
@@ -252,7 +252,7 @@ def carry_out(state: State, out: list[Action], at: float, job: Job, rule: Rule) 
             scope = state.scopes[job.scope]
             if rule.halts and not scope.stopped:
                 cause = Cause(state.step_of(job).name, job.id, STATUS_NAMES[job.status])
-                stop_scope(state, out, at, scope, job.noted, cause)
+                stop_scope(state, out, at, scope, job.last_event_seq, cause)
 
 
 def _make_room(state: State, job: Job) -> None:
@@ -274,8 +274,8 @@ def repair_failed(state: State, out: list[Action], at: float, job: Job, message:
         return
     if _told_later(rule):
         keep_route(state, at, job, "on_failure", "repair", None, origin_text(state, job, rule))
-    if job.reserved:
-        job.reserved = False
+    if job.attempt_counted:
+        job.attempt_counted = False
         job.attempt -= 1
     if rule.repair.on_failure == "fail":
         fail(state, out, at, job, message, outcome="Error")

@@ -38,12 +38,12 @@ def begin_repair(
     seq = note_job(state, out, at, "repair_started", job, data)
     if timeout_seconds is not None:
         out.append(SetTimer(job.id, job.attempt, at + timeout_seconds, seq, repair=True))
-        job.due = at + timeout_seconds
+        job.timer_at = at + timeout_seconds
     if not steps:
         _call_next(state, out, at, job)
         return
     scope = open_scope(state, job, "repair", f"{state.step_of(job).name}.{what}")
-    job.handling = scope.id
+    job.repair_scope = scope.id
     start_scope(state, out, scope, seq)
 
 
@@ -53,7 +53,7 @@ def follow_up(state: State, out: list[Action], at: float, job: Job) -> None:
         caller = state.jobs[job.callers[0]]
         job.callers = job.callers[1:]
         name = state.step_of(job).name
-        worked = job.good or job.status is Status.skipped
+        worked = job.counts_as_success or job.status is Status.skipped
         if job.callers:
             _start_called(state, out, job)
         if caller.calls[:1] == (name,):
@@ -65,7 +65,7 @@ def follow_up(state: State, out: list[Action], at: float, job: Job) -> None:
     scope = state.scopes[job.scope]
     if scope.kind == "repair" and not scope.open:
         owner = state.jobs[scope.owner]
-        if owner.handling == scope.id:
+        if owner.repair_scope == scope.id:
             problem = _problem(state, scope)
             if not problem and owner.calls:
                 _call_next(state, out, at, owner)
@@ -96,7 +96,7 @@ def _call_next(state: State, out: list[Action], at: float, job: Job) -> None:
         return
     called.callers = (*called.callers, job.id)
     record_route(state, out, at, job, "on_success" if job.rule == SUCCESS else "on_failure", "run", job.calls[0], "run")
-    if called.status in TERMINAL or (called.status is Status.blocked and not called.asking):
+    if called.status in TERMINAL or (called.status is Status.blocked and not called.pending_question):
         _start_called(state, out, called)
 
 
@@ -119,13 +119,13 @@ def _start_called(state: State, out: list[Action], called: Job) -> None:
     settled = called.status in TERMINAL
     reopen(state, called)
     if called.status is Status.blocked and settled:
-        called.informed = True
+        called.dependents_notified = True
     wake(state, out, called, state.seq)
 
 
 def _finished(state: State, out: list[Action], at: float, job: Job, problem: str) -> None:
     """A repair is over: carry the rule out, or say what its failure means."""
-    job.due = 0.0
+    job.timer_at = 0.0
     note_job(
         state, out, at, "repair_finished", job, {"ok": not problem, "problem": problem} if problem else {"ok": True}
     )
@@ -150,14 +150,14 @@ def _finished(state: State, out: list[Action], at: float, job: Job, problem: str
 
 def expired(state: State, out: list[Action], job: Job) -> None:
     """A repair's time is up: kill what it runs and start nothing more of it."""
-    scope = state.scopes.get(job.handling)
+    scope = state.scopes.get(job.repair_scope)
     if scope is None:
         return
     scope.expired = True
     for number in range(len(state.plan_of(scope.id).steps)):
         inner = state.jobs[scope.first + number]
         if inner.status in (Status.pending, Status.running):
-            out.append(KillAttempt(inner.id, inner.attempt, job.noted))
+            out.append(KillAttempt(inner.id, inner.attempt, job.last_event_seq))
 
 
 def succeeded(state: State, out: list[Action], at: float, job: Job) -> None:

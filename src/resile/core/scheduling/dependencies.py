@@ -61,7 +61,7 @@ def wake(state: State, out: list[Action], job: Job, because: int) -> None:
         enqueue(state, job, because)
     else:
         stir(state, job)
-        job.asking = "when"
+        job.pending_question = "when"
         job.because = because
         out.append(AnswerCondition(job.id, because))
 
@@ -89,11 +89,11 @@ def settle(
         state.parked -= 1
     rest(state, job)
     job.status = status
-    job.asking = ""
+    job.pending_question = ""
     state.set_ended(job, at)
-    job.rule, job.handling, job.calls, job.error = NO_RULE, 0, (), None
-    kind = "step_recovered" if job.recovered and status is COMPLETED else _SETTLED_NOTES[status]
-    if job.announced:
+    job.rule, job.repair_scope, job.calls, job.error = NO_RULE, 0, (), None
+    kind = "step_recovered" if job.recovered else _SETTLED_NOTES[status]
+    if job.start_recorded:
         note_pair(state, out, at, "step.exit", kind, job, data, because)
     else:
         note_job(state, out, at, kind, job, data, because=because)
@@ -104,8 +104,8 @@ def settle(
     scope.open -= 1
     if job.callers or scope.owner:
         state.agenda.append(job.id)
-    if not job.informed:
-        job.informed = True
+    if not job.dependents_notified:
+        job.dependents_notified = True
         if plan.dependents[job.step]:
             _inform_dependents(state, out, at, scope, job)
     if scope.joining and not stopping(state, job):
@@ -114,7 +114,7 @@ def settle(
         revisit(state, out, at, job)
     elif status is COMPLETED and not scope.owner and not job.callers and job.id not in state.fans:
         # Nothing follows from it any more, and a long run has many such jobs.
-        job.ticket = job.because = job.noted = 0
+        job.queue_number = job.because = job.last_event_seq = 0
 
 
 def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope, first: Job) -> None:
@@ -123,19 +123,19 @@ def _inform_dependents(state: State, out: list[Action], at: float, scope: Scope,
     work = [first]
     while work:
         source = work.pop()
-        good = source.good
+        good = source.counts_as_success
         soon = False
         for number in plan.dependents[source.step]:
             waiting[number] -= 1
             if not good:
-                scope.tainted.add(number)
+                scope.has_failed_need.add(number)
             elif waiting[number]:
                 soon = soon or waiting[number] <= NEEDS_MAX
                 continue
             job = jobs[scope.first + number]
             if job.early:
                 _meet(state, job, source)
-            if job.status is not BLOCKED or job.asking:
+            if job.status is not BLOCKED or job.pending_question:
                 continue
             if _follow(state, out, at, scope, job, source):
                 work.append(job)
@@ -148,9 +148,9 @@ def _meet(state: State, job: Job, source: Job) -> None:
 
     One that is being stopped stays as it is: it is told of when it was withdrawn.
     """
-    if source.good:
+    if source.counts_as_success:
         in_time(state, job)
-        job.because = source.noted
+        job.because = source.last_event_seq
         state.touched.append(job.id)
     elif not stopping(state, job):
         release(state, job)
@@ -162,7 +162,7 @@ def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, 
     fate = _fate(state, scope, job.step, source)
     if fate is READY:
         if job.step not in state.plan_of(scope.id).arc_targets or job.tokens:
-            arrive(state, out, job, source.noted)
+            arrive(state, out, job, source.last_event_seq)
         return False
     if fate is None:
         return False
@@ -172,10 +172,10 @@ def _follow(state: State, out: list[Action], at: float, scope: Scope, job: Job, 
 
 def _fate(state: State, scope: Scope, number: int, source: Job) -> Status | None:
     """What a blocked job's needs now say: ready, canceled, skipped, or nothing yet."""
-    if number not in scope.tainted:
+    if number not in scope.has_failed_need:
         return READY if not scope.waiting[number] else None
     plan = state.plan_of(scope.id)
-    failed = not source.good and source.status is not SKIPPED
+    failed = not source.counts_as_success and source.status is not SKIPPED
     if failed and not plan.grouped[number]:
         return CANCELED
     if scope.waiting[number] and not failed:
@@ -183,7 +183,9 @@ def _fate(state: State, scope: Scope, number: int, source: Job) -> Status | None
     skipped = False
     for need in plan.steps[number].needs:
         members = [state.jobs[scope.first + plan.index[name]] for name in need.any_of]
-        if any(member.good for member in members) or any(member.status not in TERMINAL for member in members):
+        if any(member.counts_as_success for member in members) or any(
+            member.status not in TERMINAL for member in members
+        ):
             continue
         if all(member.status is SKIPPED for member in members):
             skipped = skipped or not need.skip_satisfies
@@ -198,13 +200,13 @@ def _drop(state: State, out: list[Action], at: float, scope: Scope, job: Job, fa
     """Cancel or skip a job that never started; its cause is the job where the trouble began."""
     job.status = fate
     state.set_ended(job, at)
-    job.informed = True
+    job.dependents_notified = True
     job.cause = source.cause or Cause(state.step_of(source).name, source.id, STATUS_NAMES[source.status])
     scope.open -= 1
     if scope.owner or job.callers:
         state.agenda.append(job.id)
     data = {"cause": {"step": job.cause.step, "job": job.cause.job, "status": job.cause.status}}
-    note_job(state, out, at, _SETTLED_NOTES[fate], job, data, because=source.noted)
+    note_job(state, out, at, _SETTLED_NOTES[fate], job, data, because=source.last_event_seq)
 
 
 def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: list[int]) -> None:
@@ -220,22 +222,22 @@ def recount(state: State, out: list[Action], at: float, scope: Scope, numbers: l
         members = {name for need in plan.steps[number].needs for name in need.any_of}
         jobs = [state.jobs[scope.first + plan.index[name]] for name in sorted(members)]
         scope.waiting[number] = sum(job.status not in TERMINAL for job in jobs)
-        scope.tainted.discard(number)
-        if any(job.status in TERMINAL and not job.good for job in jobs):
-            scope.tainted.add(number)
+        scope.has_failed_need.discard(number)
+        if any(job.status in TERMINAL and not job.counts_as_success for job in jobs):
+            scope.has_failed_need.add(number)
         for job in jobs:
-            if job.status not in TERMINAL and job.informed:
-                job.informed = False
+            if job.status not in TERMINAL and job.dependents_notified:
+                job.dependents_notified = False
                 more = [other for other in plan.dependents[job.step] if other not in counted]
                 counted.update(more)
                 work += more
     for number in sorted(counted):
         job = state.jobs[scope.first + number]
-        if job.status is BLOCKED and not job.asking and not scope.waiting[number]:
+        if job.status is BLOCKED and not job.pending_question and not scope.waiting[number]:
             needed = [
                 state.jobs[scope.first + plan.index[name]] for need in plan.steps[number].needs for name in need.any_of
             ]
-            source = next((other for other in needed if not other.good), job)
+            source = next((other for other in needed if not other.counts_as_success), job)
             if _follow(state, out, at, scope, job, source):
                 _inform_dependents(state, out, at, scope, job)
 
@@ -246,8 +248,8 @@ def succeed(state: State, out: list[Action], at: float, job: Job) -> None:
     if arcs and not stopping(state, job):
         if any(arc.when is not None or arc.args for arc in arcs):
             stir(state, job)
-            job.asking = "arcs"
-            out.append(AnswerArcs(job.id, job.noted))
+            job.pending_question = "arcs"
+            out.append(AnswerArcs(job.id, job.last_event_seq))
             return
         if not take_arcs(state, out, at, job, (True,) * len(arcs)):
             return
@@ -260,7 +262,6 @@ def finish(state: State, out: list[Action], at: float, job: Job) -> None:
         message = job.error.failure.message if job.error is not None else ""
         settle(state, out, at, job, FAILED, {"tolerated": True, "message": message})
     else:
-        job.recovered = job.repaired
         settle(state, out, at, job, COMPLETED, {})
 
 
@@ -283,10 +284,10 @@ def take_arcs(
         chosen = [plan.steps[plan.end].name]
     for name in chosen:
         number = plan.index[name]
-        if name in (given or {}) or name in scope.given:
+        if name in (given or {}) or name in scope.arc_arguments:
             # Where paths meet, what each of them carries is there.
-            before = scope.given.get(name, {}) if number == plan.end or number in scope.joining else {}
-            scope.given = {**scope.given, name: {**before, **(given or {}).get(name, {})}}
+            before = scope.arc_arguments.get(name, {}) if number == plan.end or number in scope.joining else {}
+            scope.arc_arguments = {**scope.arc_arguments, name: {**before, **(given or {}).get(name, {})}}
         target = state.jobs[scope.first + number]
         again = number != plan.end and target.status in _REVISITED
         if again and not spend(state, out, at, job, 1, "next", "goto"):
@@ -297,7 +298,7 @@ def take_arcs(
             arrive(state, out, target, because)
         elif number != plan.end and target.status not in TERMINAL:
             target.tokens += 1
-            if target.status is BLOCKED and not target.asking and not scope.waiting[number]:
+            if target.status is BLOCKED and not target.pending_question and not scope.waiting[number]:
                 arrive(state, out, target, because)
     return True
 
@@ -318,7 +319,7 @@ def join(state: State, out: list[Action], scope: Scope) -> None:
     joins = state.plan_of(scope.id).joins
     for number in list(scope.joining):
         job = state.jobs[scope.first + number]
-        waits = job.status is BLOCKED and not job.asking
+        waits = job.status is BLOCKED and not job.pending_question
         if waits and any(_leads_on(state, scope, other, number) for other in joins[number]):
             continue
         scope.joining.remove(number)
@@ -335,7 +336,7 @@ def _leads_on(state: State, scope: Scope, number: int, target: int) -> bool:
         return target not in plan.joins[number]
     if job.status in TERMINAL or number == plan.end:
         return False
-    return job.status is not BLOCKED or bool(job.asking or job.tokens) or number not in plan.arc_targets
+    return job.status is not BLOCKED or bool(job.pending_question or job.tokens) or number not in plan.arc_targets
 
 
 def revisit(state: State, out: list[Action], at: float, job: Job) -> None:
@@ -344,7 +345,7 @@ def revisit(state: State, out: list[Action], at: float, job: Job) -> None:
         job.tokens = 0
     elif spend(state, out, at, job, 1, "next", "goto"):
         reopen(state, job)
-        wake(state, out, job, job.noted)
+        wake(state, out, job, job.last_event_seq)
 
 
 def reopen(state: State, job: Job) -> None:
@@ -355,11 +356,12 @@ def reopen(state: State, job: Job) -> None:
         state.parked -= 1
     rest(state, job)
     job.status = BLOCKED
-    job.asking = ""
-    job.announced = job.repaired = job.recovered = job.tolerated = job.excused = job.stale = job.reserved = False
+    job.pending_question = ""
+    job.start_recorded = job.repaired = job.tolerated = False
+    job.dependents_go_on = job.stale = job.attempt_counted = False
     job.cause = job.exit_code = job.error = None
     state.set_ended(job, 0.0)
-    job.rule, job.handling, job.calls, job.target, job.output_job = NO_RULE, 0, (), "", 0
+    job.rule, job.repair_scope, job.calls, job.target, job.output_job = NO_RULE, 0, (), "", 0
 
 
 def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigger: Trigger, action: str) -> bool:
@@ -403,14 +405,14 @@ def loops_max(state: State, job: Job) -> int:
 def fail(state: State, out: list[Action], at: float, job: Job, message: str, **more: Any) -> None:
     """The ladder is spent: the failure stands and the path leads to `end`; a critical step takes its siblings along."""
     step, scope = state.step_of(job), state.scopes[job.scope]
-    if scope.kind in ("item", "child") and scope.broken is None:
-        scope.broken = _evidence(state, at, scope, job, message)
+    if scope.kind in ("item", "child") and scope.first_failure is None:
+        scope.first_failure = _evidence(state, at, scope, job, message)
     data = {"message": message, "routed_to_end": True, "original_failed_step": step.name, **more}
     settle(state, out, at, job, FAILED, data)
     if step.critical and not scope.stopped:
         from resile.core.scheduling.scopes import stop_scope
 
-        stop_scope(state, out, at, scope, job.noted, Cause(step.name, job.id, STATUS_NAMES[job.status]))
+        stop_scope(state, out, at, scope, job.last_event_seq, Cause(step.name, job.id, STATUS_NAMES[job.status]))
 
 
 def _evidence(state: State, at: float, scope: Scope, job: Job, message: str) -> ItemFailure:

@@ -47,7 +47,7 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     kept = Status.completed if failed_only else None
     end = state.plan.end
     # Letters of an earlier epoch may still be tried again, whatever the next one comes to.
-    out += [keep_scope(state, scope) for scope in state.scopes.values() if scope.kept]
+    out += [keep_scope(state, scope) for scope in state.scopes.values() if scope.kept_for_redrive]
     # A step that an arc had reached stays reached: the arc's source may be kept and will not take it again.
     state.jobs = {
         job.id: job
@@ -67,10 +67,12 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     for fan in state.fans.values():
         fan.queue, fan.active, fan.gated, fan.waiting, fan.redrive = [], {}, [], {}, False
     names = {state.step_of(job).name for job in state.jobs.values() if job.status is kept}
-    state.past = {name: fan for name, fan in state.past.items() if name.partition("/")[0] in names}
+    state.closed_map_totals = {
+        name: fan for name, fan in state.closed_map_totals.items() if name.partition("/")[0] in names
+    }
     state.redrive = None
-    state.finished = []
-    state.moving = state.parked = 0
+    state.scopes_to_drop = []
+    state.active = state.parked = 0
     if not failed_only:
         state.scopes = {}
         state.memory = {}
@@ -84,7 +86,7 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     state.in_flight = state.early = state.memory_bytes_used = 0
     state.cpus_used = 0.0
     state.queues = {}
-    state.hopeful = Queue()
+    state.ahead_candidates = Queue()
     state.routes = []
     because = note_run(
         state, out, at, "run_resumed", "running", state.seq, epoch=state.epoch, failed_only=failed_only, by=by

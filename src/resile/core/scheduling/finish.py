@@ -19,7 +19,7 @@ def converge(state: State, out: list[Action], at: float) -> None:
     """Called after each event: move on to `end`, to the verdict, or to rest."""
     if state.phase == "running":
         scope = state.scopes[ROOT]
-        if scope.open and state.moving:
+        if scope.open and state.active:
             # As after almost every event: there is more to do, and it goes on by itself.
             return
         if scope.open and not state.parked:
@@ -36,7 +36,7 @@ def converge(state: State, out: list[Action], at: float) -> None:
 
 def _moves(state: State) -> bool:
     """Does anything go on by itself: a job, or a redrive that reads which letters come next?"""
-    return bool(state.moving) or (state.redrive is not None and state.redrive.reading)
+    return bool(state.active) or (state.redrive is not None and state.redrive.reading)
 
 
 def end_job(state: State) -> Job:
@@ -49,7 +49,7 @@ def _skip_unreached(state: State, out: list[Action], at: float) -> None:
     scope = state.scopes[ROOT]
     for number in sorted(state.plan.arc_targets):
         job = state.jobs[scope.first + number]
-        if job.status is BLOCKED and not job.asking:
+        if job.status is BLOCKED and not job.pending_question:
             settle(state, out, at, job, SKIPPED, {"reason": "no arc was taken to it"})
 
 
@@ -62,7 +62,11 @@ def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
         job, name = state.jobs[first + number], step.name
         if number == plan.end or job.status is DISABLED:
             continue
-        results[name] = {"status": STATUS_NAMES[job.status], "exit_code": job.exit_code, "attempts": job.tried}
+        results[name] = {
+            "status": STATUS_NAMES[job.status],
+            "exit_code": job.exit_code,
+            "attempts": job.attempts_started,
+        }
         kind = _NAMED.get(job.status)
         if kind is not None:
             named["tolerated" if job.tolerated and kind == "failed" else kind].append(name)
@@ -76,7 +80,7 @@ def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
 
 def _first_failure(state: State, scope: int) -> dict[str, Any] | None:
     """The first failure of a workflow: of the run, or of the child that a scope is."""
-    first: Failed | ItemFailure | None = state.first_failure if scope == ROOT else state.scopes[scope].broken
+    first: Failed | ItemFailure | None = state.first_failure if scope == ROOT else state.scopes[scope].first_failure
     if first is None:
         return None
     return {
@@ -119,6 +123,6 @@ def _conclude(state: State, out: list[Action], at: float) -> None:
     }
     if state.aborted:
         meta["reason"] = state.aborted
-    seq = note_run(state, out, at, f"workflow_{verdict}", verdict, end.noted, **meta)
+    seq = note_run(state, out, at, f"workflow_{verdict}", verdict, end.last_event_seq, **meta)
     seq = note_run(state, out, at, f"playbook_{verdict}", verdict, seq, **meta)
     out.append(StopEngine(verdict, seq))

@@ -38,16 +38,16 @@ def jump(state: State, out: list[Action], at: float, job: Job, target: str) -> N
         number
         for number in descendants(plan, start)
         if state.jobs[scope.first + number].status not in (Status.blocked, Status.disabled)
-        or state.jobs[scope.first + number].asking
+        or state.jobs[scope.first + number].pending_question
     }
     for number in sorted(begun):
         again = state.jobs[scope.first + number]
-        busy = again.status in (Status.pending, Status.running) and not again.asking
-        if again is not job and (busy or again.handling or again.calls):
+        busy = again.status in (Status.pending, Status.running) and not again.pending_question
+        if again is not job and (busy or again.repair_scope or again.calls):
             again.stale = True
         else:
             reopen(state, again)
-            again.informed = False
+            again.dependents_notified = False
             led_by = any(plan.index[arc.step] == number for source in begun for arc in plan.steps[source].arcs)
             again.tokens = int(number in plan.arc_targets and not led_by)
     below = {dependent for number in begun for dependent in plan.dependents[number]}
@@ -59,6 +59,6 @@ def drop_stale(state: State, out: list[Action], at: float, job: Job) -> bool:
     if not job.stale:
         return False
     reopen(state, job)
-    job.informed = False
+    job.dependents_notified = False
     recount(state, out, at, state.scopes[job.scope], [job.step])
     return True

@@ -22,8 +22,8 @@ def enqueue(state: State, job: Job, because: int) -> None:
     job.status = READY
     stir(state, job)
     job.because = because
-    state.ticket += 1
-    job.ticket = state.ticket
+    state.queue_number += 1
+    job.queue_number = state.queue_number
     resources = granted(state, job)
     key = "" if resources is None else queue_key(resources)
     queue = state.queues.get(key)
@@ -43,7 +43,7 @@ def dispatch(state: State, out: list[Action]) -> None:
     while (taken := state.in_flight - state.early) < room:
         job = _next(state, ahead=taken >= parallel)
         if job is None:
-            if state.hopeful.items:
+            if state.ahead_candidates.items:
                 reserve_early(state, out)
             return
         out.append(reserve(state, job))
@@ -62,7 +62,12 @@ def _next(state: State, ahead: bool) -> Job | None:
         # What was canceled meanwhile, or is gone with its item, has no turn any more.
         while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not READY):
             queue.pop()
-        if number and job is not None and (best is None or job.ticket < best.ticket) and (not key or fits(state, job)):
+        if (
+            number
+            and job is not None
+            and (best is None or job.queue_number < best.queue_number)
+            and (not key or fits(state, job))
+        ):
             best, best_queue = job, queue
     if best is None or best_queue is None or (ahead and state.fans and _may_be_held_back(state, best)):
         return None

@@ -10,16 +10,16 @@ from resile.model.workflow import Resources
 
 def stir(state: State, job: Job) -> None:
     """From here on a job gets on by itself."""
-    if not job.moving:
-        job.moving = True
-        state.moving += 1
+    if not job.active:
+        job.active = True
+        state.active += 1
 
 
 def rest(state: State, job: Job) -> None:
     """A job waits for something that is not itself: a repair, a judgement, or nothing any more."""
-    if job.moving:
-        job.moving = False
-        state.moving -= 1
+    if job.active:
+        job.active = False
+        state.active -= 1
 
 
 def granted(state: State, job: Job) -> Resources | None:
@@ -44,9 +44,9 @@ def reserve(state: State, job: Job) -> StartAttempt:
     """Take what a job's next attempt needs, and order its start."""
     job.status = PENDING
     stir(state, job)
-    if not job.reserved:
+    if not job.attempt_counted:
         job.attempt += 1
-    job.reserved = False
+    job.attempt_counted = False
     state.in_flight += 1
     state.touched.append(job.id)
     resources = granted(state, job)

@@ -33,23 +33,23 @@ def hope(state: State, scope: Scope, plan: Plan, source: int) -> None:
         return
     for number in plan.dependents[source]:
         if 0 < scope.waiting[number] <= NEEDS_MAX:
-            state.hopeful.push(scope.first + number)
+            state.ahead_candidates.push(scope.first + number)
 
 
 def reserve_early(state: State, out: list[Action]) -> None:
     """Reserve what can be said already, while there is room; called when nothing is ready."""
-    capacity, hopeful = state.capacity, state.hopeful
+    capacity, hopeful = state.capacity, state.ahead_candidates
     while capacity is not None and state.early < capacity.early and (number := hopeful.peek()):
         hopeful.pop()
         job = state.jobs[number]
-        after = _still_needed(state, job) if job.status is Status.blocked and not job.asking else ()
+        after = _still_needed(state, job) if job.status is Status.blocked and not job.pending_question else ()
         if after:
-            state.ticket += 1
-            job.ticket = state.ticket
+            state.queue_number += 1
+            job.queue_number = state.queue_number
             job.early = True
             state.early += 1
             last = state.jobs[after[-1][0]]
-            job.because = last.noted or last.because
+            job.because = last.last_event_seq or last.because
             order = reserve(state, job)
             out.append(StartAttempt(order.job, order.attempt, order.because, order.gpus, after))
             hope(state, state.scopes[ROOT], state.plan, job.step)
@@ -88,7 +88,7 @@ def _goes_on(step: Step) -> bool:
 def _still_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
     """The attempts after whose exit 0 a blocked job may start; nothing where that can't be said."""
     plan, step, scope = state.plan, state.step_of(job), state.scopes[ROOT]
-    if job.step in scope.tainted or plan.grouped[job.step] or scope.waiting[job.step] > NEEDS_MAX:
+    if job.step in scope.has_failed_need or plan.grouped[job.step] or scope.waiting[job.step] > NEEDS_MAX:
         return ()
     if not _is_plain(step):
         return ()
@@ -98,9 +98,13 @@ def _still_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
         if len(after) == scope.waiting[job.step]:
             break
         other = state.jobs[scope.first + plan.index[need.any_of[0]]]
-        if other.good:
+        if other.counts_as_success:
             continue
-        if other.status not in (Status.pending, Status.running) or other.asking or not _is_sure(state.step_of(other)):
+        if (
+            other.status not in (Status.pending, Status.running)
+            or other.pending_question
+            or not _is_sure(state.step_of(other))
+        ):
             return ()
         if not _has_turn(state, plan, job.step, other):
             return ()

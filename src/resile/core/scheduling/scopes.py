@@ -76,8 +76,8 @@ def unstart_scope(state: State, scope: Scope) -> None:
     """Have what `start_scope` woke wait again; nothing of it has been ordered to start."""
     for number in range(scope.first, scope.first + len(scope.waiting)):
         job = state.jobs[number]
-        if job.status is Status.ready or job.asking:
-            job.status, job.asking = Status.blocked, ""
+        if job.status is Status.ready or job.pending_question:
+            job.status, job.pending_question = Status.blocked, ""
             rest(state, job)
             state.touched.append(number)
 
@@ -96,8 +96,8 @@ def stop_scope(
             job.callers = ()
             if job.hosting:
                 _stop_host(state, job)
-            elif job.asking or job.status not in (Status.pending, Status.running):
-                job.informed = True
+            elif job.pending_question or job.status not in (Status.pending, Status.running):
+                job.dependents_notified = True
                 job.cause = cause
                 settle(state, out, at, job, Status.canceled, {}, because)
             else:
@@ -106,10 +106,10 @@ def stop_scope(
 
 def close_scope(state: State, out: list[Action], scope: Scope) -> None:
     """A scope is over: it is forgotten with the next event, and kept where a redrive will need it."""
-    state.finished.append(scope.id)
+    state.scopes_to_drop.append(scope.id)
     _count(state, scope, 1)
-    if scope.kept:
-        out += [keep_scope(state, inner) for inner in _inside(state, scope) if inner.kept]
+    if scope.kept_for_redrive:
+        out += [keep_scope(state, inner) for inner in _inside(state, scope) if inner.kept_for_redrive]
 
 
 def keep_scope(state: State, scope: Scope) -> KeepScope:
@@ -129,7 +129,13 @@ def restore_scope(state: State, body: dict[str, Any]) -> int:
     for job in kept.jobs:
         if job.status not in TERMINAL:
             # It was under way when the run went on to its next epoch without it.
-            job.status, job.hosting, job.moving, job.early, job.asking = Status.canceled, False, False, False, ""
+            job.status, job.hosting, job.active, job.early, job.pending_question = (
+                Status.canceled,
+                False,
+                False,
+                False,
+                "",
+            )
         state.jobs[job.id] = job
     kept.scope.open = 0
     state.fans |= kept.fans
@@ -143,7 +149,11 @@ def _count(state: State, scope: Scope, times: int) -> None:
         fan = state.fans.get(number)
         # What an earlier epoch came to is not counted in this one.
         if fan is not None and fan.epoch == state.epoch:
-            add(state.past.setdefault(map_name(state, state.jobs[number]), Fan(0, "", state.epoch)), fan, times)
+            add(
+                state.closed_map_totals.setdefault(map_name(state, state.jobs[number]), Fan(0, "", state.epoch)),
+                fan,
+                times,
+            )
 
 
 def _inside(state: State, top: Scope) -> list[Scope]:
@@ -169,7 +179,7 @@ def is_busy(state: State, scope: Scope) -> bool:
     if not scope.nested:
         return False
     return any(
-        job.hosting or (job.status in (Status.pending, Status.running) and not job.asking)
+        job.hosting or (job.status in (Status.pending, Status.running) and not job.pending_question)
         for inner in _inside(state, scope)
         for job in (state.jobs[number] for number in range(inner.first, inner.first + len(inner.waiting)))
     )
@@ -182,4 +192,4 @@ def is_parked(state: State, scope: Scope) -> bool:
         for inner in _inside(state, scope)
         for number in range(inner.first, inner.first + len(inner.waiting))
     ]
-    return any(job.status is Status.pending_failed for job in jobs) and not any(job.moving for job in jobs)
+    return any(job.status is Status.pending_failed for job in jobs) and not any(job.active for job in jobs)

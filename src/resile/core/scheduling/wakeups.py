@@ -24,7 +24,7 @@ def follow_up(state: State, out: list[Action], at: float, job: Job) -> None:
     repair.follow_up(state, out, at, job)
     scope: Scope | None = state.scopes.get(job.scope)
     while scope is not None:
-        if scope.kind in ("item", "child") and scope.id not in state.finished:
+        if scope.kind in ("item", "child") and scope.id not in state.scopes_to_drop:
             _check(state, out, at, scope)
             return
         scope = state.around(scope)
@@ -48,7 +48,7 @@ def _skip_unreached(state: State, out: list[Action], at: float, scope: Scope) ->
     """Nothing in the scope moves any more: steps that no arc reached are skipped."""
     jobs = [state.jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
     left = [job for job in jobs if job.status not in TERMINAL and not state.is_end(job)]
-    if any(job.status is not Status.blocked or job.asking for job in left):
+    if any(job.status is not Status.blocked or job.pending_question for job in left):
         return
     targets = state.plan_of(scope.id).arc_targets
     status = Status.canceled if left and stopping(state, left[0]) else Status.skipped

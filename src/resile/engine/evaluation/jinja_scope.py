@@ -175,7 +175,7 @@ class Names:
         scope = self._state.scopes[job.scope]
         if scope.kind == "item":
             return self.given(self._state.jobs[scope.owner])
-        return scope.given.get(self._state.step_of(job).name, {})
+        return scope.arc_arguments.get(self._state.step_of(job).name, {})
 
     def host(self, job: Job) -> Job | None:
         """The step whose pipeline a job is a part of."""
@@ -371,7 +371,7 @@ class Names:
                 results[name] = value
             if name in found["failed_steps"] and other is not None:
                 # The last that was noted of a failed step is that it failed.
-                failed.append((other.noted, name))
+                failed.append((other.last_event_seq, name))
         first, broken = min(failed)[1] if failed else None, found["first_failure"]
         for step in self._state.plan_of(frame.id).steps:
             if broken is not None and isinstance(step.action, FanOut) and broken["step"] == step.action.steps[-1].name:

@@ -324,7 +324,7 @@ class Values:
             case "status":
                 return STATUS_NAMES[other.status]
             case "attempts":
-                return other.tried
+                return other.attempts_started
             case "outputs":
                 return walk(self._captured(other), path[2:])
         return self._map(path, job)
@@ -358,7 +358,7 @@ class Values:
         step = self._state.step_of(job)
         if job.output_job and len(step.capture) != 1:
             return self.output(self._state.jobs[job.output_job])
-        if job.excused and job.status is not Status.failed:
+        if job.dependents_go_on and job.status is not Status.failed:
             # Whoever judged it gave one value, and every name that the step captures has that.
             name = step.capture[0].name if step.capture else step.name
             return self._state.frame_of(job.scope).values.get(name, "")
