@@ -95,8 +95,8 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     that made the job ready, `last_event_seq` that of its own last event. `timer_at` is when its wait, or the time of
     its repair or child workflow, ends. An `early` job is reserved although it still waits for its needs. While it is
     `hosting`, the items of a fan-out or the steps of a child workflow run in its place. `attempt_counted` says that
-    `attempt` is already the number of the next one. A `stale` one starts over when its attempt has ended. `dependents_go_on`
-    where a judge skipped it, or where only some items of a fan-out failed that carries on.
+    `attempt` is already the number of the next one. A `stale` one starts over when its attempt has ended.
+    `dependents_go_on` where a judge skipped it, or where a fan-out that carries on had items that succeeded.
     """
 
     id: int
