@@ -71,7 +71,7 @@ def many_items(bench: Bench) -> list[Figure]:
 
 def _moments(bench: Bench, environ: dict[str, str]) -> dict[float, float]:
     """When which share of the items was done."""
-    words = [bench.resile, "events", "ls", "1", "--type", "map_progress", "--type", "items_listed", "--json"]
+    words = [bench.resile, "events", "list", "1", "--type", "map_progress", "--type", "items_listed", "--json"]
     told = subprocess.run(words, env={**os.environ, **environ}, check=True, capture_output=True, text=True).stdout
     moments: dict[float, float] = {}
     for event in map(json.loads, told.splitlines()):

@@ -59,14 +59,14 @@ def complete(program: Program, line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("resile re", ["resume", "rerun", "reset-status"]),
+        ("resile re", ["resume", "rerun", "reset"]),
         ("resile --db x.db ch", ["check"]),
-        ("resile events ", ["ls", "follow"]),
-        ("resile events ls 1 --t", ["--type"]),
+        ("resile events ", ["list", "follow"]),
+        ("resile events list 1 --t", ["--type"]),
         ("resile dlq s", ["show", "stats"]),
         ("resile dlq retry 1 --f", ["--filter", "--force"]),
         ("resile dlq export 1 f", ["flow.yaml"]),
-        ("resile events ls 1 --type circuit_h", ["circuit_half_opened"]),
+        ("resile events list 1 --type circuit_h", ["circuit_half_opened"]),
         ("resile run --max", ["--max-parallel"]),
         ("resile run --color ", ["auto", "always", "never"]),
         ("resile run flow.yaml --output d", ["deep"]),
@@ -76,7 +76,7 @@ def complete(program: Program, line: str) -> list[str]:
         ("resile completion z", ["zsh"]),
         ("resile judge 1 test ret", ["retry", "retry-with"]),
         ("resile judge 1 test skip --output d", []),
-        ("resile try f", ["flow.yaml"]),
+        ("resile rehearse f", ["flow.yaml"]),
     ],
 )
 def test_bash_completes(program: Program, line: str, offered: list[str]) -> None:

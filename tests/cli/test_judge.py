@@ -49,7 +49,7 @@ def parked(program: Program, text: str = PARKS) -> None:
 
 def judgements(program: Program) -> list[tuple[object, ...]]:
     """Step, verdict and reason of each judgement in the log of run 1."""
-    lines = program.call("events", "ls", "1", "--type", "step_judged", "--json", code=0).stdout.splitlines()
+    lines = program.call("events", "list", "1", "--type", "step_judged", "--json", code=0).stdout.splitlines()
     events = [msgspec.json.decode(line) for line in lines]
     return [(event["step"], event["data"]["verdict"], event["data"]["reason"]) for event in events]
 
@@ -81,7 +81,7 @@ def test_a_parked_run_for_people(program: Program) -> None:
         "    exit code 1: no luck",
         "",
         "Next",
-        "  resile failures 1                    # what waits for judgement (exit code 4)",
+        "  resile parked 1                      # what waits for judgement (exit code 4)",
         "  resile judge 1 solve retry --resume  # or skip, or fail",
     ]
     assert max(map(len, lines)) <= 80
@@ -90,7 +90,7 @@ def test_a_parked_run_for_people(program: Program) -> None:
 def test_failures_as_json(program: Program) -> None:
     """Each parked failure comes with its kind, its tails, its rule and every attempt."""
     parked(program)
-    document = program.json("failures", "1")
+    document = program.json("parked", "1")
     assert list(document) == ["run", "workflow", "status", "failures"]
     (failure,) = document["failures"]
     assert {key: failure[key] for key in ("job", "step", "scope", "attempts", "kind", "exit_code", "signal")} == {
@@ -115,7 +115,7 @@ def test_failures_for_people(program: Program) -> None:
     """Message, rule, the last ten lines of each stream, the attempts, and the commands that judge."""
     shell = "seq 1 12; printf '\\033[2Jx' >&2; exit 1"
     parked(program, f"resile: 1\nname: long\nsteps:\n  talk:\n    shell: {shell}\n    park: true\n")
-    lines = program.call("failures", "1", code=0).stdout.splitlines()
+    lines = program.call("parked", "1", code=0).stdout.splitlines()
     assert lines[:3] == ["run 1 long: 1 parked failure", "", "talk, job 1: exit after 1 attempt"]
     assert lines[4].startswith("  parked by flow.yaml:6:")
     assert lines[5:16] == ["  stdout, last 10 lines", *(f"  | {number}" for number in range(3, 13))]
@@ -133,8 +133,8 @@ def test_failures_for_people(program: Program) -> None:
 def test_nothing_is_parked(program: Program) -> None:
     """A run without parked failures says so and exits 0."""
     program.call("run", program.write('resile: 1\nname: fine\nsteps:\n  a: {shell: "true"}\n'), code=0)
-    assert program.call("failures", "1", code=0).stdout == "run 1 fine is completed; nothing is parked\n"
-    assert program.json("failures", "1")["failures"] == []
+    assert program.call("parked", "1", code=0).stdout == "run 1 fine is completed; nothing is parked\n"
+    assert program.json("parked", "1")["failures"] == []
 
 
 def test_judged_retry_then_resumed(program: Program) -> None:
@@ -174,7 +174,7 @@ def test_judged_retry_in_vain_parks_again(program: Program) -> None:
     parked(program)
     program.call("judge", "1", "1", "retry", "--resume", code=4)
     assert effects(program) == ["try", "try", "try"]
-    assert program.json("failures", "1")["failures"][0]["attempts"] == 3
+    assert program.json("parked", "1")["failures"][0]["attempts"] == 3
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_judged_fail(program: Program) -> None:
         "canceled",
         {"step": "solve", "job": 1, "status": "failed"},
     )
-    failed = program.call("events", "ls", "1", "--type", "step_failed", "--json", code=0).stdout
+    failed = program.call("events", "list", "1", "--type", "step_failed", "--json", code=0).stdout
     assert msgspec.json.decode(failed)["data"]["message"] == "hopeless"
 
 
@@ -268,7 +268,7 @@ def test_retry_with_more_time(program: Program) -> None:
         answer = program.json("judge", str(number), "wait", "retry-with", "--runtime", "150ms")
         assert (answer["verdict"], answer["runtime_seconds"], answer["memory_bytes"]) == ("retry", 0.15, 0)
         program.call("resume", str(number), code=4)
-        messages = [tried["message"] for tried in program.json("failures", str(number))["failures"][0]["history"]]
+        messages = [tried["message"] for tried in program.json("parked", str(number))["failures"][0]["history"]]
         assert messages == ["timed out after 0.05s", "timed out after 0.15s"]
 
 
@@ -304,7 +304,7 @@ def test_judged_while_another_branch_runs(program: Program) -> None:
         up.wait()
         run.until("err", "solve parked: ")
         assert program.json("status", "1")["status"] == "running"
-        assert "  resile failures 1 " in program.call("status", "1", code=0).stdout
+        assert "  resile parked 1 " in program.call("status", "1", code=0).stdout
         (program.folder / "mended").touch()
         done = program.call("judge", "1", "solve", "retry", "--resume", code=0)
         assert done.stdout == "run 1: solve (job 1) is judged retry; its engine goes on\n"
@@ -322,7 +322,7 @@ def test_judging_what_is_not_parked(program: Program) -> None:
         "code": "not-parked",
         "message": "job 2 (report) is blocked, not parked",
         "where": "",
-        "hint": "`resile failures 1` lists what is parked",
+        "hint": "`resile parked 1` lists what is parked",
     }
     assert program.json("judge", "1", "slove", "retry", code=2)["error"]["message"] == "run 1 has no job 'slove'"
     assert program.json("judge", "1", "99", "retry", code=2)["error"]["message"] == "run 1 has no job '99'"
@@ -351,7 +351,7 @@ def test_wrong_judgements(program: Program, words: tuple[str, ...], message: str
 
 def test_judging_without_a_database(program: Program) -> None:
     """No command that needs a run makes a database for it."""
-    for words in (("judge", "1", "a", "retry"), ("resume", "1"), ("rerun", "1"), ("cancel", "1"), ("failures", "1")):
+    for words in (("judge", "1", "a", "retry"), ("resume", "1"), ("rerun", "1"), ("cancel", "1"), ("parked", "1")):
         assert program.json(*words, code=2)["error"]["message"].startswith("there is no database"), words
     assert list(program.folder.iterdir()) == []
 
@@ -406,13 +406,13 @@ def test_an_ambiguous_name(program: Program) -> None:
     assert session.drive(lease, [started], parallel=1, launcher=None, ready=lambda _engine: None) == "parked"
     store.release_lease(lease)
     store.close()
-    ids = [failure["job"] for failure in program.json("failures", "1")["failures"]]
+    ids = [failure["job"] for failure in program.json("parked", "1")["failures"]]
     error = program.json("judge", "1", "fix", "skip", code=2)["error"]
     assert (error["code"], error["message"]) == (
         "ambiguous-job",
         f"'fix' is the name of several parked jobs: {ids[0]}, {ids[1]}",
     )
-    shown = program.call("failures", "1", code=0).stdout
+    shown = program.call("parked", "1", code=0).stdout
     assert f"fix in a.on_failure, job {ids[0]}: exit after 1 attempt\n" in shown
     assert f"  resile judge 1 {ids[0]} retry " in shown
     assert program.json("judge", "1", str(ids[0]), "skip")["step"] == "fix"

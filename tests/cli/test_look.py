@@ -115,9 +115,9 @@ def test_a_followed_step_has_nothing_of_the_next_one_in_its_slot(program: Progra
 
 
 def test_events_as_json_lines(program: Program) -> None:
-    """`events ls --json` prints one object on each line with exactly the documented keys, in order."""
+    """`events list --json` prints one object on each line with exactly the documented keys, in order."""
     program.call("run", program.write(TALK), "--max-parallel", "1", code=0)
-    lines = program.call("events", "ls", "1", "--json", code=0).stdout.splitlines()
+    lines = program.call("events", "list", "1", "--json", code=0).stdout.splitlines()
     events = [msgspec.json.decode(line) for line in lines]
     keys = ["seq", "at", "type", "run", "scope", "step", "job", "attempt", "status", "because", "data"]
     assert [list(event) for event in events] == [keys] * len(events)
@@ -139,12 +139,14 @@ def test_events_as_json_lines(program: Program) -> None:
 def test_events_filtered(program: Program) -> None:
     """Types can be named as other systems name them, several at once, and `--after` skips what was seen."""
     program.call("run", program.write(TALK), "--max-parallel", "1", code=0)
-    listed = program.call("events", "ls", "1", "--type", "action_failed", "--type", "retry_scheduled", "--json", code=0)
+    listed = program.call(
+        "events", "list", "1", "--type", "action_failed", "--type", "retry_scheduled", "--json", code=0
+    )
     events = [msgspec.json.decode(line) for line in listed.stdout.splitlines()]
     assert [event["type"] for event in events] == ["attempt_failed", "retry_scheduled"]
-    later = program.call("events", "ls", "1", "--type", "action_failed", "--after", str(events[0]["seq"]), code=0)
+    later = program.call("events", "list", "1", "--type", "action_failed", "--after", str(events[0]["seq"]), code=0)
     assert later.stdout == ""
-    words = program.call("events", "ls", "1", "--type", "playbook_completed", code=0).stdout.split()
+    words = program.call("events", "list", "1", "--type", "playbook_completed", code=0).stdout.split()
     assert words[2] == "playbook_completed"
 
 
@@ -158,15 +160,15 @@ def test_the_story_of_a_job(program: Program) -> None:
     """`--story` tells what led to each event of one job and nothing else; a job that is not there is an error."""
     text = "resile: 1\nname: s\nsteps:\n  a: {shell: exit 3}\n  b: {shell: 'true', needs: [a]}\n  z: {shell: 'true'}\n"
     program.call("run", program.write(text), "--max-parallel", "1", code=1)
-    lines = program.call("events", "ls", "1", "--story", "2", "--json", code=0).stdout.splitlines()
+    lines = program.call("events", "list", "1", "--story", "2", "--json", code=0).stdout.splitlines()
     told = [(event["type"], event["step"]) for event in map(msgspec.json.decode, lines)]
     assert told[0] == ("playbook_started", None)
     assert told[-2:] == [("step_failed", "a"), ("step_canceled", "b")]
     assert all(name != "z" for _, name in told)
-    one = program.call("events", "ls", "1", "--story", "2", "--type", "step_canceled", code=0).stdout
+    one = program.call("events", "list", "1", "--story", "2", "--type", "step_canceled", code=0).stdout
     assert [line.split()[2:4] for line in one.splitlines()] == [["step_canceled", "b"]]
-    assert "has no events of a job 99" in program.call("events", "ls", "1", "--story", "99", code=2).stderr
-    assert "--names" in program.call("events", "ls", "1", "--story", "2", "--names", "noetl", code=2).stderr
+    assert "has no events of a job 99" in program.call("events", "list", "1", "--story", "99", code=2).stderr
+    assert "--names" in program.call("events", "list", "1", "--story", "2", "--names", "noetl", code=2).stderr
 
 
 def test_events_of_a_canceled_run_in_either_spelling(program: Program) -> None:
@@ -179,7 +181,7 @@ def test_events_of_a_canceled_run_in_either_spelling(program: Program) -> None:
         program.call("cancel", "1", code=0)
         assert run.end() == 3
     for spelled in ("playbook_canceled", "playbook_cancelled", "execution.cancelled"):
-        assert len(program.call("events", "ls", "1", "--type", spelled, code=0).stdout.splitlines()) == 1
+        assert len(program.call("events", "list", "1", "--type", spelled, code=0).stdout.splitlines()) == 1
 
 
 def test_events_followed(program: Program) -> None:
@@ -194,7 +196,7 @@ def test_events_followed(program: Program) -> None:
             gate.open()
             assert events.end() == 0
         assert run.end() == 0
-    assert events.text["out"] == program.call("events", "ls", "1", "--json", code=0).stdout
+    assert events.text["out"] == program.call("events", "list", "1", "--json", code=0).stdout
     assert msgspec.json.decode(events.text["out"].splitlines()[-1])["type"] == "playbook_completed"
 
 
@@ -255,7 +257,7 @@ def test_a_broken_pipe_ends_quietly(program: Program) -> None:
     program.write(f"resile: 1\nname: many\nsteps:\n{steps}")
     command = " ".join(f"'{word}'" for word in program.argv)
     running = f"{{ {command} run flow.yaml 2>&1; echo $? > run.code; }} | head -1"
-    looking = f"{{ {command} events ls 1 2>err; echo $? > ls.code; }} | head -1"
+    looking = f"{{ {command} events list 1 2>err; echo $? > ls.code; }} | head -1"
     done = subprocess.run(
         ["bash", "-c", f"{running}; {looking}"],
         cwd=program.folder,
@@ -275,6 +277,6 @@ def test_nothing_to_show(program: Program) -> None:
     """Where there is no database there are no runs; the commands that need one say so, and nothing is made."""
     assert program.json("status") == {"runs": []}
     assert program.call("status", code=0).stdout == "no runs; `resile run FILE` makes one\n"
-    for words in (("status", "1"), ("logs", "1"), ("events", "ls", "1"), ("failures", "1"), ("metrics", "1")):
+    for words in (("status", "1"), ("logs", "1"), ("events", "list", "1"), ("parked", "1"), ("metrics", "1")):
         assert program.json(*words, code=2)["error"]["message"].startswith("there is no database"), words
     assert list(program.folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`run`, `check`, `rerun`, `reset-status`: exit codes, documents, and what stands on which stream."""
+"""`run`, `check`, `rerun`, `reset`: exit codes, documents, and what stands on which stream."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_rerun_failed_only(program: Program) -> None:
 
 def events(program: Program, *words: str) -> list[dict[str, object]]:
     """The events of run 1."""
-    lines = program.call("events", "ls", "1", "--json", *words, code=0).stdout.splitlines()
+    lines = program.call("events", "list", "1", "--json", *words, code=0).stdout.splitlines()
     return [msgspec.json.decode(line) for line in lines]
 
 
@@ -146,9 +146,9 @@ def test_rerun_as_new(program: Program) -> None:
 
 
 def test_reset_status_then_resume(program: Program) -> None:
-    """`reset-status` runs nothing; `resume` then runs what was reset and nothing else."""
+    """`reset` runs nothing; `resume` then runs what was reset and nothing else."""
     program.call("run", program.write(BAD), code=1)
-    answer = program.json("reset-status", "1", "--failed-only")
+    answer = program.json("reset", "1", "--failed-only")
     assert answer["run"] == 1
     (program.folder / "mended").touch()
     document = program.json("resume", "1")
@@ -204,7 +204,15 @@ def test_a_missing_file(program: Program) -> None:
 def test_a_missing_run(program: Program) -> None:
     """A run that is not there is exit 2 for every command that names one."""
     program.call("run", program.write(GOOD), code=0)
-    for words in (("status",), ("logs",), ("events", "ls"), ("events", "follow"), ("resume",), ("cancel",), ("rerun",)):
+    for words in (
+        ("status",),
+        ("logs",),
+        ("events", "list"),
+        ("events", "follow"),
+        ("resume",),
+        ("cancel",),
+        ("rerun",),
+    ):
         document = program.json(*words, "99", code=2)
         assert document["error"]["message"] == "there is no run 99", words
 
@@ -345,7 +353,7 @@ def effects(program: Program) -> list[str]:
 def test_options_of_failure_routing(program: Program) -> None:
     """Retries and jumps are capped or turned off by the caller, and the budget's message names the cap."""
     program.write(ROUTES)
-    program.call("run", "flow.yaml", "--on-fail-max-loops", "1", "--retry-max", "1", code=1)
+    program.call("run", "flow.yaml", "--max-loops", "1", "--retry-max", "1", code=1)
     assert effects(program) == ["setup", "test", "test", "setup", "test"]
     failed = events(program, "--type", "step_failed")[0]["data"]
     assert isinstance(failed, dict)
@@ -358,7 +366,7 @@ def test_options_of_failure_routing(program: Program) -> None:
 def test_debug_tells_waits_jumps_and_budgets(program: Program) -> None:
     """`--debug` prints the data of each decision: the delay before a retry, the target of a jump, a spent budget."""
     program.write(ROUTES)
-    told = program.call("run", "flow.yaml", "--debug", "--on-fail-max-loops", "1", code=1).stderr
+    told = program.call("run", "flow.yaml", "--debug", "--max-loops", "1", code=1).stderr
     assert re.findall(r'retry_scheduled test .*"delay_seconds":([0-9.]+)', told) == ["0.01", "0.03"]
     assert re.search(r'route_taken test .*"action":"goto","target":"setup"', told)
     assert re.search(r"loop_budget_exceeded test .*max_loops=1", told)
@@ -375,7 +383,7 @@ def test_routes_at_80_columns(program: Program) -> None:
         "  unhandled: {shell: exit 1, on_failure: exit 2}\n",
         "deep/down/flow.yaml",
     )
-    lines = program.call("run", "deep/down/flow.yaml", "--on-fail-max-loops", "2", code=1).stdout.splitlines()
+    lines = program.call("run", "deep/down/flow.yaml", "--max-loops", "2", code=1).stdout.splitlines()
     assert max(map(len, lines)) <= 80
     shown = [line.split()[1] for line in lines[lines.index("Routes") + 1 : lines.index("Failed") - 1]]
     assert sorted(shown) == ["budget", "fail", "goto", "recovered", "repair", "retry", "run", "tolerate"]
@@ -446,7 +454,7 @@ def test_rules_read_alike_everywhere(program: Program) -> None:
     done = program.call("run", "deep/flow.yaml", code=4)
     assert "a attempt 2 follows: flow.yaml:3:28 retry 1" in done.stderr
     assert done.stdout.count(" flow.yaml:3:28 retry 1") == 1
-    assert "parked by flow.yaml:3:38 park\n" in program.call("failures", "1", code=0).stdout
+    assert "parked by flow.yaml:3:38 park\n" in program.call("parked", "1", code=0).stdout
     assert program.json("status", "1")["routes"][0]["rule"] == "deep/flow.yaml:3:28 retry 1"
 
 

@@ -48,7 +48,7 @@ def test_help_of_a_command(program: Program, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_help_of_a_family_shows_all(program: Program, family: str) -> None:
     """`resile events --help` shows the help of both its commands, and `resile dlq --help` of all its six."""
-    assert FAMILIES == {"events": ("ls", "follow"), "dlq": ("list", "show", "stats", "retry", "export", "purge")}
+    assert FAMILIES == {"events": ("list", "follow"), "dlq": ("list", "show", "stats", "retry", "export", "purge")}
     texts = [command_help(find_command(f"{family} {member}")) for member in FAMILIES[family]]
     assert program.call(family, "--help", code=0).stdout == "\n".join(texts)
 
@@ -73,10 +73,10 @@ def test_the_package_can_be_run_as_a_module(program: Program) -> None:
     [
         (("rnu", "flow.yaml"), "there is no command 'rnu'", "did you mean 'run'?"),
         (("frobnicate",), "there is no command 'frobnicate'", "`resile --help` lists the commands"),
-        (("events",), "`resile events` needs one of: ls, follow", "resile events ls RUN"),
+        (("events",), "`resile events` needs one of: list, follow", "resile events list RUN"),
         (("dlq",), "`resile dlq` needs one of: list, show, stats, retry, export, purge", "resile dlq list RUN"),
         (("dlq", "rerty", "1"), "there is no command 'dlq rerty'", "did you mean 'dlq retry'?"),
-        (("events", "lss", "1"), "there is no command 'events lss'", "did you mean 'events ls'?"),
+        (("events", "lss", "1"), "there is no command 'events lss'", "did you mean 'events list'?"),
         (("run",), "`resile run` needs FILE", "`resile run --help` shows how it is called"),
         (("run", "a", "b"), "`resile run` does not take 'b'", "`resile run --help` shows how it is called"),
         (
@@ -95,8 +95,8 @@ def test_the_package_can_be_run_as_a_module(program: Program) -> None:
         (("run", "a", "--retry-max=-1"), "--retry-max is a whole number from 0 to 1000, not '-1'", ""),
         (("run", "a", "--retry-max=1001"), "--retry-max is a whole number from 0 to 1000, not '1001'", ""),
         (
-            ("run", "a", "--on-fail-max-loops", "10001"),
-            "--on-fail-max-loops is a whole number from 0 to 10000, not '10001'",
+            ("run", "a", "--max-loops", "10001"),
+            "--max-loops is a whole number from 0 to 10000, not '10001'",
             "",
         ),
         (("run", "a", "--bogus"), "resile run has no option --bogus", "`resile run --help` shows the options"),
@@ -108,7 +108,7 @@ def test_the_package_can_be_run_as_a_module(program: Program) -> None:
         (("status", "--color", "sometimes"), "--color is one of auto, always, never, not 'sometimes'", ""),
         (("completion", "fsh"), "SHELL is one of bash, zsh, fish, not 'fsh'", "did you mean 'fish'?"),
         (
-            ("events", "ls", "1", "--type", "step_faild"),
+            ("events", "list", "1", "--type", "step_faild"),
             "no event has the type 'step_faild'",
             "did you mean 'step_failed'?",
         ),
@@ -129,6 +129,35 @@ def test_wrong_calls(program: Program, words: tuple[str, ...], message: str | No
     assert plain.stdout == ""
     assert plain.stderr == done.stderr
     assert list(program.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        (("failures", "99"), "failures", "parked"),
+        (("reset-status", "99"), "reset-status", "reset"),
+        (("try", "flow.yaml", "a", "--fail", "exit:1"), "try", "rehearse"),
+        (("run", "flow.yaml", "--on-fail-max-loops", "2"), "--on-fail-max-loops", "--max-loops"),
+        (("run", "flow.yaml", "--on-fail-max-loops=2"), "--on-fail-max-loops", "--max-loops"),
+    ],
+)
+def test_old_spellings(program: Program, words: tuple[str, ...], old: str, new: str) -> None:
+    """A spelling of the version before does the same, and a note on stderr names the new one."""
+    program.call("run", program.write("resile: 1\nname: x\nsteps:\n- {id: a, shell: 'true'}\n"), code=0)
+    done = program.call(*words, "--json")
+    notes = [line for line in done.stderr.splitlines() if line.startswith("resile: note: ")]
+    assert notes == [f"resile: note: `{old}` is called `{new}` now; the next version will not know the old name"]
+    renamed = program.call(*(word.replace(old, new) if word.startswith(old) else word for word in words), "--json")
+    assert (renamed.returncode, "resile: note: " in renamed.stderr) == (done.returncode, False)
+    assert list(msgspec.json.decode(renamed.stdout)) == list(msgspec.json.decode(done.stdout))
+
+
+def test_ls_is_short_for_list(program: Program) -> None:
+    """`ls` does the same as `list` in both groups, without a note."""
+    program.call("run", program.write("resile: 1\nname: x\nsteps:\n- {id: a, shell: 'true'}\n"), code=0)
+    for group in ("events", "dlq"):
+        short, full = (program.call(group, word, "1", code=0) for word in ("ls", "list"))
+        assert (short.stdout, short.stderr) == (full.stdout, "")
 
 
 def test_options_before_and_behind_the_command() -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of what is told about runs."""
+"""Fixtures of the tests of explanations."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.explain.explain_fixture import Telling
+from tests.explain.explain_fixture import ExplainFlows
 
 
 @pytest.fixture
-def telling(tmp_path: Path) -> Telling:
+def flows(tmp_path: Path) -> ExplainFlows:
     """Workflows in an empty folder."""
-    return Telling(tmp_path)
+    return ExplainFlows(tmp_path)

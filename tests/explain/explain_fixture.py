@@ -8,10 +8,10 @@ from textwrap import dedent
 from tests.runs.ladder.flows import Flows
 
 
-class Telling(Flows):
+class ExplainFlows(Flows):
     """Workflows in one folder, and what `resile explain` says of them."""
 
-    def told(self, text: str, code: int = 0, *words: str) -> str:
+    def run_and_explain(self, text: str, code: int = 0, *words: str) -> str:
         """Run a workflow, which must exit with this code, and explain it (or the step named by a word)."""
         options = [word for word in words if word.startswith("--")]
         self.run(dedent(text).lstrip(), code, *options)

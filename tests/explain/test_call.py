@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.explain.explain_fixture import Telling
+from tests.explain.explain_fixture import ExplainFlows
 
 
 @pytest.mark.parametrize(
@@ -16,31 +16,31 @@ from tests.explain.explain_fixture import Telling
         (("1", "xyz"), "run 1 has no step or item 'xyz'", "`resile status 1` lists its steps"),
     ],
 )
-def test_what_there_is_not(telling: Telling, words: tuple[str, ...], error: str, hint: str) -> None:
+def test_what_there_is_not(flows: ExplainFlows, words: tuple[str, ...], error: str, hint: str) -> None:
     """An unknown run, step or item is refused, with what may have been meant."""
-    telling.run("name: x\nsteps:\n  build: {shell: ./step b}\n  work: {map: {input: [1], steps: [{shell: echo}]}}\n")
-    done = telling.program.call("explain", *words, code=2)
+    flows.run("name: x\nsteps:\n  build: {shell: ./step b}\n  work: {map: {input: [1], steps: [{shell: echo}]}}\n")
+    done = flows.program.call("explain", *words, code=2)
     assert (done.stdout, done.stderr) == ("", f"resile: error: {error}\n  hint: {hint}\n")
 
 
-def test_secrets_stay_secret(telling: Telling) -> None:
-    """What a step said of a secret is told as the log has it: not at all."""
-    telling.program.env["TOKEN"] = "hunter2hunter2"
-    telling.run(
+def test_secrets_stay_secret(flows: ExplainFlows) -> None:
+    """What a step said of a secret is shown as the log has it: not at all."""
+    flows.program.env["TOKEN"] = "hunter2hunter2"
+    flows.run(
         "name: leak\nsecrets: [TOKEN]\nsteps:\n- {id: a, shell: 'echo \"bad: $TOKEN\" >&2; exit 1', retry: {max: 1}}\n",
         1,
     )
     for words in ((), ("a",), ("a", "--json"), ("--json",)):
-        said = telling.explain(*words)
+        said = flows.explain(*words)
         assert "bad: ***" in said
         assert "hunter2" not in said
 
 
-def test_for_programs(telling: Telling) -> None:
-    """The document has the verdict and, for each step, what was told of it, with the rules and the events' numbers."""
-    telling.run("name: json\nsteps:\n  a: {shell: ./step a 1, retry: {max: 2}}\n  b: {shell: ./step b, when: false}\n")
-    document = telling.program.json("explain", "1")
-    skipped, retried = document.pop("tales")
+def test_for_programs(flows: ExplainFlows) -> None:
+    """The document has the verdict and, for each step, its attempts, with the rules and the events' numbers."""
+    flows.run("name: json\nsteps:\n  a: {shell: ./step a 1, retry: {max: 2}}\n  b: {shell: ./step b, when: false}\n")
+    document = flows.program.json("explain", "1")
+    skipped, retried = document.pop("steps")
     assert document == {
         "run": 1,
         "workflow": "json",
@@ -51,18 +51,18 @@ def test_for_programs(telling: Telling) -> None:
         "because": "",
         "failures": 1,
         "canceled": None,
-        "more": 0,
+        "omitted": 0,
     }
     place = {"scope": "root", "where": "flow.yaml:5:3", "status": "skipped"}
     assert skipped == {"job": 2, "step": "b", **place, "why": "`when` is false: false (flow.yaml:5:30)"}
-    failure, passed = retried.pop("told")
+    failure, passed = retried.pop("attempts")
     assert retried == {"job": 1, "step": "a", "scope": "root", "where": "flow.yaml:4:3", "status": "completed"}
-    events = telling.program.call("events", "ls", "1", "--type", "attempt_failed", code=0).stdout
+    events = flows.program.call("events", "list", "1", "--type", "attempt_failed", code=0).stdout
     assert failure.pop("seq") == int(events.split()[0])
     assert len(failure.pop("signature")) == 16
-    rule = {"rule": "flow.yaml:4:26 retry 2", "then": "retry", "answer": "answers", "used": 1, "limit": 2}
+    rule = {"rule": "flow.yaml:4:26 retry 2", "then": "retry", "decision": "applied", "used": 1, "limit": 2}
     assert failure == {
-        "what": "failed",
+        "event": "failed",
         "attempt": 1,
         "kind": "exit",
         "exit_code": 1,
@@ -71,4 +71,4 @@ def test_for_programs(telling: Telling) -> None:
         "result": "retry",
         "then": "attempt 2",
     }
-    assert (passed["what"], passed["attempt"]) == ("passed", 2)
+    assert (passed["event"], passed["attempt"]) == ("passed", 2)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import signal
 
-from tests.explain.explain_fixture import Telling, lines
+from tests.explain.explain_fixture import ExplainFlows, lines
 
 
-def test_nothing_failed(telling: Telling) -> None:
+def test_nothing_failed(flows: ExplainFlows) -> None:
     """A run in which all went well is explained in one line."""
-    assert telling.told("name: fine\nsteps:\n- {id: a, shell: ./step a}\n") == "run 1 fine completed: nothing failed\n"
+    assert (
+        flows.run_and_explain("name: fine\nsteps:\n- {id: a, shell: ./step a}\n")
+        == "run 1 fine completed: nothing failed\n"
+    )
 
 
-def test_a_plain_failure(telling: Telling) -> None:
+def test_a_plain_failure(flows: ExplainFlows) -> None:
     """A step without rules fails, with all that needs it, at any depth."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: plain
         steps:
@@ -25,7 +28,7 @@ def test_a_plain_failure(telling: Telling) -> None:
         """,
         1,
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 plain failed: build failed
 
         build (flow.yaml:4:3) failed
@@ -35,9 +38,9 @@ def test_a_plain_failure(telling: Telling) -> None:
     """)
 
 
-def test_a_retry_that_passes(telling: Telling) -> None:
+def test_a_retry_that_passes(flows: ExplainFlows) -> None:
     """The rule, its place, how much of it is used, its wait and the attempt that passed."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: retry
         steps:
@@ -46,7 +49,7 @@ def test_a_retry_that_passes(telling: Telling) -> None:
           retry: {max: 3, backoff: {type: exponential, initial: 10ms}}
         """
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 retry completed, although 2 attempts failed
 
         fetch (flow.yaml:4:7) passed at attempt 3
@@ -60,9 +63,9 @@ def test_a_retry_that_passes(telling: Telling) -> None:
     """)
 
 
-def test_handlers(telling: Telling) -> None:
+def test_handlers(flows: ExplainFlows) -> None:
     """One that recovers, one whose re-run passes, one whose output is taken, one that fails and is walked past."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: handlers
         steps:
@@ -72,7 +75,7 @@ def test_handlers(telling: Telling) -> None:
         - {id: loose, shell: ./step loose 1, on_failure: [./step mend, ./step worse 1 9, ./step never]}
         """
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 handlers completed, although 5 attempts failed
 
         stand (flow.yaml:4:8) recovered
@@ -107,9 +110,9 @@ def test_handlers(telling: Telling) -> None:
     """)
 
 
-def test_rules_by_exit_code(telling: Telling) -> None:
+def test_rules_by_exit_code(flows: ExplainFlows) -> None:
     """A rule that is spent is walked past, one that does not match says why, the next one answers."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: rules
         failure_handlers:
@@ -130,7 +133,7 @@ def test_rules_by_exit_code(telling: Telling) -> None:
             no match  flow.yaml:8:7 failure_handler solver: pattern out of (disk|space): nothing that it printed matches
             no match  flow.yaml:9:7 failure_handler solver: signals 15, kinds signal: its kind is exit, not signal
 """
-    assert told == lines(f"""
+    assert text == lines(f"""
         run 1 rules failed: solve failed
 
         solve (flow.yaml:11:8) failed after 3 attempts
@@ -147,9 +150,9 @@ def test_rules_by_exit_code(telling: Telling) -> None:
     """)
 
 
-def test_a_remedy_that_fails(telling: Telling) -> None:
+def test_a_remedy_that_fails(flows: ExplainFlows) -> None:
     """It ends the climb, and its own failure stands below the rule that called for it."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: remedy
         steps:
@@ -159,7 +162,7 @@ def test_a_remedy_that_fails(telling: Telling) -> None:
         """,
         1,
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 remedy failed: test and fix failed
 
         test (flow.yaml:5:8) failed
@@ -173,9 +176,9 @@ def test_a_remedy_that_fails(telling: Telling) -> None:
     """)
 
 
-def test_a_jump_and_the_end_of_its_budget(telling: Telling) -> None:
+def test_a_jump_and_the_end_of_its_budget(flows: ExplainFlows) -> None:
     """Each jump says how much of the budget it took, the last one that there is none left."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: jump
         routing: {max_loops: 1}
@@ -186,7 +189,7 @@ def test_a_jump_and_the_end_of_its_budget(telling: Telling) -> None:
         """,
         1,
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 jump failed: Routing loop budget exceeded (max_loops=1) during on_failure goto
 
         test (flow.yaml:6:8) failed after 2 attempts
@@ -200,9 +203,9 @@ def test_a_jump_and_the_end_of_its_budget(telling: Telling) -> None:
     """)
 
 
-def test_code_that_is_asked(telling: Telling) -> None:
+def test_code_that_is_asked(flows: ExplainFlows) -> None:
     """An answer that may not be, an answer of nothing, and a `when` that is broken."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: code
         steps:
@@ -213,8 +216,8 @@ def test_code_that_is_asked(telling: Telling) -> None:
         """,
         1,
     )
-    told = re.sub(r"ReferenceError: x is not defined .*", "…", told)
-    assert told == lines("""
+    text = re.sub(r"ReferenceError: x is not defined .*", "…", text)
+    assert text == lines("""
         run 1 code failed: d failed
 
         b (flow.yaml:5:8) passed at attempt 2
@@ -233,7 +236,7 @@ def test_code_that_is_asked(telling: Telling) -> None:
     """)
 
 
-def test_parked_and_judged(telling: Telling) -> None:
+def test_parked_and_judged(flows: ExplainFlows) -> None:
     """What waits and what waits for it; after the judgement who judged, why, and what came of it."""
     flow = """
         name: parked
@@ -241,7 +244,7 @@ def test_parked_and_judged(telling: Telling) -> None:
         - {id: deploy, shell: ./step deploy 1, park: true}
         - {id: ship, shell: ./step ship}
         """
-    assert telling.told(flow, 4) == lines("""
+    assert flows.run_and_explain(flow, 4) == lines("""
         run 1 parked is parked: deploy waits for judgement
 
         deploy (flow.yaml:4:8) is parked
@@ -250,14 +253,14 @@ def test_parked_and_judged(telling: Telling) -> None:
             then      parked: it waits for judgement
           waiting because of it: ship
 
-        `resile failures 1` shows what waits, and how to judge it
+        `resile parked 1` shows what waits, and how to judge it
     """)
-    assert telling.explain("ship").splitlines()[2:4] == [
+    assert flows.explain("ship").splitlines()[2:4] == [
         "ship (flow.yaml:5:8) is blocked",
         "  because deploy is parked",
     ]
-    telling.program.call("judge", "1", "deploy", "retry", "--reason", "it is back", "--resume", code=0)
-    judged = re.sub(r"by \S+:", "by NOBODY:", telling.explain())
+    flows.program.call("judge", "1", "deploy", "retry", "--reason", "it is back", "--resume", code=0)
+    judged = re.sub(r"by \S+:", "by NOBODY:", flows.explain())
     assert judged == lines("""
         run 1 parked completed, although 1 attempt failed
 
@@ -270,9 +273,9 @@ def test_parked_and_judged(telling: Telling) -> None:
     """)
 
 
-def test_after_a_success(telling: Telling) -> None:
+def test_after_a_success(flows: ExplainFlows) -> None:
     """A step that fails by what follows its success says so."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: after
         steps:
@@ -282,7 +285,7 @@ def test_after_a_success(telling: Telling) -> None:
         """,
         1,
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 after failed: a and b failed
 
         a (flow.yaml:4:8) failed
@@ -294,9 +297,9 @@ def test_after_a_success(telling: Telling) -> None:
     """)
 
 
-def test_more_of_the_machine(telling: Telling) -> None:
+def test_more_of_the_machine(flows: ExplainFlows) -> None:
     """A rule that asks for more says what was granted, and at its ceiling that there is no more."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: more
         steps:
@@ -307,7 +310,7 @@ def test_more_of_the_machine(telling: Telling) -> None:
         """,
         1,
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 more failed: slow failed
 
         slow (flow.yaml:4:7) failed after 2 attempts
@@ -320,18 +323,18 @@ def test_more_of_the_machine(telling: Telling) -> None:
     """)
 
 
-def test_rules_that_are_turned_off(telling: Telling) -> None:
+def test_rules_that_are_turned_off(flows: ExplainFlows) -> None:
     """`--no-failure-routing` and `--retry-max` are reasons too."""
     flow = "name: off\nsteps:\n- {id: a, shell: ./step a 9, retry: {max: 3}}\n"
-    told = telling.told(flow, 1, "--no-failure-routing")
-    assert "    off       flow.yaml:4:30 retry 3: turned off for this run\n" in told
-    telling.run(flow, 1, "--retry-max", "1")
-    assert "    spent     flow.yaml:4:30 retry 3 (1 of 1)\n" in telling.explain(run=2)
+    text = flows.run_and_explain(flow, 1, "--no-failure-routing")
+    assert "    off       flow.yaml:4:30 retry 3: turned off for this run\n" in text
+    flows.run(flow, 1, "--retry-max", "1")
+    assert "    spent     flow.yaml:4:30 retry 3 (1 of 1)\n" in flows.explain(run=2)
 
 
-def test_an_end_that_decides(telling: Telling) -> None:
+def test_an_end_that_decides(flows: ExplainFlows) -> None:
     """A verdict that `end` gave is said to be its own."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: ended
         steps:
@@ -339,19 +342,19 @@ def test_an_end_that_decides(telling: Telling) -> None:
         - {id: end, shell: 'echo "{\\"workflow_status\\": \\"completed\\"}"'}
         """
     )
-    assert told.splitlines()[0] == "run 1 ended completed: `end` says so, although a failed"
+    assert text.splitlines()[0] == "run 1 ended completed: `end` says so, although a failed"
 
 
-def test_a_lost_attempt(telling: Telling) -> None:
+def test_a_lost_attempt(flows: ExplainFlows) -> None:
     """It is answered by the rule that every step has."""
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: lost
         steps:
         - {id: work, shell: 'test -e once || { touch once; kill -9 $PPID; exec sleep 30; }'}
         """
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 lost completed, although 1 attempt failed
 
         work (flow.yaml:4:8) passed at attempt 2
@@ -362,9 +365,9 @@ def test_a_lost_attempt(telling: Telling) -> None:
     """)
 
 
-def test_an_interrupted_run(telling: Telling) -> None:
+def test_an_interrupted_run(flows: ExplainFlows) -> None:
     """An attempt that was interrupted is no failure, before and after the resume."""
-    program = telling.program
+    program = flows.program
     program.write("resile: 1\nname: held\nsteps:\n- {id: hold, shell: 'echo > up; read line < gate'}\n")
     up, gate = program.gate("up"), program.gate("gate")
     with program.start("run", "flow.yaml") as run:
@@ -375,18 +378,18 @@ def test_an_interrupted_run(telling: Telling) -> None:
         run.send(signal.SIGINT)
         assert run.end() == 130
     interrupted = ["  attempt 1: interrupted", "    then      it costs nothing, and the step runs again"]
-    told = telling.explain().splitlines()
-    assert told[0] == "run 1 held is interrupted: nothing has failed"
-    assert told[3:] == [*interrupted, "", "`resile resume 1` goes on"]
+    text = flows.explain().splitlines()
+    assert text[0] == "run 1 held is interrupted: nothing has failed"
+    assert text[3:] == [*interrupted, "", "`resile resume 1` goes on"]
     gate.open()
     program.call("resume", "1", code=0)
     head = ["run 1 held completed: nothing failed", "", "hold (flow.yaml:4:8) completed"]
-    assert telling.explain().splitlines() == [*head, *interrupted, "  attempt 2: passed"]
+    assert flows.explain().splitlines() == [*head, *interrupted, "  attempt 2: passed"]
 
 
-def test_a_canceled_run(telling: Telling) -> None:
+def test_a_canceled_run(flows: ExplainFlows) -> None:
     """Who asked for it and why, what it ended, and what never started."""
-    program = telling.program
+    program = flows.program
     flow = "- {id: hold, shell: 'echo > up; exec sleep 30', grace: 1s}\n- {id: later, shell: ./step later}\n"
     program.write(f"resile: 1\nname: held\nsteps:\n{flow}")
     up = program.gate("up")
@@ -395,8 +398,8 @@ def test_a_canceled_run(telling: Telling) -> None:
         run.until("err", "hold started")
         program.call("cancel", "1", "--reason", "wrong branch", code=0)
         assert run.end() == 3
-    told = re.sub(r"canceled: \S+ asked", "canceled: SOMEBODY asked", telling.explain())
-    assert told == lines("""
+    text = re.sub(r"canceled: \S+ asked", "canceled: SOMEBODY asked", flows.explain())
+    assert text == lines("""
         run 1 held was canceled: SOMEBODY asked for it: wrong branch
 
         hold (flow.yaml:4:8) was ended while it ran
@@ -405,22 +408,22 @@ def test_a_canceled_run(telling: Telling) -> None:
 
         never started, because the run was canceled: later
     """)
-    later = telling.explain("later").splitlines()[2:]
+    later = flows.explain("later").splitlines()[2:]
     assert later == ["later (flow.yaml:5:8) was canceled before it ran: the run was canceled"]
 
 
-def test_the_last_epoch_is_explained(telling: Telling) -> None:
+def test_the_last_epoch_is_explained(flows: ExplainFlows) -> None:
     """After `rerun` what an earlier epoch did is history."""
-    assert "build failed" in telling.told("name: twice\nsteps:\n- {id: build, shell: ./step build 1}\n", 1)
-    telling.program.call("rerun", "1", code=0)
-    assert telling.explain() == "run 1 twice completed: nothing failed\n"
+    assert "build failed" in flows.run_and_explain("name: twice\nsteps:\n- {id: build, shell: ./step build 1}\n", 1)
+    flows.program.call("rerun", "1", code=0)
+    assert flows.explain() == "run 1 twice completed: nothing failed\n"
 
 
-def test_a_step_in_full(telling: Telling) -> None:
-    """With a step's name the end of what it printed is shown, and a step that simply passed is told of too."""
+def test_a_step_in_full(flows: ExplainFlows) -> None:
+    """With a step's name the end of what it printed is shown, and a step that simply passed is reported too."""
     flow = "name: full\nsteps:\n  a: {shell: 'echo one; echo two >&2; exit 4'}\n  b: {shell: ./step b}\n"
-    telling.run(flow, 1)
-    assert telling.explain("a") == lines("""
+    flows.run(flow, 1)
+    assert flows.explain("a") == lines("""
         run 1 full failed: a failed
 
         a (flow.yaml:4:3) failed
@@ -431,5 +434,5 @@ def test_a_step_in_full(telling: Telling) -> None:
             | two
             then      the step has no rule, so the failure stands
     """)
-    assert telling.explain("b").splitlines()[2:] == ["b (flow.yaml:5:3) completed", "  attempt 1: passed"]
-    assert telling.explain("2") == telling.explain("b")
+    assert flows.explain("b").splitlines()[2:] == ["b (flow.yaml:5:3) completed", "  attempt 1: passed"]
+    assert flows.explain("2") == flows.explain("b")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tests.explain.explain_fixture import Telling, lines
+from tests.explain.explain_fixture import ExplainFlows, lines
 from tests.runs.fanout.runs import mapped
 
 
-def test_children_two_levels_deep(telling: Telling) -> None:
+def test_children_two_levels_deep(flows: ExplainFlows) -> None:
     """A parent's failure is its child's, whose failure is its own child's, down to the command that broke."""
-    telling.file(
+    flows.file(
         "leaf.yaml", "resile: 1\nname: leaf\nsteps:\n- {id: gcc, shell: ./step gcc 9 2}\n- {id: link, shell: echo}\n"
     )
-    telling.file(
+    flows.file(
         "mid.yaml", "resile: 1\nname: mid\nsteps:\n- {id: build, workflow: leaf.yaml}\n- {id: pack, shell: echo}\n"
     )
-    told = telling.told(
+    text = flows.run_and_explain(
         """
         name: parent
         steps:
@@ -33,7 +33,7 @@ def test_children_two_levels_deep(telling: Telling) -> None:
                 then      the step has no rule, so the failure stands
               canceled because of it: pack
 """
-    assert told == lines(f"""
+    assert text == lines(f"""
         run 1 parent failed: release failed
 
         release (flow.yaml:4:8) failed after 2 attempts
@@ -45,7 +45,7 @@ def test_children_two_levels_deep(telling: Telling) -> None:
             then      no rule is left, so the failure stands
           canceled because of it: announce
     """)
-    assert telling.explain("release/build/gcc").splitlines()[2:9] == [
+    assert flows.explain("release/build/gcc").splitlines()[2:9] == [
         "release (flow.yaml:4:8) failed after 2 attempts",
         "  attempt 1: its workflow mid failed: build failed: gcc failed: exit code 2: gcc is broken",
         "    release/build (mid.yaml:4:8) failed",
@@ -56,13 +56,11 @@ def test_children_two_levels_deep(telling: Telling) -> None:
     ]
 
 
-def test_a_child_that_gets_back_up(telling: Telling) -> None:
-    """What failed inside a child that passed is told inside the step that ran it."""
-    telling.file(
-        "child.yaml", "resile: 1\nname: child\nsteps:\n- {id: fetch, shell: ./step fetch 1, retry: {max: 1}}\n"
-    )
-    told = telling.told("name: parent\nsteps:\n- {id: call, workflow: child.yaml}\n")
-    assert told == lines("""
+def test_a_child_that_gets_back_up(flows: ExplainFlows) -> None:
+    """What failed inside a child that passed is reported inside the step that ran it."""
+    flows.file("child.yaml", "resile: 1\nname: child\nsteps:\n- {id: fetch, shell: ./step fetch 1, retry: {max: 1}}\n")
+    text = flows.run_and_explain("name: parent\nsteps:\n- {id: call, workflow: child.yaml}\n")
+    assert text == lines("""
         run 1 parent completed, although 1 attempt failed
 
         call (flow.yaml:4:8) completed
@@ -75,11 +73,11 @@ def test_a_child_that_gets_back_up(telling: Telling) -> None:
     """)
 
 
-def test_dead_letters(telling: Telling) -> None:
-    """Items that failed alike are told as one, with the first of them in full; another is told when it is asked for."""
+def test_dead_letters(flows: ExplainFlows) -> None:
+    """Items that failed alike are one group with the first of them in full; another is shown when asked for."""
     odd = "test $((${item} % 2)) = 0 || { echo no ${item} >&2; exit 4; }"
-    told = telling.told("resile: 1\n" + mapped("{}", odd, "[1, 2, 3, 4, 5]"))
-    assert told == lines("""
+    text = flows.run_and_explain("resile: 1\n" + mapped("{}", odd, "[1, 2, 3, 4, 5]"))
+    assert text == lines("""
         run 1 mapped completed, although 3 attempts failed
 
         process (flow.yaml:4:3) completed
@@ -102,23 +100,23 @@ def test_dead_letters(telling: Telling) -> None:
                   | no 5
                   then      the step has no rule, so the failure stands
     """
-    assert telling.explain("process[4]") == lines(last)
-    assert telling.explain("process[4]/work") == lines(last)
-    passed = telling.explain("process[1]").splitlines()[4:]
+    assert flows.explain("process[4]") == lines(last)
+    assert flows.explain("process[4]/work") == lines(last)
+    passed = flows.explain("process[1]").splitlines()[4:]
     work = "      process[1]/work (flow.yaml:9:14) completed"
     assert passed == ["    process[1] passed", work, "        attempt 1: passed"]
 
 
-def test_items_that_run_again(telling: Telling) -> None:
-    """Each execution of an item is told, and what followed from it."""
+def test_items_that_run_again(flows: ExplainFlows) -> None:
+    """Each execution of an item is reported, and what followed from it."""
     policy = "{on_item_failure: retry, retry_config: {max_attempts: 2, backoff: 10ms}}"
-    told = telling.told("resile: 1\n" + mapped(policy, "./step ${item} ${item}", "[0, 1, 2]"))
+    text = flows.run_and_explain("resile: 1\n" + mapped(policy, "./step ${item} ${item}", "[0, 1, 2]"))
     broken = """\
                 process[{0}]/work (flow.yaml:9:14) failed
                   attempt 1: exit code 1: {1} is broken
                     then      the step has no rule, so the failure stands
 """
-    assert told == lines(f"""
+    assert text == lines(f"""
         run 1 mapped completed, although 3 attempts failed
 
         process (flow.yaml:4:3) completed
@@ -135,10 +133,10 @@ def test_items_that_run_again(telling: Telling) -> None:
     """)
 
 
-def test_a_map_that_stops(telling: Telling) -> None:
-    """The map's own failure says why, and what never started is told apart from what failed."""
-    told = telling.told("resile: 1\n" + mapped("{on_item_failure: stop}", "./step ${item} 9"), 1)
-    assert told == lines("""
+def test_a_map_that_stops(flows: ExplainFlows) -> None:
+    """The map's own failure says why, and what never started is kept apart from what failed."""
+    text = flows.run_and_explain("resile: 1\n" + mapped("{on_item_failure: stop}", "./step ${item} 9"), 1)
+    assert text == lines("""
         run 1 mapped failed: process failed
 
         process (flow.yaml:4:3) failed
@@ -152,19 +150,19 @@ def test_a_map_that_stops(telling: Telling) -> None:
             then      the step has no rule, so the failure stands
           canceled because of it: after
     """)
-    assert telling.explain("process[3]").splitlines()[4:] == [
+    assert flows.explain("process[3]").splitlines()[4:] == [
         "    process[3] is a dead letter: it never started",
         "    then      the step has no rule, so the failure stands",
     ]
 
 
-def test_items_that_are_left_out_and_a_time_that_is_up(telling: Telling) -> None:
+def test_items_that_are_left_out_and_a_time_that_is_up(flows: ExplainFlows) -> None:
     """An item that its policy skips, and one that took too long, with what was running then."""
-    told = telling.told("resile: 1\n" + mapped("{on_item_failure: skip}", "./step ${item} 9", "[a]"))
-    assert "    process[0] is left out: work: exit code 1: a is broken\n" in told
+    text = flows.run_and_explain("resile: 1\n" + mapped("{on_item_failure: skip}", "./step ${item} 9", "[a]"))
+    assert "    process[0] is left out: work: exit code 1: a is broken\n" in text
     slow = mapped("{}", "exec sleep 30", "[a]").replace("    map:\n", "    map:\n      timeout_per_agent: 100ms\n")
-    telling.run(f"resile: 1\n{slow}")
-    assert telling.explain(run=2) == lines("""
+    flows.run(f"resile: 1\n{slow}")
+    assert flows.explain(run=2) == lines("""
         run 2 mapped completed, although 1 attempt failed
 
         process (flow.yaml:4:3) completed
@@ -176,9 +174,9 @@ def test_items_that_are_left_out_and_a_time_that_is_up(telling: Telling) -> None
     """)
 
 
-def test_a_map_inside_a_map(telling: Telling) -> None:
-    """An item of an inner map is told inside the item around it."""
-    told = telling.told(
+def test_a_map_inside_a_map(flows: ExplainFlows) -> None:
+    """An item of an inner map is reported inside the item around it."""
+    text = flows.run_and_explain(
         """
         name: nested
         steps:
@@ -190,7 +188,7 @@ def test_a_map_inside_a_map(telling: Telling) -> None:
                 map: {input: [x, y], steps: [{id: work, shell: 'test ${item} != y || exit 3'}]}
         """
     )
-    assert told == lines("""
+    assert text == lines("""
         run 1 nested completed, although 2 attempts failed
 
         outer (flow.yaml:4:3) completed
@@ -204,22 +202,22 @@ def test_a_map_inside_a_map(telling: Telling) -> None:
                         then      the step has no rule, so the failure stands
               `resile explain 1 'outer[1]'` tells of another
     """)
-    inner = telling.explain("outer[1]/inner[1]").splitlines()
+    inner = flows.explain("outer[1]/inner[1]").splitlines()
     assert inner[4:6] == [
         "    outer[1] passed in the end: inner: 1 of 2 items failed",
         "      outer[1]/inner (flow.yaml:8:13) completed",
     ]
 
 
-def test_why_a_step_did_not_run(telling: Telling) -> None:
-    """The chain from a step that was canceled, or skipped, to the one where it began, and that one's tale."""
-    telling.run(
+def test_why_a_step_did_not_run(flows: ExplainFlows) -> None:
+    """The chain from a step that was canceled, or skipped, to the one where it began, and that one's report."""
+    flows.run(
         "name: chain\nsteps:\n  build: {shell: ./step build 9}\n  test: {shell: echo, needs: [build]}\n"
         "  ship: {shell: echo, needs: [test]}\n  maybe: {shell: echo, when: '${env.HOME_OF_NOBODY}'}\n"
         "  then: {shell: echo, needs: [maybe]}\n  last: {shell: echo, needs: [then]}\n",
         1,
     )
-    assert telling.explain("ship") == lines("""
+    assert flows.explain("ship") == lines("""
         run 1 chain failed: build failed
 
         ship (flow.yaml:6:3) was canceled before it ran
@@ -231,7 +229,7 @@ def test_why_a_step_did_not_run(telling: Telling) -> None:
             then      the step has no rule, so the failure stands
           canceled because of it: test, ship
     """)
-    assert telling.explain("last").splitlines()[2:] == [
+    assert flows.explain("last").splitlines()[2:] == [
         "last (flow.yaml:9:3) was skipped",
         "  because then was skipped",
         "  because maybe was skipped",
@@ -241,26 +239,26 @@ def test_why_a_step_did_not_run(telling: Telling) -> None:
     ]
 
 
-def test_steps_that_nothing_led_to(telling: Telling) -> None:
+def test_steps_that_nothing_led_to(flows: ExplainFlows) -> None:
     """A step without an arc to it, and one that only runs when it is called for."""
-    telling.run(
+    flows.run(
         "name: arcs\nsteps:\n  pick: {shell: echo, next: [{step: left}, {step: right, when: false}]}\n"
         "  left: {shell: echo}\n  right: {shell: echo}\n  fixed: {shell: echo, on_failure: {run: [fix]}}\n"
         "  fix: {shell: echo}\n"
     )
     reason = "no arc was taken to it; arcs lead there from pick"
-    assert telling.explain().splitlines() == [
+    assert flows.explain().splitlines() == [
         "run 1 arcs completed: nothing failed",
         "",
         f"right (flow.yaml:6:3) was skipped: {reason}",
     ]
     fix = "fix (flow.yaml:8:3) did not run: it only runs when it is called for, and nothing called for it"
-    assert telling.explain("fix").splitlines()[2:] == [fix]
+    assert flows.explain("fix").splitlines()[2:] == [fix]
 
 
-def test_a_critical_step_takes_others_along(telling: Telling) -> None:
-    """What it kept from starting and what it ended are told as its doing."""
-    program = telling.program
+def test_a_critical_step_takes_others_along(flows: ExplainFlows) -> None:
+    """What it kept from starting and what it ended are reported as its doing."""
+    program = flows.program
     program.write(
         "resile: 1\nname: critical\nmax_parallel: 2\nsteps:\n"
         "  first: {shell: 'read line < up; ./step first 9', critical: true}\n"
@@ -269,7 +267,7 @@ def test_a_critical_step_takes_others_along(telling: Telling) -> None:
     gate = program.gate("up")
     program.call("run", "flow.yaml", code=1)
     assert gate is not None
-    assert telling.explain() == lines("""
+    assert flows.explain() == lines("""
         run 1 critical failed: first failed
 
         first (flow.yaml:5:3) failed
@@ -284,23 +282,23 @@ def test_a_critical_step_takes_others_along(telling: Telling) -> None:
     """)
 
 
-def test_a_circuit_and_a_redrive(telling: Telling) -> None:
-    """That the circuit opened is told, and what came of trying the dead letters again."""
+def test_a_circuit_and_a_redrive(flows: ExplainFlows) -> None:
+    """That the circuit opened is reported, and what came of trying the dead letters again."""
     breaker = "{circuit_breaker: {failure_threshold: 2, timeout: 10ms, success_threshold: 1, half_open_requests: 1}}"
     flow = mapped(breaker, "./step x 2", "[a, b, c]").replace("    map:\n", "    map:\n      max_parallel: 1\n")
-    told = telling.told(f"resile: 1\n{flow}").splitlines()
-    assert told[3:6] == [
+    text = flows.run_and_explain(f"resile: 1\n{flow}").splitlines()
+    assert text[3:6] == [
         "  the circuit opened after 2 failures in a row",
         "  attempt 1: passed, 2 of 3 items failed",
         "    2 items are dead letters: work: exit code 1: x is broken",
     ]
-    telling.program.call("dlq", "retry", "1", code=0)
-    assert telling.explain().splitlines()[-1] == "  the dead letters were tried again: none left"
+    flows.program.call("dlq", "retry", "1", code=0)
+    assert flows.explain().splitlines()[-1] == "  the dead letters were tried again: none left"
 
 
-def test_a_redrive_inside_of_items(telling: Telling) -> None:
-    """What came of dead letters inside an item, tried again, is told below that item."""
-    telling.told(
+def test_a_redrive_inside_of_items(flows: ExplainFlows) -> None:
+    """What came of dead letters inside an item, tried again, is reported below that item."""
+    flows.run_and_explain(
         """
         name: nested
         steps:
@@ -312,9 +310,9 @@ def test_a_redrive_inside_of_items(telling: Telling) -> None:
                 map: {input: [x, y], steps: [{id: work, shell: 'test -e fixed || test ${item} != y || exit 3'}]}
         """
     )
-    (telling.folder / "fixed").touch()
-    telling.program.call("dlq", "retry", "1", code=0)
-    assert telling.explain().splitlines()[-3:] == [
+    (flows.folder / "fixed").touch()
+    flows.program.call("dlq", "retry", "1", code=0)
+    assert flows.explain().splitlines()[-3:] == [
         "  outer[0] passed in the end: inner: the dead letters were tried again: none left",
         "    outer[0]/inner (flow.yaml:8:13) completed",
         "      the dead letters were tried again: none left",

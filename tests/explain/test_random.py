@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from resile.core.recovery.matching import matches
 from resile.core.rule_trace import listen
-from resile.explain.explanation import explained
-from resile.explain.replay_log import hear
-from resile.explain.report import TOLD_MAX, Explanation, Names, Tale, Told, everything, one_more
-from resile.explain.timeline import Book
-from resile.explain.wording import mismatch
+from resile.explain.explanation import explain_events
+from resile.explain.replay_log import replay
+from resile.explain.report import ATTEMPTS_MAX, AttemptReport, Explanation, Names, StepReport, add_name, all_reports
+from resile.explain.timeline import Timeline
+from resile.explain.wording import mismatch_of
 from resile.model.failure import Failure
 from resile.model.rules import Match
 from resile.model.workflow import Workflow
@@ -19,25 +19,25 @@ from tests.core.recovery.test_random_ladders import played, workflows
 from tests.core.world import World
 
 
-def moments(explanation: Explanation) -> dict[int, tuple[Tale, Told]]:
-    """Everything that is told, by the event that it is about."""
-    return {told.seq: (tale, told) for tale in everything(explanation.tales) for told in tale.told}
+def moments(explanation: Explanation) -> dict[int, tuple[StepReport, AttemptReport]]:
+    """Every reported attempt, by the number of its event."""
+    return {attempt.seq: (report, attempt) for report in all_reports(explanation.steps) for attempt in report.attempts}
 
 
 @settings(max_examples=200, deadline=None)
 @given(workflows(), st.integers(0, 10_000), st.integers(1, 4))
 def test_every_failure_is_explained(workflow: Workflow, seed: int, parallel: int) -> None:
-    """Each failed attempt is told with what it led to, each retry with the rule of its event, and each failed step."""
+    """Each failed attempt has its result, each retry the rule of its event, and each failed step is there."""
     world = played(workflow, seed, parallel)
     assert world.ended in ("completed", "failed")
-    explanation = explained(workflow, world.log, 1, world.ended)  # type: ignore[arg-type]
+    explanation = explain_events(workflow, world.log, 1, world.ended)  # type: ignore[arg-type]
     assert explanation is not None
-    told = moments(explanation)
+    found = moments(explanation)
     broken = [note for note in world.notes if note.type == "attempt_failed"]
     assert explanation.failures >= len(broken)
     for note in broken:
-        tale, moment = told[note.seq]
-        assert (tale.job, moment.attempt, moment.message) == (note.job, note.attempt, note.data["message"])
+        report, moment = found[note.seq]
+        assert (report.job, moment.attempt, moment.message) == (note.job, note.attempt, note.data["message"])
         assert moment.result
         assert moment.then
     answered = [
@@ -48,13 +48,13 @@ def test_every_failure_is_explained(workflow: Workflow, seed: int, parallel: int
     for job, rule, attempt in answered:
         answers = [
             given.rule
-            for tale, moment in told.values()
+            for report, moment in found.values()
             for given in moment.rules
-            if tale.job == job and given.next_attempt == attempt
+            if report.job == job and given.next_attempt == attempt
         ]
         assert rule in answers
     stays = {note.job for note in world.notes if note.type == "step_failed"}
-    assert stays <= {tale.job for tale, _ in told.values()}
+    assert stays <= {report.job for report, _ in found.values()}
 
 
 @settings(max_examples=50, deadline=None)
@@ -62,11 +62,11 @@ def test_every_failure_is_explained(workflow: Workflow, seed: int, parallel: int
 def test_listening_changes_nothing(workflow: Workflow, seed: int) -> None:
     """A log that is listened to folds to the state that its run had."""
     world = played(workflow, seed, 2)
-    book = Book(workflow, None)
+    timeline = Timeline(workflow, None)
     for event in world.log:
-        hear(book, event)
-    assert book.state == world.state
-    assert book.open == {}
+        replay(timeline, event)
+    assert timeline.state == world.state
+    assert timeline.open == {}
 
 
 FAILURES = st.builds(
@@ -91,26 +91,26 @@ MATCHES = st.builds(
 @given(MATCHES, FAILURES)
 def test_a_reason_is_given_exactly_where_a_rule_does_not_match(match: Match, failure: Failure) -> None:
     """The words agree with what the core decides."""
-    assert bool(mismatch(match, failure)) == (not matches(match, failure))
+    assert bool(mismatch_of(match, failure)) == (not matches(match, failure))
 
 
 def test_reasons_in_words() -> None:
     """Each matcher says what it had and what it wanted."""
     exited = Failure("exit", "exit code 4: no disk", 4)
     killed = Failure("signal", "killed by SIGTERM", 143, 15, types=("app.Gone", "builtins.Exception"))
-    told = [
-        mismatch(Match(kinds=("oom", "timeout")), exited),
-        mismatch(Match(codes=(1, 2, 3)), exited),
-        mismatch(Match(codes=(1,)), Failure("spawn", "no such file")),
-        mismatch(Match(codes_excluded=(4,)), exited),
-        mismatch(Match(signals=(9,)), exited),
-        mismatch(Match(signals=(9,)), killed),
-        mismatch(Match(pattern="space"), exited),
-        mismatch(Match(types=("KeyError",)), exited),
-        mismatch(Match(types=("KeyError", "OSError")), killed),
-        mismatch(Match(types=("Gone",)), killed),
+    text = [
+        mismatch_of(Match(kinds=("oom", "timeout")), exited),
+        mismatch_of(Match(codes=(1, 2, 3)), exited),
+        mismatch_of(Match(codes=(1,)), Failure("spawn", "no such file")),
+        mismatch_of(Match(codes_excluded=(4,)), exited),
+        mismatch_of(Match(signals=(9,)), exited),
+        mismatch_of(Match(signals=(9,)), killed),
+        mismatch_of(Match(pattern="space"), exited),
+        mismatch_of(Match(types=("KeyError",)), exited),
+        mismatch_of(Match(types=("KeyError", "OSError")), killed),
+        mismatch_of(Match(types=("Gone",)), killed),
     ]
-    assert told == [
+    assert text == [
         "its kind is exit, not oom or timeout",
         "exit code 4, not 1, 2 or 3",
         "no exit code, not 1",
@@ -126,18 +126,13 @@ def test_reasons_in_words() -> None:
 
 def test_what_comes_in_thousands_is_counted() -> None:
     """Of very many moments the first and the last are kept, of very many names the first."""
-    tale = Tale(1, "a", "root", "flow.yaml:1:1")
+    report = StepReport(1, "a", "root", "flow.yaml:1:1")
     names: Names | None = None
     for number in range(1, 1001):
-        tale.add(Told(number, "failed", number))
-        names = one_more(names, f"s{number}")
-    assert (len(tale.told), tale.omitted) == (TOLD_MAX, 900)
-    assert (tale.told[0].attempt, tale.told[49].attempt, tale.told[50].attempt, tale.told[-1].attempt) == (
-        1,
-        50,
-        951,
-        1000,
-    )
+        report.add(AttemptReport(number, "failed", number))
+        names = add_name(names, f"s{number}")
+    assert (len(report.attempts), report.omitted) == (ATTEMPTS_MAX, 900)
+    assert [report.attempts[place].attempt for place in (0, 49, 50, -1)] == [1, 50, 951, 1000]
     assert names is not None
     assert (names.count, names.first[-1]) == (1000, "s20")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resile.explain.wording import question
+from resile.explain.wording import condition_text
 from resile.model.builtin_actions import Case
 from resile.model.workflow import Condition, Noop, Step
-from tests.explain.explain_fixture import Telling, lines
+from tests.explain.explain_fixture import ExplainFlows, lines
 
 CASES = """
 apiVersion: noetl.io/v2
@@ -44,16 +44,16 @@ steps:
 """
 
 
-def explained(telling: Telling, text: str, code: int) -> list[str]:
+def explained(flows: ExplainFlows, text: str, code: int) -> list[str]:
     """Run a file of any dialect, which must exit with this code; what is said of it."""
-    telling.program.write(text.lstrip())
-    telling.program.call("run", "flow.yaml", "--max-parallel", "1", code=code)
-    return telling.explain().splitlines()
+    flows.program.write(text.lstrip())
+    flows.program.call("run", "flow.yaml", "--max-parallel", "1", code=code)
+    return flows.explain().splitlines()
 
 
-def test_a_case_is_told_by_its_text(telling: Telling) -> None:
+def test_a_case_is_told_by_its_text(flows: ExplainFlows) -> None:
     """Not by its number, which the file does not have."""
-    said = [line.partition("not met: ")[2] for line in explained(telling, CASES, 1) if "said no" in line]
+    said = [line.partition("not met: ")[2] for line in explained(flows, CASES, 1) if "said no" in line]
     never, late = "{{ error is defined and attempt > 7 }}", "{{ error is defined and attempt < 2 }}"
     assert said == [never, never, late]
 
@@ -62,32 +62,32 @@ def test_conditions_besides_are_told_too() -> None:
     """All of several, or none of them."""
     step = Step(name="a", action=Noop(), cases=(Case("x > 1"), Case("y > 2")))
     first, second = Condition("0", "case"), Condition("1", "case")
-    assert question(step, Condition("", "none", besides=(first, second))) == "none of x > 1, y > 2"
-    assert question(step, Condition("z", "jinja", besides=(second,))) == "z and y > 2"
+    assert condition_text(step, Condition("", "none", besides=(first, second))) == "none of x > 1, y > 2"
+    assert condition_text(step, Condition("z", "jinja", besides=(second,))) == "z and y > 2"
 
 
-def test_rules_above_a_failed_repair_count_as_spent(telling: Telling) -> None:
+def test_rules_above_a_failed_repair_count_as_spent(flows: ExplainFlows) -> None:
     """Every rule for the failure was used up, so it is not said that there was none."""
     handler = "{retry: {max: 1}, commands: ['false'], fail_workflow: true}"
-    told = telling.told(f"name: spent\nsteps:\n  a: {{shell: exit 3, on_failure: {handler}}}\n", 1)
-    assert told.splitlines()[-1] == "    then      no rule is left, so the failure stands"
+    text = flows.run_and_explain(f"name: spent\nsteps:\n  a: {{shell: exit 3, on_failure: {handler}}}\n", 1)
+    assert text.splitlines()[-1] == "    then      no rule is left, so the failure stands"
 
 
-def test_a_child_that_completed_is_not_said_to_have_failed(telling: Telling) -> None:
-    """What failed is the judgement of the step that ran it; that of a broken one is told as before."""
-    said = [line.strip() for line in explained(telling, CHILDREN, 1) if line.startswith("  attempt")]
+def test_a_child_that_completed_is_not_said_to_have_failed(flows: ExplainFlows) -> None:
+    """What failed is the judgement of the step that ran it; that of a broken one is reported as before."""
+    said = [line.strip() for line in explained(flows, CHILDREN, 1) if line.startswith("  attempt")]
     assert sorted(said) == [
         "attempt 1: failure condition met: output.size > 5",
         "attempt 1: its workflow broken failed: inner failed: exit code 7",
     ]
-    told = {tale["step"]: tale["told"][0] for tale in telling.program.json("explain", "1")["tales"]}
-    assert (told["big"]["child"], told["big"]["verdict"]) == ("kid", "completed")
-    assert (told["bad"]["child"], told["bad"]["verdict"]) == ("broken", "failed")
+    found = {step["step"]: step["attempts"][0] for step in flows.program.json("explain", "1")["steps"]}
+    assert (found["big"]["child"], found["big"]["verdict"]) == ("kid", "completed")
+    assert (found["bad"]["child"], found["bad"]["verdict"]) == ("broken", "failed")
 
 
-def test_items_with_other_messages_are_no_group(telling: Telling) -> None:
+def test_items_with_other_messages_are_no_group(flows: ExplainFlows) -> None:
     """Where no signature says that they are alike, their messages must."""
-    said = [line for line in explained(telling, NESTED, 0) if line.startswith("    ") and line[4] != " "]
+    said = [line for line in explained(flows, NESTED, 0) if line.startswith("    ") and line[4] != " "]
     assert (
         said
         == lines("""
@@ -99,11 +99,11 @@ def test_items_with_other_messages_are_no_group(telling: Telling) -> None:
     )
 
 
-def test_a_redrive_is_no_resume(telling: Telling, tmp_path: Path) -> None:
+def test_a_redrive_is_no_resume(flows: ExplainFlows, tmp_path: Path) -> None:
     """Dead letters that are tried again, with or without success, leave the number of resumes as it is."""
-    telling.told(NESTED.replace("exit 1", "test -e fixed").lstrip())
-    telling.program.call("dlq", "retry", "1", code=1)
-    assert telling.program.json("explain", "1")["resumed"] == 0
+    flows.run_and_explain(NESTED.replace("exit 1", "test -e fixed").lstrip())
+    flows.program.call("dlq", "retry", "1", code=1)
+    assert flows.program.json("explain", "1")["resumed"] == 0
     (tmp_path / "fixed").touch()
-    telling.program.call("dlq", "retry", "1", code=0)
-    assert telling.program.json("explain", "1")["resumed"] == 0
+    flows.program.call("dlq", "retry", "1", code=0)
+    assert flows.program.json("explain", "1")["resumed"] == 0

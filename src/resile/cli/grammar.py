@@ -12,10 +12,10 @@ class Option:
     """One option: its spellings, the name of its value ("" for a switch), and what a value must be.
 
     `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder; a whole number is
-    at most `most`.
+    at most `most`. `old` is its spelling in the version before, which is accepted with a note.
     """
 
-    __slots__ = ("choices", "help", "kind", "many", "most", "names", "value")
+    __slots__ = ("choices", "help", "kind", "many", "most", "names", "old", "value")
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class Option:
         many: bool = False,
         choices: tuple[str, ...] = (),
         most: int = WHOLE_MAX,
+        old: str = "",
     ) -> None:
         self.names = tuple(names.split())
         self.help = text
@@ -35,6 +36,7 @@ class Option:
         self.many = many
         self.choices = choices
         self.most = most
+        self.old = old
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ import os
 import sys
 
 from resile.cli.parse import find_command, parse, split
-from resile.cli.table import FAMILIES
+from resile.cli.table import FAMILIES, RENAMED
 
 # Spelled out, because loading `typing` for its names would cost more than everything else here.
 TYPE_CHECKING = False
@@ -107,6 +107,8 @@ def _dispatch(words: list[str]) -> int:
     call = parse(command, rest)
     if call.flag("help"):
         return _show_help(name)
+    if name in RENAMED:
+        call.renamed[name] = command.name
     return _call(call)
 
 
@@ -126,6 +128,11 @@ def _call(call: Call) -> int:
     loaded = __import__(f"resile.cli.{module}", fromlist=[function])
     if not drives:
         gc.enable()
+    if call.renamed:
+        from resile.cli.display.output import say
+
+        for old, new in call.renamed.items():
+            say(f"resile: note: `{old}` is called `{new}` now; the next version will not know the old name")
     code: int = getattr(loaded, function)(call)
     return code
 

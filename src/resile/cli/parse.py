@@ -9,7 +9,7 @@ engine. It knows `--name value`, `--name=value`, `-x`, and `--` before words tha
 from __future__ import annotations
 
 from resile.cli.grammar import COMMON, WHOLE_MAX, Argument, Command, Option
-from resile.cli.table import COMMANDS_BY_NAME, FAMILIES
+from resile.cli.table import ALIASES, COMMANDS_BY_NAME, FAMILIES, RENAMED
 
 WHOLE_SHOWN_MAX = 40
 # There are many options, so some word of a few letters is always a little like one of them.
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 class Call:
     """One command with what was given to it; options that were not given are None, or empty.
 
-    `launcher` was started ahead for a command that drives a run.
+    `launcher` was started ahead for a command that drives a run. `renamed` has the spellings of the version before that
+    were used, each with the new one.
     """
 
-    __slots__ = ("_values", "command", "launcher")
+    __slots__ = ("_values", "command", "launcher", "renamed")
 
     def __init__(self, command: Command, values: dict[str, list[str]]) -> None:
         self.command = command
         self.launcher: Prestarted | None = None
+        self.renamed: dict[str, str] = {}
         self._values = values
 
     def flag(self, key: str) -> bool:
@@ -126,7 +128,7 @@ def split(words: list[str]) -> tuple[str, list[str]]:
 
 def find_command(name: str) -> Command:
     """The command of this name; else an error that says which one may have been meant."""
-    command = COMMANDS_BY_NAME.get(name)
+    command = COMMANDS_BY_NAME.get(ALIASES.get(name) or RENAMED.get(name, name))
     if command is not None:
         return command
     if name in FAMILIES:
@@ -140,6 +142,7 @@ def find_command(name: str) -> Command:
 def parse(command: Command, words: list[str]) -> Call:
     """What was given to a command, checked against its table."""
     values: dict[str, list[str]] = {}
+    call = Call(command, values)
     loose: list[str] = []
     known = command.options + COMMON
     index = 0
@@ -153,6 +156,8 @@ def parse(command: Command, words: list[str]) -> Call:
             loose.append(word)
             continue
         option, value = _find(known, word, f"resile {command.name}")
+        if option.old and option.old == word.partition("=")[0]:
+            call.renamed[option.old] = option.names[-1]
         if option.value and value is None:
             if index == len(words) or any(words[index] in other.names for other in known):
                 raise refusal(f"{word} needs a value: {word} {option.value}", _help_of(command))
@@ -161,7 +166,7 @@ def parse(command: Command, words: list[str]) -> Call:
         _keep(values, option, word, value)
     if "help" not in values:
         _place(command, loose, values)
-    return Call(command, values)
+    return call
 
 
 def refusal(message: str, hint: str = "") -> ResileError:
@@ -175,7 +180,7 @@ def _find(known: Iterable[Option], word: str, caller: str) -> tuple[Option, str 
     """The option that a word spells, and the value behind its `=`."""
     name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
     for option in known:
-        if name in option.names:
+        if name in option.names or name == option.old:
             if equals and not option.value:
                 raise refusal(f"{name} takes no value", f"`{caller} --help` shows the options")
             return option, value if equals else None

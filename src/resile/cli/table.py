@@ -4,7 +4,7 @@
 
 Plain data and no imports but the model's limits, because every start of the program loads it. A command names the
 module and the function that carry it out; those are loaded only when it is called. Commands of two words (`events
-ls`) make a family under their first word.
+list`) make a family under their first word.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RUN_EXITS = (
     "1  the run failed",
     _USAGE,
     "3  the run was canceled",
-    "4  parked: failures wait for judgement; see `resile failures RUN`",
+    "4  parked: failures wait for judgement; see `resile parked RUN`",
     "130  interrupted; `resile resume RUN` goes on",
 )
 _LOOK_EXITS = ("0  shown", "2  there is no such run or step, or the call is wrong")
@@ -69,8 +69,9 @@ COMMANDS = (
             *_CAPACITY,
             Option("--output", "folder for the output of steps", value="DIR", kind="folder"),
             Option(
-                "--on-fail-max-loops",
+                "--max-loops",
                 "at most N jumps and remedies in each scope (the file's max_loops)",
+                old="--on-fail-max-loops",
                 value="N",
                 kind="whole",
                 most=LOOPS_MAX,
@@ -140,7 +141,7 @@ COMMANDS = (
         "commands.judge:judge",
         "decide about a parked failure",
         about=(
-            "JOB is an id or a name, as `resile failures RUN` shows them. `retry` runs the step again, "
+            "JOB is an id or a name, as `resile parked RUN` shows them. `retry` runs the step again, "
             "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
             "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
         ),
@@ -166,14 +167,14 @@ COMMANDS = (
         ),
     ),
     Command(
-        "reset-status",
+        "reset",
         "Run",
-        "commands.act:reset_status",
+        "commands.act:reset",
         "set steps back to the start without running them",
         about="`resile resume RUN` then runs them.",
         arguments=(_RUN,),
         options=(Option("--failed-only", "keep what completed"),),
-        examples=("resile reset-status 7 --failed-only",),
+        examples=("resile reset 7 --failed-only",),
         exits=("0  reset", "2  there is no such run, it is being driven, or the call is wrong"),
     ),
     Command(
@@ -208,9 +209,9 @@ COMMANDS = (
         exits=_LOOK_EXITS,
     ),
     Command(
-        "events ls",
+        "events list",
         "Look",
-        "commands.look:events_ls",
+        "commands.look:events_list",
         "list the events of a run",
         about="With --json one object on each line (JSON Lines).",
         arguments=(_RUN,),
@@ -220,7 +221,11 @@ COMMANDS = (
             Option("--story", "only those of one job and what led to them, causes first", value="JOB", kind="whole"),
             _NAMES,
         ),
-        examples=("resile events ls 7", "resile events ls 7 --type step_failed --json", "resile events ls 7 --story 3"),
+        examples=(
+            "resile events list 7",
+            "resile events list 7 --type step_failed --json",
+            "resile events list 7 --story 3",
+        ),
         exits=_LOOK_EXITS,
     ),
     Command(
@@ -235,13 +240,13 @@ COMMANDS = (
         exits=_LOOK_EXITS,
     ),
     Command(
-        "failures",
+        "parked",
         "Look",
-        "commands.judge:failures",
+        "commands.judge:parked",
         "show the parked failures of a run",
         about="Each with its message, the end of its output, its attempts, and how to judge it.",
         arguments=(_RUN,),
-        examples=("resile failures 7", "resile failures 7 --json"),
+        examples=("resile parked 7", "resile parked 7 --json"),
         exits=_LOOK_EXITS,
     ),
     Command(
@@ -357,7 +362,7 @@ COMMANDS = (
         exits=("0  removed", "1  not confirmed; nothing was removed", "2  no such run or map, or it is being driven"),
     ),
     Command(
-        "try",
+        "rehearse",
         "More",
         "commands.rehearse:rehearse",
         "try a step's answers against a supposed failure",
@@ -373,9 +378,9 @@ COMMANDS = (
             _DEBUG,
         ),
         examples=(
-            "resile try flow.yaml solve --fail exit:10",
-            "resile try flow.yaml solve --fail signal:KILL",
-            "resile try flow.yaml fetch --fail timeout --message 'no route to host'",
+            "resile rehearse flow.yaml solve --fail exit:10",
+            "resile rehearse flow.yaml solve --fail signal:KILL",
+            "resile rehearse flow.yaml fetch --fail timeout --message 'no route to host'",
         ),
         exits=(
             "0  the step would get on: retry, recovered, fallback, tolerate or goto",
@@ -436,6 +441,11 @@ COMMANDS = (
         exits=("0  shown",),
     ),
 )
+
+# Short spellings that stay.
+ALIASES = {"events ls": "events list", "dlq ls": "dlq list"}
+# Spellings of the version before, which are accepted with a note.
+RENAMED = {"failures": "parked", "reset-status": "reset", "try": "rehearse"}
 
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
 

@@ -10,8 +10,8 @@ import msgspec
 from resile.commands.inspect import standing
 from resile.engine.replay import row_of
 from resile.errors import ResileError
-from resile.explain.explanation import explain as told
-from resile.explain.explanation import names
+from resile.explain.explanation import explain as explain_run
+from resile.explain.explanation import explainable_names
 from resile.model import codec
 from resile.store.contract import RunRow, Store
 from resile.store.open import open_store
@@ -23,7 +23,7 @@ def explain(number: int, *, db: str | None, step: str | None = None) -> dict[str
     try:
         with store.reading():
             row = row_of(store, number)
-            found = told(store, row, standing(store, row, time.time()), step)
+            found = explain_run(store, row, standing(store, row, time.time()), step)
             if found is None:
                 raise _unknown(store, row, step or "")
         document: dict[str, Any] = msgspec.to_builtins(found)
@@ -36,6 +36,6 @@ def _unknown(store: Store, row: RunRow, step: str) -> ResileError:
     """The refusal of a step that the run has not, with one that may be meant."""
     from difflib import get_close_matches
 
-    near = get_close_matches(step, names(codec.decode(store.definition(row.definition))), 1)
+    near = get_close_matches(step, explainable_names(codec.decode(store.definition(row.definition))), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"`resile status {row.id}` lists its steps"
     return ResileError("no-such-step", f"run {row.id} has no step or item {step!r}", hint=hint)

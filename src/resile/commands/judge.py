@@ -44,15 +44,15 @@ class Judgement(Struct, frozen=True, kw_only=True):
     runtime_seconds: float = 0.0
 
 
-def failures(number: int, *, db: str | None) -> dict[str, Any]:
+def parked(number: int, *, db: str | None) -> dict[str, Any]:
     """Every parked failure of a run, with the tails of its output and the history of its attempts."""
     store = open_store(db, readonly=True)
     try:
         with store.reading():
             row = row_of(store, number)
             state = folded(store, row)
-            parked = [job for job in state.jobs.values() if job.status is Status.pending_failed]
-            found = [_failure(store, row, state, job) for job in parked]
+            jobs = [job for job in state.jobs.values() if job.status is Status.pending_failed]
+            found = [_failure(store, row, state, job) for job in jobs]
             return {
                 "run": number,
                 "workflow": row.workflow,
@@ -139,7 +139,7 @@ def _open_state(store: Store, number: int) -> State:
 
 def _parked(state: State, which: str, number: int) -> Job:
     """The parked job that is meant: by its id, else by a name that is not ambiguous."""
-    hint = f"`resile failures {number}` lists what is parked"
+    hint = f"`resile parked {number}` lists what is parked"
     known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
     named = [known] if known is not None else [job for job in state.jobs.values() if which in _names(state, job)]
     parked = [job for job in named if job.status is Status.pending_failed]

@@ -1,4 +1,4 @@
-"""The verbs that move a run: run, resume, rerun, reset-status, cancel."""
+"""The verbs that move a run: run, resume, rerun, reset, cancel."""
 
 from __future__ import annotations
 
@@ -190,12 +190,12 @@ def rerun(
         store.close()
 
 
-def reset_status(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
+def reset(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
     """Set jobs back so that `resume` runs them again; nothing runs now."""
     store = open_again(db)
     try:
         row = row_of(store, number)
-        _refuse_unfinished(row, "reset-status")
+        _refuse_unfinished(row, "reset")
         lease = take(store, number)
         state = folded(store, row)
         finished = _begun(state)

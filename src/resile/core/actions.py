@@ -1,6 +1,6 @@
 """What the core asks of the world: orders to perform once the event that caused them is durable, and records.
 
-A `Note` is one canonical event of the run's public log (`resile events ls`); it and the dead letters are written in
+A `Note` is one canonical event of the run's public log (`resile events list`); it and the dead letters are written in
 the same transaction as the event that caused them. The other actions are performed after that transaction.
 """
 

@@ -39,7 +39,7 @@ ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 # Runs an agent with its prompt on standard input: $0 is the file, the rest its command.
 _FROM_FILE = b'exec "$@" < "$0"'
 
-# In a rehearsal (`resile try`) it says what an attempt comes to without running it.
+# In a rehearsal (`resile rehearse`) it says what an attempt comes to without running it.
 Rehearsal = Callable[[StartAttempt, Step], Outcome | None]
 
 

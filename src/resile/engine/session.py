@@ -98,7 +98,7 @@ class Session:
         self._listener = listener
 
     def record(self, lease: Lease, event: Event) -> State:
-        """Take down one event without performing anything: `reset-status`, and a judgement where nobody drives."""
+        """Take down one event without performing anything: `reset`, and a judgement where nobody drives."""
         from resile.core.actions import StopEngine
         from resile.core.react import react
 

@@ -1,1 +1,1 @@
-"""What a run's log tells about it: why each failure ended as it did."""
+"""Explains a run from its log: why each failure ended as it did."""

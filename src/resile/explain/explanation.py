@@ -1,7 +1,7 @@
-"""`explain(store, row, …)`: what failed in a run, which rule answered from which line, and why it came to what it did.
+"""`explain(store, row, …)`: what failed in a run, which rule was applied from which line, and with what result.
 
-The log is read as a stream and folded as an engine folds it; what is kept is bounded (tales.py). With a step, or an
-item such as `process[3]`, everything about that is told, and of the rest only the way to it.
+The log is read as a stream and folded as an engine folds it; the report is bounded (report.py). With a step, or an
+item such as `process[3]`, everything about that is reported, and of the rest only the way to it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ from msgspec import structs
 
 from resile.core.event_log import STATUS_NAMES
 from resile.core.events import Event
-from resile.explain.replay_log import hear
-from resile.explain.report import Execution, Explanation, Group, ItemTold, Names, RuleTold, Tale, Told, everything
-from resile.explain.timeline import Book
-from resile.explain.why_not_run import never_heard_of, still_waiting
-from resile.explain.wording import some
+from resile.explain.replay_log import replay
+from resile.explain.report import (
+    AttemptReport,
+    Execution,
+    Explanation,
+    ItemGroup,
+    ItemReport,
+    Names,
+    RuleReport,
+    StepReport,
+    all_reports,
+)
+from resile.explain.timeline import Timeline
+from resile.explain.why_not_run import add_waiting, explain_unlogged
+from resile.explain.wording import list_names
 from resile.model import codec
 from resile.model.fanout import FanOut
 from resile.model.status import EXIT_CODES, RunStatus
@@ -30,119 +40,125 @@ def explain(store: Store, row: RunRow, status: RunStatus, wanted: str | None = N
     """Explain a run, or one step, job or item of it; None where it has none of that name."""
     workflow = codec.decode(store.definition(row.definition))
     events = (entry.event for entry in store.entries(row.id))
-    return explained(workflow, events, row.id, status, wanted)
+    return explain_events(workflow, events, row.id, status, wanted)
 
 
-def explained(
+def explain_events(
     workflow: Workflow, events: Iterable[Event], run: int, status: RunStatus, wanted: str | None = None
 ) -> Explanation | None:
-    """The same from a definition and the events of its log."""
-    book = Book(workflow, wanted)
+    """Explain a run from its definition and the events of its log."""
+    timeline = Timeline(workflow, wanted)
     for event in events:
-        hear(book, event)
+        replay(timeline, event)
     if wanted is not None:
-        for job in list(book.state.jobs.values()):
-            if job.id not in book.tales and book.is_wanted(job):
-                never_heard_of(book, job)
-    _settle(book)
-    tales = [tale for tale in book.top if _is_worth_telling(tale)] if wanted is None else _asked_for(book, wanted)
-    if wanted is not None and not tales:
+        for job in list(timeline.state.jobs.values()):
+            if job.id not in timeline.reports and timeline.is_wanted(job):
+                explain_unlogged(timeline, job)
+    _settle(timeline)
+    reports = (
+        [report for report in timeline.top_level if _is_notable(report)]
+        if wanted is None
+        else _steps_for(timeline, wanted)
+    )
+    if wanted is not None and not reports:
         return None
     return Explanation(
         run,
         workflow.name,
         status,
         None if status == "running" else EXIT_CODES[status],
-        book.state.epoch,
-        book.resumed,
-        _verdict(book, status),
-        book.failures,
-        book.canceled,
-        tales,
-        book.more,
+        timeline.state.epoch,
+        timeline.resumed,
+        _verdict_reason(timeline, status),
+        timeline.failures,
+        timeline.canceled,
+        reports,
+        timeline.omitted,
     )
 
 
-def _settle(book: Book) -> None:
-    """The log is at its end: how the jobs stand that are not over, and what waits for those that are parked."""
-    for number, tale in book.tales.items():
-        job = book.state.jobs.get(number)
+def _settle(timeline: Timeline) -> None:
+    """Set the status of jobs that have not ended, and list what waits for those that are parked."""
+    for number, report in timeline.reports.items():
+        job = timeline.state.jobs.get(number)
         if job is None:
             continue
-        tale.status = STATUS_NAMES[job.status]
-        if tale.status == "pending_failed":
-            still_waiting(book, tale)
+        report.status = STATUS_NAMES[job.status]
+        if report.status == "pending_failed":
+            add_waiting(timeline, report)
 
 
-def _is_worth_telling(tale: Tale) -> bool:
-    """Did anything go other than well?"""
-    plain = all(told.what == "passed" and not told.inside and not told.items for told in tale.told)
-    return not plain or bool(tale.inside or tale.items or tale.status == "skipped")
+def _is_notable(report: StepReport) -> bool:
+    """Did the job do anything but succeed at once?"""
+    plain = all(entry.event == "passed" and not entry.inside and not entry.items for entry in report.attempts)
+    return not plain or bool(report.inside or report.items or report.status == "skipped")
 
 
-def _verdict(book: Book, status: RunStatus) -> str:
-    """Why a run stands as it does."""
+def _verdict_reason(timeline: Timeline, status: RunStatus) -> str:
+    """The reason for the status of a run."""
     match status:
-        case "failed" if book.state.aborted:
-            return book.state.aborted
-        case "failed" if book.failed_steps:
-            return f"{some(book.failed_steps)} failed"
-        case "completed" if book.failed_steps:
-            return f"`{book.state.workflow.end.name}` says so, although {some(book.failed_steps)} failed"
-        case "failed" if book.state.override:
-            return f"`{book.state.workflow.end.name}` says so"
-        case "canceled" if book.canceled is not None:
-            reason = f": {book.canceled.reason}" if book.canceled.reason else ""
-            return f"{book.canceled.by or 'somebody'} asked for it{reason}"
+        case "failed" if timeline.state.aborted:
+            return timeline.state.aborted
+        case "failed" if timeline.failed_steps:
+            return f"{list_names(timeline.failed_steps)} failed"
+        case "completed" if timeline.failed_steps:
+            return f"`{timeline.state.workflow.end.name}` says so, although {list_names(timeline.failed_steps)} failed"
+        case "failed" if timeline.state.override:
+            return f"`{timeline.state.workflow.end.name}` says so"
+        case "canceled" if timeline.canceled is not None:
+            reason = f": {timeline.canceled.reason}" if timeline.canceled.reason else ""
+            return f"{timeline.canceled.by or 'somebody'} asked for it{reason}"
         case "parked":
-            parked = [tale.name for tale in book.tales.values() if tale.status == "pending_failed"]
-            return f"{some(parked)} wait{'s' if len(parked) == 1 else ''} for judgement"
+            parked = [report.name for report in timeline.reports.values() if report.status == "pending_failed"]
+            return f"{list_names(parked)} wait{'s' if len(parked) == 1 else ''} for judgement"
         case _:
             return ""
 
 
-def _asked_for(book: Book, wanted: str) -> list[Tale]:
-    """The tales of what was asked for, and of what kept it from running."""
-    found = [kept for tale in book.top if (kept := _kept(tale, wanted)) is not None]
-    told = {tale.job for tale in everything(found)}
-    causes = {tale.chain[-1].job for tale in everything(found) if tale.chain} - told
-    return found + [book.tales[number] for number in sorted(causes) if number in book.tales]
+def _steps_for(timeline: Timeline, wanted: str) -> list[StepReport]:
+    """The reports of the wanted step, job or item, and of the cause that kept it from running."""
+    found = [kept for report in timeline.top_level if (kept := _narrow_step(report, wanted)) is not None]
+    reported = {report.job for report in all_reports(found)}
+    causes = {report.chain[-1].job for report in all_reports(found) if report.chain} - reported
+    return found + [timeline.reports[number] for number in sorted(causes) if number in timeline.reports]
 
 
-def _kept(tale: Tale, wanted: str) -> Tale | None:
-    """A tale that was asked for, or the way to those inside it that were."""
-    if wanted in (tale.step, str(tale.job), tale.name):
-        return tale
-    told = [kept for moment in tale.told if (kept := _kept_told(moment, wanted)) is not None]
-    inside, items = _kept_tales(tale.inside, wanted), _kept_groups(tale.items, wanted)
-    if not (told or inside or items):
+def _narrow_step(report: StepReport, wanted: str) -> StepReport | None:
+    """The report where it is wanted, or reduced to the wanted reports inside it; None where there are none."""
+    if wanted in (report.step, str(report.job), report.name):
+        return report
+    attempts = [kept for entry in report.attempts if (kept := _narrow_attempt(entry, wanted)) is not None]
+    inside, items = _narrow_steps(report.inside, wanted), _narrow_groups(report.items, wanted)
+    if not (attempts or inside or items):
         return None
-    return structs.replace(tale, told=told, inside=inside, items=items, canceled=None, skipped=None, omitted=0)
+    return structs.replace(
+        report, attempts=attempts, inside=inside, items=items, canceled=None, skipped=None, omitted=0
+    )
 
 
-def _kept_tales(tales: list[Tale], wanted: str) -> list[Tale]:
-    """Those of some tales that lead to what was asked for."""
-    return [kept for tale in tales if (kept := _kept(tale, wanted)) is not None]
+def _narrow_steps(reports: list[StepReport], wanted: str) -> list[StepReport]:
+    """The reports that are wanted or hold wanted ones."""
+    return [kept for report in reports if (kept := _narrow_step(report, wanted)) is not None]
 
 
-def _kept_told(told: Told, wanted: str) -> Told | None:
-    """An attempt on the way to what was asked for."""
-    inside, items = _kept_tales(told.inside, wanted), _kept_groups(told.items, wanted)
-    rules = [rule for rule in (_kept_rule(rule, wanted) for rule in told.rules) if rule is not None]
-    return structs.replace(told, inside=inside, items=items, rules=rules) if inside or items or rules else None
+def _narrow_attempt(entry: AttemptReport, wanted: str) -> AttemptReport | None:
+    """An attempt reduced to the wanted reports inside it."""
+    inside, items = _narrow_steps(entry.inside, wanted), _narrow_groups(entry.items, wanted)
+    rules = [rule for rule in (_narrow_rule(rule, wanted) for rule in entry.rules) if rule is not None]
+    return structs.replace(entry, inside=inside, items=items, rules=rules) if inside or items or rules else None
 
 
-def _kept_rule(rule: RuleTold, wanted: str) -> RuleTold | None:
-    """A rule whose repair leads to what was asked for."""
-    inside = _kept_tales(rule.inside, wanted)
+def _narrow_rule(rule: RuleReport, wanted: str) -> RuleReport | None:
+    """A rule reduced to the wanted steps of its repair."""
+    inside = _narrow_steps(rule.inside, wanted)
     return structs.replace(rule, inside=inside) if inside else None
 
 
-def _kept_groups(groups: list[Group], wanted: str) -> list[Group]:
-    """The groups with items that lead to what was asked for; those alone."""
+def _narrow_groups(groups: list[ItemGroup], wanted: str) -> list[ItemGroup]:
+    """The groups reduced to their wanted items."""
     found = []
     for group in groups:
-        items = [kept for item in group.items if (kept := _kept_item(item, wanted)) is not None]
+        items = [kept for item in group.items if (kept := _narrow_item(item, wanted)) is not None]
         exact = [item for item in items if wanted == item.item or wanted.startswith(f"{item.item}/")]
         if exact:
             found.append(structs.replace(group, items=exact, names=Names(len(exact), [item.item for item in exact])))
@@ -151,35 +167,35 @@ def _kept_groups(groups: list[Group], wanted: str) -> list[Group]:
     return found
 
 
-def _kept_item(item: ItemTold, wanted: str) -> ItemTold | None:
-    """An item that was asked for, or the way to what is inside it."""
+def _narrow_item(item: ItemReport, wanted: str) -> ItemReport | None:
+    """An item where it is wanted, or reduced to the wanted reports inside it."""
     if item.item == wanted:
         return item
     executions: list[Execution] = [
         structs.replace(execution, inside=inside)
         for execution in item.executions
-        if (inside := _kept_tales(execution.inside, wanted))
+        if (inside := _narrow_steps(execution.inside, wanted))
     ]
     return structs.replace(item, executions=executions) if executions else None
 
 
-def names(workflow: Workflow) -> list[str]:
-    """What can be asked for: steps by their names, those of children behind their parents, first items of maps."""
+def explainable_names(workflow: Workflow) -> list[str]:
+    """The names that `explain` takes: steps, steps of child workflows behind their parents, first items of maps."""
     found: list[str] = []
-    _collect(workflow.steps, "", found)
+    _collect_names(workflow.steps, "", found)
     return found
 
 
-def _collect(steps: tuple[Step, ...], prefix: str, found: list[str]) -> None:
-    """The names of some steps and of what is inside them, up to a number."""
+def _collect_names(steps: tuple[Step, ...], prefix: str, found: list[str]) -> None:
+    """Collect the names of steps and of the steps inside them, at most NAMES_MAX."""
     for step in steps:
         if len(found) >= NAMES_MAX:
             return
         found.append(prefix + step.name)
         match step.action:
             case Child():
-                _collect(step.action.workflow.steps, f"{prefix}{step.name}/", found)
+                _collect_names(step.action.workflow.steps, f"{prefix}{step.name}/", found)
             case FanOut():
                 item = f"{prefix}{step.action.scope or step.name}[0]"
                 found.append(item)
-                _collect(step.action.steps, f"{item}/", found)
+                _collect_names(step.action.steps, f"{item}/", found)

@@ -1,8 +1,8 @@
-"""Folding a log once more and listening to the core: its notes say what happened, its walks say which rules it asked.
+"""Folds a log and turns the core's notes and rule traces into reports.
 
-    event --> react --> notes, walks --> tales (book.py), items (items.py)
+    event --> react --> notes, traces --> step reports (timeline.py), groups of items (grouping.py)
 
-Nothing is decided here a second time: every word about a rule is what the core did with it.
+Nothing is decided a second time here: whatever a report says of a rule is what the core did with it.
 """
 
 from __future__ import annotations
@@ -18,60 +18,60 @@ from resile.core.rule_trace import Walk
 from resile.core.scheduling.dependencies import loops_max
 from resile.core.state import NO_RULE
 from resile.explain import why_not_run
-from resile.explain.grouping import dead_lettered, items_over, retried, scopes_over
-from resile.explain.report import Canceled, Result, RuleTold, Told, What
-from resile.explain.timeline import Book
-from resile.explain.wording import consequence, mismatch, question, source
+from resile.explain.grouping import close_items, close_scopes, on_item_dead_lettered, on_item_retry
+from resile.explain.report import AttemptEvent, AttemptReport, Canceled, Result, RuleReport
+from resile.explain.timeline import Timeline
+from resile.explain.wording import condition_text, consequence_of, mismatch_of, shorten
 from resile.model.rules import Rule
 from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Step
 
-# Turned off, spent and at their ceiling: what is to be said of it besides the word.
+# Why the core skipped a rule, beyond the reason's own word.
 _WHY = {"off": "turned off for this run", "spent": "", "no more": "there is no more to grant"}
 
 
-def hear(book: Book, event: Event) -> None:
-    """Fold one event and take down what is worth telling of it."""
-    state, actions = react(book.state, event)
+def replay(timeline: Timeline, event: Event) -> None:
+    """Fold one event and report its notes and rule traces."""
+    state, actions = react(timeline.state, event)
     state.touched.clear()
-    walks = book.walks
+    walks = timeline.walks
     for action in actions:
         if type(action) is not Note:
             continue
         while walks and walks[0].seq < action.seq:
-            _walked(book, walks.pop(0))
-        if book.sought is not None and action.job and action.type != "step_started":
-            book.want(action.job)
+            _add_rules(timeline, walks.pop(0))
+        if timeline.wanted_name is not None and action.job and action.type != "step_started":
+            timeline.report_if_wanted(action.job)
         handler = _HANDLERS.get(action.type)
         if handler is not None:
-            handler(book, action)
+            handler(timeline, action)
     for walk in walks:
-        _walked(book, walk)
+        _add_rules(timeline, walk)
     walks.clear()
-    if state.scopes_to_drop or book.letters:
-        scopes_over(book)
-    book.ends.clear()
-    book.reasons.clear()
+    if state.scopes_to_drop or timeline.letters:
+        close_scopes(timeline)
+    timeline.ends.clear()
+    timeline.reasons.clear()
 
 
-def _attempt_failed(book: Book, note: Note) -> None:
+def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
     """An attempt failed, was lost, or was ended on request."""
-    data, job = note.data, book.state.jobs[note.job]
+    data, job = note.data, timeline.state.jobs[note.job]
     if data.get("interrupted"):
-        told = Told(note.seq, "interrupted", note.attempt, result="again")
-        told.then = consequence(told)
-        book.tale(note.job).add(told)
+        entry = AttemptReport(note.seq, "interrupted", note.attempt, result="again")
+        entry.then = consequence_of(entry)
+        timeline.report_of(note.job).add(entry)
         return
-    what: What = "lost" if note.type == "attempt_lost" else "failed"
+    event: AttemptEvent = "lost" if note.type == "attempt_lost" else "failed"
     if data.get("kind") == "canceled" or job.status is Status.terminated:
-        what = "ended"
+        event = "ended"
     else:
-        book.failures += 1
-    told = Told(
+        timeline.failures += 1
+    entry = AttemptReport(
         note.seq,
-        what,
+        event,
         note.attempt,
-        data.get("kind", "canceled" if what == "ended" else "exit"),
+        data.get("kind", "canceled" if event == "ended" else "exit"),
         data.get("exit_code"),
         data.get("signal"),
         data.get("message", ""),
@@ -79,99 +79,101 @@ def _attempt_failed(book: Book, note: Note) -> None:
         data.get("child", ""),
         data.get("verdict", ""),
     )
-    _close_attempt(book, note, told)
-    if job.status not in TERMINAL and not any(walk.job == note.job for walk in book.walks):
-        told.result = "dropped"
-        told.then = consequence(told)
+    _close_attempt(timeline, note, entry)
+    if job.status not in TERMINAL and not any(walk.job == note.job for walk in timeline.walks):
+        entry.result = "dropped"
+        entry.then = consequence_of(entry)
     else:
-        book.open[note.job] = told
+        timeline.open[note.job] = entry
 
 
-def _attempt_succeeded(book: Book, note: Note) -> None:
-    """An attempt passed; worth telling where something had failed before it, or inside of it."""
-    if book.state.scopes_to_drop:
-        items_over(book, note.job)
-    if note.job not in book.tales:
+def _on_attempt_succeeded(timeline: Timeline, note: Note) -> None:
+    """An attempt passed; reported only where something failed before it or inside it."""
+    if timeline.state.scopes_to_drop:
+        close_items(timeline, note.job)
+    if note.job not in timeline.reports:
         return
     message = ""
     if "total" in note.data and (note.data["failed"] or note.data["skipped"]):
         message = f"{note.data['failed'] + note.data['skipped']} of {note.data['total']} items failed"
     child, verdict = note.data.get("child", ""), note.data.get("verdict", "")
-    _close_attempt(book, note, Told(note.seq, "passed", note.attempt, message=message, child=child, verdict=verdict))
+    _close_attempt(
+        timeline, note, AttemptReport(note.seq, "passed", note.attempt, message=message, child=child, verdict=verdict)
+    )
 
 
-def _close_attempt(book: Book, note: Note, told: Told) -> None:
-    """What happened inside of an attempt, in its items or its child workflow, belongs to it."""
-    items_over(book, note.job)
-    tale = book.tale(note.job)
-    told.inside, tale.inside = tale.inside, []
-    told.items, tale.items = tale.items, []
-    if told.items:
-        book.groups = {key: group for key, group in book.groups.items() if key[0] != note.job}
-    tale.add(told)
+def _close_attempt(timeline: Timeline, note: Note, entry: AttemptReport) -> None:
+    """Add an attempt to its job, with what happened in its items or its child workflow."""
+    close_items(timeline, note.job)
+    report = timeline.report_of(note.job)
+    entry.inside, report.inside = report.inside, []
+    entry.items, report.items = report.items, []
+    if entry.items:
+        timeline.groups = {key: group for key, group in timeline.groups.items() if key[0] != note.job}
+    report.add(entry)
 
 
-def _step_started(book: Book, note: Note) -> None:
-    """A step that was called for has a tale of its own with each caller."""
-    if note.job in book.callers and book.state.step_of(book.state.jobs[note.job]).called_only:
-        book.tales.pop(note.job, None)
+def _on_step_started(timeline: Timeline, note: Note) -> None:
+    """A remedy gets a new report for each caller."""
+    if note.job in timeline.callers and timeline.state.step_of(timeline.state.jobs[note.job]).called_only:
+        timeline.reports.pop(note.job, None)
 
 
-def _attempt_started(book: Book, note: Note) -> None:
-    """The next attempt: whatever failed before it has been answered, or a jump back came between."""
-    told = book.open.pop(note.job, None)
-    if told is not None and not told.result:
-        told.result = "dropped"
-        told.then = consequence(told)
+def _on_attempt_started(timeline: Timeline, note: Note) -> None:
+    """The next attempt starts: the failure before it has been handled, or a jump back dropped it."""
+    entry = timeline.open.pop(note.job, None)
+    if entry is not None and not entry.result:
+        entry.result = "dropped"
+        entry.then = consequence_of(entry)
 
 
-def _walked(book: Book, walk: Walk) -> None:
-    """A failure walked the rules of its job, from the first or from below one that did not help."""
-    job = book.state.jobs[walk.job]
-    told = book.open.get(walk.job)
-    if told is None:
+def _add_rules(timeline: Timeline, walk: Walk) -> None:
+    """Add the rules that the core looked at for a failure, from the first one or from below one that did not help."""
+    job = timeline.state.jobs[walk.job]
+    entry = timeline.open.get(walk.job)
+    if entry is None:
         return
     failure = walk.failure
-    told.kind, told.exit_code, told.signature = failure.kind, failure.exit_code, failure.signature
-    if book.is_wanted(job):
-        told.stdout, told.stderr = failure.stdout, failure.stderr
-    before = book.answering(walk.job)
+    entry.kind, entry.exit_code, entry.signature = failure.kind, failure.exit_code, failure.signature
+    if timeline.is_wanted(job):
+        entry.stdout, entry.stderr = failure.stdout, failure.stderr
+    before = timeline.applied_rule_of(walk.job)
     if before is not None and before.repair != "failed":
-        rule = book.rule(job, book.asked[walk.job])
-        before.answer, before.why = "declined", _declined(book.state.step_of(job), rule)
-    told.result = ""
-    # What every step answers to a lost attempt says nothing about other failures.
-    implicit = 0 if failure.kind == "lost" else book.implicit(job)
+        rule = timeline.rule_of(job, timeline.asked[walk.job])
+        before.decision, before.why = "declined", _decline_reason_of(timeline.state.step_of(job), rule)
+    entry.result = ""
+    # The implicit rule for lost attempts says nothing about other failures.
+    implicit = 0 if failure.kind == "lost" else timeline.implicit_rules_of(job)
     for look in walk.passed:
         if look.rule >= implicit:
-            rule = book.rule(job, look.rule)
-            why = mismatch(rule.match, failure) if look.why == "no match" else _WHY[look.why]
-            text = origin_text(book.state, job, rule)
-            told.rules.append(RuleTold(text, rule.then, look.why, why, look.used, look.limit))
+            rule = timeline.rule_of(job, look.rule)
+            why = mismatch_of(rule.match, failure) if look.why == "no match" else _WHY[look.why]
+            text = origin_text(timeline.state, job, rule)
+            entry.rules.append(RuleReport(text, rule.then, look.why, why, look.used, look.limit))
     if walk.rule != NO_RULE:
-        rule = book.rule(job, walk.rule)
-        text = origin_text(book.state, job, rule)
-        why = "every step has this rule" if walk.rule < book.implicit(job) else ""
-        told.rules.append(RuleTold(text, rule.then, "answers", why, walk.used + 1, walk.limit))
-        book.asked[walk.job] = walk.rule
+        rule = timeline.rule_of(job, walk.rule)
+        text = origin_text(timeline.state, job, rule)
+        why = "every step has this rule" if walk.rule < timeline.implicit_rules_of(job) else ""
+        entry.rules.append(RuleReport(text, rule.then, "applied", why, walk.used + 1, walk.limit))
+        timeline.asked[walk.job] = walk.rule
 
 
-def _declined(step: Step, rule: Rule) -> str:
-    """Why a rule that was asked did not answer after all."""
+def _decline_reason_of(step: Step, rule: Rule) -> str:
+    """Why a rule declined after its code or condition was evaluated."""
     if rule.when is not None:
-        return f"its condition is not met: {source(question(step, rule.when))}"
+        return f"its condition is not met: {shorten(condition_text(step, rule.when))}"
     if rule.repair is not None and rule.repair.calls_js:
         return "its code named no step to run"
     return "its code named no step to go to"
 
 
-def _retry(book: Book, note: Note) -> None:
-    """A rule answers with another attempt; or an item runs again."""
+def _on_retry_scheduled(timeline: Timeline, note: Note) -> None:
+    """A rule starts another attempt, or an item runs again."""
     data = note.data
     if "item" in data:
-        retried(book, note)
+        on_item_retry(timeline, note)
         return
-    rule = book.answering(note.job)
+    rule = timeline.applied_rule_of(note.job)
     if rule is None:
         return
     rule.next_attempt, rule.memory_bytes = data["next_attempt"], data.get("memory_bytes", 0)
@@ -179,183 +181,187 @@ def _retry(book: Book, note: Note) -> None:
         rule.wait_seconds = data["delay_seconds"]
     if data.get("runtime_seconds"):
         rule.runtime_seconds = data["runtime_seconds"]
-    _resolve(book, note, "retry", leave_open=True)
+    _resolve(timeline, note, "retry", leave_open=True)
 
 
-def _resolve(book: Book, note: Note, result: Result, *, leave_open: bool = False, **why: Any) -> None:
-    """The open failure of a job came to this."""
-    told = book.open.get(note.job)
-    if told is None:
+def _resolve(timeline: Timeline, note: Note, result: Result, *, leave_open: bool = False, **why: Any) -> None:
+    """Set the result of a job's open failure."""
+    entry = timeline.open.get(note.job)
+    if entry is None:
         return
-    job = book.state.jobs[note.job]
-    rule = book.answering(note.job)
-    if rule is not None and result in ("retry", "goto") and book.rule(job, book.asked[job.id]).cost:
-        rule.loops, rule.loops_max = book.state.scopes[job.scope].loops, loops_max(book.state, job)
-    told.result = result
-    told.then = consequence(told, **why)
+    job = timeline.state.jobs[note.job]
+    rule = timeline.applied_rule_of(note.job)
+    if rule is not None and result in ("retry", "goto") and timeline.rule_of(job, timeline.asked[job.id]).cost:
+        rule.loops, rule.loops_max = timeline.state.scopes[job.scope].loops, loops_max(timeline.state, job)
+    entry.result = result
+    entry.then = consequence_of(entry, **why)
     if not leave_open:
-        del book.open[note.job]
+        del timeline.open[note.job]
 
 
-def _repair_started(book: Book, note: Note) -> None:
+def _on_repair_started(timeline: Timeline, note: Note) -> None:
     """A rule's repair began."""
-    rule = book.answering(note.job)
+    rule = timeline.applied_rule_of(note.job)
     if rule is not None:
         rule.repair = "running"
         rule.calls = list(note.data["calls"])
 
 
-def _repair_finished(book: Book, note: Note) -> None:
-    """A repair is over."""
-    rule = book.answering(note.job)
+def _on_repair_finished(timeline: Timeline, note: Note) -> None:
+    """A rule's repair ended."""
+    rule = timeline.applied_rule_of(note.job)
     if rule is not None:
         rule.repair = "passed" if note.data["ok"] else "failed"
         rule.problem = note.data.get("problem", "")
 
 
-def _route_taken(book: Book, note: Note) -> None:
-    """A jump, or a step that is called for."""
+def _on_route_taken(timeline: Timeline, note: Note) -> None:
+    """A jump back, or a call of a remedy."""
     data = note.data
     if data["action"] == "run":
-        called = book.state.job_named(data["target"], book.state.jobs[note.job].scope)
+        called = timeline.state.job_named(data["target"], timeline.state.jobs[note.job].scope)
         if called is not None:
-            book.callers.setdefault(called.id, []).append(note.job)
+            timeline.callers.setdefault(called.id, []).append(note.job)
     elif data["trigger"] == "on_failure":
-        rule = book.answering(note.job)
+        rule = timeline.applied_rule_of(note.job)
         if rule is not None:
             rule.target = data["target"]
-        _resolve(book, note, "goto")
+        _resolve(timeline, note, "goto")
 
 
-def _budget(book: Book, note: Note) -> None:
+def _on_loop_budget_exceeded(timeline: Timeline, note: Note) -> None:
     """A rule, or a jump after a success, had no budget left."""
-    rule = book.answering(note.job)
+    rule = timeline.applied_rule_of(note.job)
     if rule is not None:
-        rule.answer = "no budget"
-        _resolve(book, note, "no budget", message=note.data["message"])
-    frame = book.state.frame_of(book.state.jobs[note.job].scope)
-    book.stoppers.setdefault(frame.id, note.job)
+        rule.decision = "no budget"
+        _resolve(timeline, note, "no budget", message=note.data["message"])
+    frame = timeline.state.frame_of(timeline.state.jobs[note.job].scope)
+    timeline.stoppers.setdefault(frame.id, note.job)
 
 
-def _rejected(book: Book, note: Note) -> None:
-    """An expression was wrong."""
-    told, problem = book.open.get(note.job), note.data["problem"]
-    if told is not None:
-        told.problems.append(problem)
+def _on_expression_rejected(timeline: Timeline, note: Note) -> None:
+    """An expression could not be evaluated, or its result is not allowed."""
+    entry, problem = timeline.open.get(note.job), note.data["problem"]
+    if entry is not None:
+        entry.problems.append(problem)
         return
-    book.problems[note.job] = problem
-    if book.state.jobs[note.job].status is not Status.skipped:
-        book.tale(note.job).add(Told(note.seq, "rejected", note.attempt, message=problem))
+    timeline.problems[note.job] = problem
+    if timeline.state.jobs[note.job].status is not Status.skipped:
+        timeline.report_of(note.job).add(AttemptReport(note.seq, "rejected", note.attempt, message=problem))
 
 
-def _parked(book: Book, note: Note) -> None:
+def _on_step_parked(timeline: Timeline, note: Note) -> None:
     """A failure waits for judgement."""
-    book.tale(note.job)
-    _resolve(book, note, "parked")
+    timeline.report_of(note.job)
+    _resolve(timeline, note, "parked")
 
 
-def _judged(book: Book, note: Note) -> None:
-    """Somebody has judged it."""
+def _on_step_judged(timeline: Timeline, note: Note) -> None:
+    """A parked failure was judged."""
     data = note.data
     by = f" by {data['by']}" if data["by"] else ""
     reason = f": {data['reason']}" if data["reason"] else ""
-    book.tale(note.job).add(Told(note.seq, "judged", note.attempt, message=f"{data['verdict']}{by}{reason}"))
+    timeline.report_of(note.job).add(
+        AttemptReport(note.seq, "judged", note.attempt, message=f"{data['verdict']}{by}{reason}")
+    )
 
 
-def _failed(book: Book, note: Note) -> None:
+def _on_step_failed(timeline: Timeline, note: Note) -> None:
     """A step stays failed, or its failure is tolerated."""
-    data, job = note.data, book.state.jobs[note.job]
-    book.ends[note.seq] = note.job
-    tale = book.tale(note.job)
-    tale.status, tale.tolerated = "failed", bool(data.get("tolerated"))
-    told, message = book.open.get(note.job), data.get("message", "")
-    if told is not None:
-        stopper = "" if told.rules or "outcome" in data or data.get("tolerated") else why_not_run.stopper(book, job)
-        result: Result = "tolerated" if tale.tolerated else "stopped" if stopper else "failed"
-        _resolve(book, note, result, message=message, outcome=data.get("outcome", ""), stopper=stopper)
-    elif not tale.told or (tale.told[-1].what != "judged" and tale.told[-1].result != "no budget"):
-        book.failures += 1
-        _close_attempt(book, note, Told(note.seq, "after", note.attempt, message=message, result="failed"))
-    scope = book.state.scopes[job.scope]
+    data, job = note.data, timeline.state.jobs[note.job]
+    timeline.ends[note.seq] = note.job
+    report = timeline.report_of(note.job)
+    report.status, report.tolerated = "failed", bool(data.get("tolerated"))
+    entry, message = timeline.open.get(note.job), data.get("message", "")
+    if entry is not None:
+        stopper = (
+            "" if entry.rules or "outcome" in data or data.get("tolerated") else why_not_run.stopper_of(timeline, job)
+        )
+        result: Result = "tolerated" if report.tolerated else "stopped" if stopper else "failed"
+        _resolve(timeline, note, result, message=message, outcome=data.get("outcome", ""), stopper=stopper)
+    elif not report.attempts or (report.attempts[-1].event != "judged" and report.attempts[-1].result != "no budget"):
+        timeline.failures += 1
+        _close_attempt(timeline, note, AttemptReport(note.seq, "after", note.attempt, message=message, result="failed"))
+    scope = timeline.state.scopes[job.scope]
     if scope.stopped:
-        book.stoppers.setdefault(scope.id, note.job)
-    book.visited(note.job)
+        timeline.stoppers.setdefault(scope.id, note.job)
+    timeline.end_call_of(note.job)
 
 
-def _succeeded(book: Book, note: Note) -> None:
-    """A step came to a good end."""
-    book.visited(note.job)
-    tale = book.tales.get(note.job)
-    if tale is None:
+def _on_step_succeeded(timeline: Timeline, note: Note) -> None:
+    """A step completed or recovered."""
+    timeline.end_call_of(note.job)
+    report = timeline.reports.get(note.job)
+    if report is None:
         return
-    rule = book.answering(note.job)
+    rule = timeline.applied_rule_of(note.job)
     if rule is not None and rule.then in ("recovered", "fallback"):
-        _resolve(book, note, "recovered" if rule.then == "recovered" else "fallback")
-    tale.status, tale.recovered = "completed", note.type == "step_recovered"
-    if tale.inside or tale.items:
-        # What follows a success is over as well.
-        _close_attempt(book, note, Told(note.seq, "after", note.attempt))
+        _resolve(timeline, note, "recovered" if rule.then == "recovered" else "fallback")
+    report.status, report.recovered = "completed", note.type == "step_recovered"
+    if report.inside or report.items:
+        # The steps after its success (`on_success`) have ended too.
+        _close_attempt(timeline, note, AttemptReport(note.seq, "after", note.attempt))
 
 
-def _cancel_requested(book: Book, note: Note) -> None:
-    """Somebody wants the run to stop."""
-    book.canceled = book.canceled or Canceled(note.data.get("by", ""), note.data.get("reason", ""))
+def _on_cancel_requested(timeline: Timeline, note: Note) -> None:
+    """A user asked to cancel the run."""
+    timeline.canceled = timeline.canceled or Canceled(note.data.get("by", ""), note.data.get("reason", ""))
 
 
-def _circuit(book: Book, note: Note) -> None:
+def _on_circuit_opened(timeline: Timeline, note: Note) -> None:
     """The circuit of a fan-out opened."""
     message = f"the circuit opened after {note.data['failures']} failures in a row"
-    book.tale(note.job).add(Told(note.seq, "circuit", message=message))
+    timeline.report_of(note.job).add(AttemptReport(note.seq, "circuit", message=message))
 
 
-def _redriven(book: Book, note: Note) -> None:
-    """Dead letters were tried again."""
+def _on_redrive_finished(timeline: Timeline, note: Note) -> None:
+    """A redrive of dead letters finished."""
     data = note.data
     left = data["failed"] + data["held"]
     message = (
         f"the dead letters were tried again: {left} left" if left else "the dead letters were tried again: none left"
     )
-    _close_attempt(book, note, Told(note.seq, "redriven", message=message))
+    _close_attempt(timeline, note, AttemptReport(note.seq, "redriven", message=message))
 
 
-def _resumed(book: Book, note: Note) -> None:
-    """The run goes on, or again; that a redrive begins or goes on is no matter of the run."""
+def _on_run_resumed(timeline: Timeline, note: Note) -> None:
+    """The run was resumed or rerun; a redrive that starts or continues does not count."""
     if "epoch" in note.data:
-        book.start_over()
-    elif book.state.phase != "redriving":
-        book.resumed += 1
+        timeline.start_over()
+    elif timeline.state.phase != "redriving":
+        timeline.resumed += 1
 
 
-def _ended(book: Book, note: Note) -> None:
-    """The verdict."""
-    book.failed_steps = list(note.data["failed_steps"])
+def _on_run_ended(timeline: Timeline, note: Note) -> None:
+    """The run ended: keep the steps that failed."""
+    timeline.failed_steps = list(note.data["failed_steps"])
 
 
-_HANDLERS: dict[str, Callable[[Book, Note], None]] = {
-    "step_started": _step_started,
-    "attempt_started": _attempt_started,
-    "attempt_failed": _attempt_failed,
-    "attempt_lost": _attempt_failed,
-    "attempt_succeeded": _attempt_succeeded,
-    "retry_scheduled": _retry,
-    "repair_started": _repair_started,
-    "repair_finished": _repair_finished,
-    "route_taken": _route_taken,
-    "loop_budget_exceeded": _budget,
-    "expression_rejected": _rejected,
-    "step_parked": _parked,
-    "step_judged": _judged,
-    "step_failed": _failed,
-    "step_completed": _succeeded,
-    "step_recovered": _succeeded,
-    "step_canceled": why_not_run.canceled,
-    "step_skipped": why_not_run.skipped,
-    "item_dead_lettered": dead_lettered,
-    "circuit_opened": _circuit,
-    "redrive_finished": _redriven,
-    "cancel_requested": _cancel_requested,
-    "run_resumed": _resumed,
-    "workflow_completed": _ended,
-    "workflow_failed": _ended,
-    "workflow_canceled": _ended,
+_HANDLERS: dict[str, Callable[[Timeline, Note], None]] = {
+    "step_started": _on_step_started,
+    "attempt_started": _on_attempt_started,
+    "attempt_failed": _on_attempt_failed,
+    "attempt_lost": _on_attempt_failed,
+    "attempt_succeeded": _on_attempt_succeeded,
+    "retry_scheduled": _on_retry_scheduled,
+    "repair_started": _on_repair_started,
+    "repair_finished": _on_repair_finished,
+    "route_taken": _on_route_taken,
+    "loop_budget_exceeded": _on_loop_budget_exceeded,
+    "expression_rejected": _on_expression_rejected,
+    "step_parked": _on_step_parked,
+    "step_judged": _on_step_judged,
+    "step_failed": _on_step_failed,
+    "step_completed": _on_step_succeeded,
+    "step_recovered": _on_step_succeeded,
+    "step_canceled": why_not_run.on_step_canceled,
+    "step_skipped": why_not_run.on_step_skipped,
+    "item_dead_lettered": on_item_dead_lettered,
+    "circuit_opened": _on_circuit_opened,
+    "redrive_finished": _on_redrive_finished,
+    "cancel_requested": _on_cancel_requested,
+    "run_resumed": _on_run_resumed,
+    "workflow_completed": _on_run_ended,
+    "workflow_failed": _on_run_ended,
+    "workflow_canceled": _on_run_ended,
 }

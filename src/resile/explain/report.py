@@ -1,11 +1,11 @@
-"""What is told of a run: a tale for each job that did not simply succeed, down to the cause; ready for JSON.
+"""The JSON of `explain`: one entry for each job that failed, was retried or did not run, with its cause.
 
-    Tale -> Told, one for each attempt and judgement -> RuleTold, one for each rule that was looked at
-      |       |                                           +-> inside: the repair's own tales
-      |       +-> inside: the tales of a child workflow   +-> items: Group -> ItemTold -> Execution -> tales
+    StepReport -> AttemptReport, one for each attempt and judgement -> RuleReport, one for each rule that was looked at
+      |             |                                                  +-> inside: the reports of the repair's steps
+      |             +-> inside: the reports of a child workflow        +-> items: ItemGroup -> ItemReport -> Execution
       +-> canceled, skipped, waiting: what did not run because of it
 
-Everything is bounded: of what comes in thousands the first few are kept, and the rest are counted.
+Everything is bounded: of thousands of entries the first few are kept and the rest are counted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from msgspec import Struct
 from resile.core.rule_trace import PassedOver
 
 NAMES_MAX = 20
-TALES_MAX = 1_000
-TOLD_MAX = 100
+STEPS_MAX = 1_000
+ATTEMPTS_MAX = 100
 GROUPS_MAX = 100
-ITEMS_TOLD_MAX = 2
+ITEMS_SHOWN_MAX = 2
 CHAIN_MAX = 50
 
-Answer = PassedOver | Literal["declined", "answers", "no budget"]
-What = Literal["failed", "lost", "interrupted", "ended", "passed", "after", "judged", "rejected", "circuit", "redriven"]
+Decision = PassedOver | Literal["declined", "applied", "no budget"]
+AttemptEvent = Literal[
+    "failed", "lost", "interrupted", "ended", "passed", "after", "judged", "rejected", "circuit", "redriven"
+]
 Result = Literal[
     "",
     "retry",
@@ -44,14 +46,14 @@ Outcome = Literal["dead letter", "skipped", "passed"]
 
 
 class Names(Struct, omit_defaults=True):
-    """How many there are, and what the first of them are called."""
+    """A count and the first names."""
 
     count: int = 0
     first: list[str] = []
 
 
-def one_more(names: Names | None, name: str) -> Names:
-    """The same with one more, whose name is kept if it is one of the first."""
+def add_name(names: Names | None, name: str) -> Names:
+    """Count one more name, and keep it if it is one of the first."""
     names = names or Names()
     names.count += 1
     if len(names.first) < NAMES_MAX:
@@ -60,22 +62,22 @@ def one_more(names: Names | None, name: str) -> Names:
 
 
 class Link(Struct, frozen=True, omit_defaults=True):
-    """One link of the chain that kept a job from running: the job before it, and how that one stands."""
+    """A job in the chain of causes that kept another from running, with its status."""
 
     step: str
     job: int
     status: str
 
 
-class RuleTold(Struct, omit_defaults=True):
-    """A rule that a failure came to, from which line, what it answered and what came of that.
+class RuleReport(Struct, omit_defaults=True):
+    """A rule that the core looked at for a failure: its decision, and the result where it was applied.
 
-    `used` counts this answer where it gave one. `loops` of `loops_max` are spent where it takes from that budget.
+    `used` counts this use where it was applied. `loops` of `loops_max` are spent where the rule takes from that budget.
     """
 
     rule: str
     then: str
-    answer: Answer
+    decision: Decision
     why: str = ""
     used: int = 0
     limit: int = 0
@@ -89,18 +91,18 @@ class RuleTold(Struct, omit_defaults=True):
     loops_max: int = 0
     repair: Literal["", "running", "passed", "failed"] = ""
     problem: str = ""
-    inside: list[Tale] = []
+    inside: list[StepReport] = []
 
 
-class Told(Struct, omit_defaults=True):
-    """One attempt, or something else that befell a job; `seq` finds it in `resile events ls`.
+class AttemptReport(Struct, omit_defaults=True):
+    """One attempt, judgement or other event of a job; `seq` is its number in `resile events list`.
 
     `result` is what its failure led to, `then` the same in words. `child` is the workflow that the step runs,
-    and `verdict` what that came to.
+    and `verdict` the status with which that ended.
     """
 
     seq: int
-    what: What
+    event: AttemptEvent
     attempt: int = 0
     kind: str = ""
     exit_code: int | None = None
@@ -111,32 +113,32 @@ class Told(Struct, omit_defaults=True):
     verdict: str = ""
     stdout: str = ""
     stderr: str = ""
-    rules: list[RuleTold] = []
+    rules: list[RuleReport] = []
     problems: list[str] = []
     result: Result = ""
     then: str = ""
-    inside: list[Tale] = []
-    items: list[Group] = []
+    inside: list[StepReport] = []
+    items: list[ItemGroup] = []
 
 
 class Execution(Struct, omit_defaults=True):
-    """One execution of an item that did not simply succeed; `then` says what followed from it."""
+    """One execution of an item; `then` says what followed from it."""
 
     number: int
     message: str = ""
     then: str = ""
-    inside: list[Tale] = []
+    inside: list[StepReport] = []
 
 
-class ItemTold(Struct, omit_defaults=True):
-    """One item of a fan-out, from its first execution on."""
+class ItemReport(Struct, omit_defaults=True):
+    """One item of a fan-out with its executions."""
 
     item: str
     executions: list[Execution] = []
 
 
-class Group(Struct, omit_defaults=True):
-    """Items that came to the same end in the same way; `items` tells of the first ones in full."""
+class ItemGroup(Struct, omit_defaults=True):
+    """Items that ended alike; `items` has the first ones in full."""
 
     outcome: Outcome
     reason: str = ""
@@ -144,17 +146,18 @@ class Group(Struct, omit_defaults=True):
     message: str = ""
     signature: str = ""
     names: Names | None = None
-    items: list[ItemTold] = []
+    items: list[ItemReport] = []
 
     def add(self, name: str) -> None:
-        """One more item."""
-        self.names = one_more(self.names, name)
+        """Count one more item."""
+        self.names = add_name(self.names, name)
 
 
-class Tale(Struct, omit_defaults=True):
-    """A job and all that befell it; `inside` and `items` are of an attempt that is not over yet.
+class StepReport(Struct, omit_defaults=True):
+    """A job and its attempts; `inside` and `items` are of an attempt that has not ended.
 
-    `why` says in words what kept it from running, and `chain` leads from there to where the trouble began.
+    `why` says in words what kept it from running, and `chain` leads from there to the cause. `omitted` attempts are
+    left out.
     """
 
     job: int
@@ -164,31 +167,31 @@ class Tale(Struct, omit_defaults=True):
     status: str = ""
     recovered: bool = False
     tolerated: bool = False
-    told: list[Told] = []
+    attempts: list[AttemptReport] = []
     omitted: int = 0
     why: str = ""
     chain: list[Link] = []
     canceled: Names | None = None
     skipped: Names | None = None
     waiting: Names | None = None
-    inside: list[Tale] = []
-    items: list[Group] = []
+    inside: list[StepReport] = []
+    items: list[ItemGroup] = []
 
-    def add(self, told: Told) -> None:
-        """Something more befell it; of very many the first half and the last are kept."""
-        if len(self.told) >= TOLD_MAX:
-            del self.told[TOLD_MAX // 2]
+    def add(self, entry: AttemptReport) -> None:
+        """Add an attempt; beyond ATTEMPTS_MAX only the first half and the latest are kept."""
+        if len(self.attempts) >= ATTEMPTS_MAX:
+            del self.attempts[ATTEMPTS_MAX // 2]
             self.omitted += 1
-        self.told.append(told)
+        self.attempts.append(entry)
 
     @property
     def name(self) -> str:
-        """What the job is called among all of a run."""
+        """The job's name within the run."""
         return full_name(self.scope, self.step)
 
 
 class Canceled(Struct, omit_defaults=True):
-    """Somebody asked for the run to stop; `names` never started because of that."""
+    """A user's request to cancel the run; the jobs in `names` never started because of it."""
 
     by: str = ""
     reason: str = ""
@@ -196,9 +199,9 @@ class Canceled(Struct, omit_defaults=True):
 
 
 class Explanation(Struct):
-    """A run, why it stands as it does, and the tales of what went other than well, in the order of their beginning.
+    """A run, the reason for its status, and its steps that failed, were retried or did not run, by their start.
 
-    `failures` are attempts that failed or were lost. `more` tales were left out, because there are so many.
+    `failures` are attempts that failed or were lost. `omitted` steps are left out.
     """
 
     run: int
@@ -210,8 +213,8 @@ class Explanation(Struct):
     because: str
     failures: int
     canceled: Canceled | None
-    tales: list[Tale]
-    more: int = 0
+    steps: list[StepReport]
+    omitted: int = 0
 
 
 def full_name(scope: str, step: str) -> str:
@@ -219,22 +222,22 @@ def full_name(scope: str, step: str) -> str:
     return step if scope in ("", "root") else f"{scope}/{step}"
 
 
-def everything(tales: Iterable[Tale]) -> Iterator[Tale]:
-    """Some tales and all that are inside of them, the outer ones first."""
-    for tale in tales:
-        yield tale
-        for told in tale.told:
-            yield from everything(told.inside)
-            yield from _of_items(told.items)
-            for rule in told.rules:
-                yield from everything(rule.inside)
-        yield from everything(tale.inside)
-        yield from _of_items(tale.items)
+def all_reports(reports: Iterable[StepReport]) -> Iterator[StepReport]:
+    """Reports and all reports inside them, outer ones first."""
+    for report in reports:
+        yield report
+        for entry in report.attempts:
+            yield from all_reports(entry.inside)
+            yield from _reports_in_items(entry.items)
+            for rule in entry.rules:
+                yield from all_reports(rule.inside)
+        yield from all_reports(report.inside)
+        yield from _reports_in_items(report.items)
 
 
-def _of_items(groups: Iterable[Group]) -> Iterator[Tale]:
-    """The tales of some items."""
+def _reports_in_items(groups: Iterable[ItemGroup]) -> Iterator[StepReport]:
+    """The reports inside groups of items."""
     for group in groups:
         for item in group.items:
             for execution in item.executions:
-                yield from everything(execution.inside)
+                yield from all_reports(execution.inside)

@@ -1,8 +1,8 @@
-"""The book kept while a log is folded: which tale a job has, where it stands, and which of its failures is open.
+"""The state of a report while a log is folded: the report of each job, its place, and the failure that is open.
 
-A tale stands inside that of the job for whose sake the job ran: the owner of its repair, the step that called for it,
-the child workflow's step, the item. When an item or a child is over the book forgets its jobs, as the core does; what
-is worth telling of them stands in the tale of their owner by then.
+A report stands inside that of the job that made it run: the owner of its repair, the step that called it, the step of
+the child workflow, the item. When an item or a child workflow ends, its jobs are dropped here as the core drops them;
+whatever is notable of them stands in the report of their owner by then.
 """
 
 from __future__ import annotations
@@ -13,122 +13,132 @@ from resile.core.event_log import STATUS_NAMES
 from resile.core.recovery.matching import ladder_of
 from resile.core.rule_trace import listen
 from resile.core.state import SUCCESS, Job, Scope, State, new_state
-from resile.explain.report import TALES_MAX, Canceled, Execution, Group, ItemTold, RuleTold, Tale, Told, full_name
+from resile.explain.report import (
+    STEPS_MAX,
+    AttemptReport,
+    Canceled,
+    Execution,
+    ItemGroup,
+    ItemReport,
+    RuleReport,
+    StepReport,
+    full_name,
+)
 from resile.model.rules import Origin, Rule
 from resile.model.workflow import Workflow
 
 
-class Book:
-    """Everything that has been heard of one run."""
+class Timeline:
+    """The reports of one run while its log is folded."""
 
     def __init__(self, workflow: Workflow, wanted: str | None) -> None:
         self.state: State = new_state(workflow)
         self.walks = listen(self.state)
-        self.sought = wanted
+        self.wanted_name = wanted
         self.resumed = 0
         self.start_over()
 
     def start_over(self) -> None:
-        """Another epoch begins: what is said of a run is said of its last."""
-        self.tales: dict[int, Tale] = {}
-        self.top: list[Tale] = []
-        self.more = 0
+        """Start a new epoch; only the last epoch is reported."""
+        self.reports: dict[int, StepReport] = {}
+        self.top_level: list[StepReport] = []
+        self.omitted = 0
         self.failures = 0
         self.canceled: Canceled | None = None
         self.failed_steps: list[str] = []
-        # By job: the failure that no next attempt and no end has followed yet.
-        self.open: dict[int, Told] = {}
-        # By job: the rule that answers it, which jobs called for it, what was wrong with an expression of its own.
+        # By job: the failure that neither a next attempt nor an end has followed.
+        self.open: dict[int, AttemptReport] = {}
+        # By job: the rule applied to its failure, the jobs that called it, the problem of its own expression.
         self.asked: dict[int, int] = {}
         self.callers: dict[int, list[int]] = {}
         self.problems: dict[int, str] = {}
         # By scope: the job that stopped it.
         self.stoppers: dict[int, int] = {}
-        # Of items: their executions by scope, those not over by (job, item), groups by (job, how they ended).
+        # Of items: executions by scope, open items by (job, item), groups by (job, how they ended).
         self.executions: dict[int, Execution] = {}
-        self.items: dict[tuple[int, str], ItemTold] = {}
-        self.groups: dict[tuple[int, str, str, str, str], Group] = {}
-        # Of the present reaction: which job came to a bad end by a note, the note that was a job's reason for that,
-        # and what became of items.
+        self.items: dict[tuple[int, str], ItemReport] = {}
+        self.groups: dict[tuple[int, str, str, str, str], ItemGroup] = {}
+        # Of the current reaction: the job that a note ended badly, the note that caused a job's end,
+        # and the results of items.
         self.ends: dict[int, int] = {}
         self.reasons: dict[int, int] = {}
         self.over: set[int] = set()
         self.letters: dict[tuple[int, str], dict[str, Any]] = {}
         self.again: dict[tuple[int, str], dict[str, Any]] = {}
 
-    def tale(self, number: int) -> Tale:
-        """The tale of a job, begun where there is none yet."""
-        found = self.tales.get(number)
+    def report_of(self, number: int) -> StepReport:
+        """The report of a job, made where there is none."""
+        found = self.reports.get(number)
         if found is not None:
             return found
         job = self.state.jobs[number]
         scope, step = self.state.scopes[job.scope], self.state.step_of(job)
-        tale = Tale(number, step.name, scope.name, self.place(job.scope, step.origin))
-        self.tales[number] = tale
-        shelf = self._shelf(job, scope)
-        if len(shelf) < TALES_MAX or self.is_wanted(job):
-            shelf.append(tale)
+        report = StepReport(number, step.name, scope.name, self.place_of(job.scope, step.origin))
+        self.reports[number] = report
+        siblings = self._siblings_of(job, scope)
+        if len(siblings) < STEPS_MAX or self.is_wanted(job):
+            siblings.append(report)
         else:
-            self.more += 1
-        return tale
+            self.omitted += 1
+        return report
 
-    def _shelf(self, job: Job, scope: Scope) -> list[Tale]:
-        """Where the tale of a job stands."""
+    def _siblings_of(self, job: Job, scope: Scope) -> list[StepReport]:
+        """The list that the report of a job belongs to."""
         callers = self.callers.get(job.id)
         if callers and self.state.step_of(job).called_only:
-            return self._under(self.tale(callers[0]))
+            return self._children_of(self.report_of(callers[0]))
         if not scope.owner:
-            return self.top
+            return self.top_level
         if scope.kind == "item":
-            return self.execution(scope).inside
-        owner = self.tale(scope.owner)
-        return owner.inside if scope.kind == "child" or scope.rule == SUCCESS else self._under(owner)
+            return self.execution_of(scope).inside
+        owner = self.report_of(scope.owner)
+        return owner.inside if scope.kind == "child" or scope.rule == SUCCESS else self._children_of(owner)
 
-    def _under(self, tale: Tale) -> list[Tale]:
-        """Inside the rule that is being carried out, or else inside what the job does now."""
-        rule = self.answering(tale.job)
-        return tale.inside if rule is None else rule.inside
+    def _children_of(self, report: StepReport) -> list[StepReport]:
+        """The list inside the rule being applied, or else inside the current attempt."""
+        rule = self.applied_rule_of(report.job)
+        return report.inside if rule is None else rule.inside
 
-    def visited(self, number: int) -> None:
-        """A job that somebody called for has come to its end; the next caller's visit follows."""
+    def end_call_of(self, number: int) -> None:
+        """A called step ended; the next caller in line gets the next report."""
         callers = self.callers.get(number)
         if callers:
             del callers[0]
 
-    def answering(self, number: int) -> RuleTold | None:
-        """The rule that answers the open failure of a job."""
-        told = self.open.get(number)
-        return told.rules[-1] if told is not None and told.rules and told.rules[-1].answer == "answers" else None
+    def applied_rule_of(self, number: int) -> RuleReport | None:
+        """The rule applied to the open failure of a job."""
+        entry = self.open.get(number)
+        return entry.rules[-1] if entry is not None and entry.rules and entry.rules[-1].decision == "applied" else None
 
-    def execution(self, scope: Scope) -> Execution:
-        """What is told of one execution of an item."""
+    def execution_of(self, scope: Scope) -> Execution:
+        """The report of one execution of an item, made where there is none."""
         found = self.executions.get(scope.id)
         if found is None:
             found = self.executions[scope.id] = Execution(scope.number)
         return found
 
-    def place(self, scope: int, origin: Origin) -> str:
-        """`file:line:column`; the file alone for what stands nowhere in it."""
+    def place_of(self, scope: int, origin: Origin) -> str:
+        """`file:line:column`; the file alone where there is no line."""
         file = self.state.workflow_of(scope).file
         return f"{file}:{origin.line}:{origin.column}" if origin.line else file
 
-    def rule(self, job: Job, number: int) -> Rule:
+    def rule_of(self, job: Job, number: int) -> Rule:
         """A rule of a job by its number."""
         return ladder_of(self.state.step_of(job))[number]
 
-    def want(self, number: int) -> None:
-        """Begin the tale of a job that somebody asked for, whatever becomes of it."""
+    def report_if_wanted(self, number: int) -> None:
+        """Make the report of a wanted job, whatever its result."""
         if self.is_wanted(self.state.jobs[number]):
-            self.tale(number)
+            self.report_of(number)
 
-    def implicit(self, job: Job) -> int:
-        """How many rules a job has that its file does not say."""
+    def implicit_rules_of(self, job: Job) -> int:
+        """The number of rules of a job that its file does not write."""
         step = self.state.step_of(job)
         return len(ladder_of(step)) - len(step.rules)
 
     def is_wanted(self, job: Job) -> bool:
-        """Is this the job that somebody asked for, or a job of the item?"""
-        wanted = self.sought
+        """Is this the wanted job, or a job of the wanted item?"""
+        wanted = self.wanted_name
         if wanted is None:
             return False
         scope, name = self.state.scopes[job.scope], self.state.step_of(job).name
@@ -136,19 +146,19 @@ class Book:
         return asked or (scope.kind == "item" and scope.name == wanted)
 
     def is_wanted_item(self, name: str, jobs: range) -> bool:
-        """Is this the item that somebody asked for, or the one that it is in?"""
-        wanted = self.sought
+        """Is this the wanted item, or the one around it?"""
+        wanted = self.wanted_name
         if wanted is None:
             return False
         return wanted == name or wanted.startswith(f"{name}/") or (wanted.isdecimal() and int(wanted) in jobs)
 
     def forget(self, scope: Scope) -> None:
-        """An item or a child is over: its jobs will not be heard of again."""
+        """Drop the jobs of an item or a child workflow that ended."""
         inside = range(scope.first, scope.first + len(scope.waiting))
         for number in inside:
-            tale = self.tales.pop(number, None)
-            if tale is not None:
-                tale.status = STATUS_NAMES[self.state.jobs[number].status]
+            report = self.reports.pop(number, None)
+            if report is not None:
+                report.status = STATUS_NAMES[self.state.jobs[number].status]
                 self.open.pop(number, None)
                 self.asked.pop(number, None)
                 self.callers.pop(number, None)

@@ -1,11 +1,11 @@
-"""Why, in words: why a rule did not match, what a failure led to, and why a run stands as it does."""
+"""The words of explanations: why a rule did not match and what a failure led to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from resile.core.recovery.matching import matches
-from resile.explain.report import RuleTold, Told
+from resile.explain.report import AttemptReport, RuleReport
 from resile.model.failure import Failure
 from resile.model.rules import Match
 from resile.model.workflow import Condition, Step
@@ -29,16 +29,16 @@ _PLAIN = {
 }
 
 
-def mismatch(match: Match, failure: Failure) -> str:
+def mismatch_of(match: Match, failure: Failure) -> str:
     """Why a rule's match does not hold for a failure; nothing where it does."""
     if matches(match, failure):
         return ""
     if match.kinds and failure.kind not in match.kinds:
         return f"its kind is {failure.kind}, not {_either(match.kinds)}"
     if match.codes and failure.exit_code not in match.codes:
-        return f"{_code(failure)}, not {_either(match.codes)}"
+        return f"{_exit_code_of(failure)}, not {_either(match.codes)}"
     if failure.exit_code in match.codes_excluded:
-        return f"{_code(failure)}, which is left to other rules"
+        return f"{_exit_code_of(failure)}, which is left to other rules"
     if match.signals and failure.signal not in match.signals:
         got = "no signal" if failure.signal is None else f"signal {failure.signal}"
         return f"{got}, not {_either(match.signals)}"
@@ -48,7 +48,7 @@ def mismatch(match: Match, failure: Failure) -> str:
     return "nothing that it printed matches"
 
 
-def _code(failure: Failure) -> str:
+def _exit_code_of(failure: Failure) -> str:
     """The exit code of a failure."""
     return "no exit code" if failure.exit_code is None else f"exit code {failure.exit_code}"
 
@@ -59,18 +59,18 @@ def _either(choices: Sequence[object]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def consequence(told: Told, message: str = "", outcome: str = "", stopper: str = "") -> str:
-    """What a failure led to; `message` and `outcome` are those of a step that stays failed, `stopper` ended it else."""
-    rule = told.rules[-1] if told.rules and told.rules[-1].answer == "answers" else None
-    match told.result:
+def consequence_of(entry: AttemptReport, message: str = "", outcome: str = "", stopper: str = "") -> str:
+    """What a failure led to: `message` and `outcome` of a step that stays failed, `stopper` of one that was stopped."""
+    rule = entry.rules[-1] if entry.rules and entry.rules[-1].decision == "applied" else None
+    match entry.result:
         case "retry" if rule is not None:
-            wait = f" after {seconds(rule.wait_seconds)}" if rule.wait_seconds else ""
-            return f"attempt {rule.next_attempt}{wait}{_granted(rule)}{_loops(rule)}"
+            wait = f" after {format_seconds(rule.wait_seconds)}" if rule.wait_seconds else ""
+            return f"attempt {rule.next_attempt}{wait}{_grants_of(rule)}{_loops_of(rule)}"
         case "goto" if rule is not None:
-            return f"back to {rule.target}{_loops(rule)}"
+            return f"back to {rule.target}{_loops_of(rule)}"
         case "failed" if outcome in _OUTCOMES:
             return _OUTCOMES[outcome]
-        case "failed" if message and message != told.message:
+        case "failed" if message and message != entry.message:
             return f"{message}, {_STANDS}"
         case "failed":
             return "the failure stands"
@@ -82,27 +82,27 @@ def consequence(told: Told, message: str = "", outcome: str = "", stopper: str =
             return _PLAIN.get(result, "")
 
 
-def seconds(value: float) -> str:
-    """A wait as a rule says it."""
+def format_seconds(value: float) -> str:
+    """A duration as a rule writes it."""
     return f"{round(value, 3):g} s"
 
 
-def _granted(rule: RuleTold) -> str:
-    """What more the next attempt gets."""
+def _grants_of(rule: RuleReport) -> str:
+    """The extra memory and time of the next attempt."""
     more = []
     if rule.memory_bytes:
         more.append(f"{rule.memory_bytes / 1_000_000:g} MB of memory")
     if rule.runtime_seconds:
-        more.append(f"{seconds(rule.runtime_seconds)} of time")
+        more.append(f"{format_seconds(rule.runtime_seconds)} of time")
     return f" with {' and '.join(more)}" if more else ""
 
 
-def _loops(rule: RuleTold) -> str:
-    """How much of the loop budget is spent."""
+def _loops_of(rule: RuleReport) -> str:
+    """The part of the loop budget that is spent."""
     return f", loop {rule.loops} of {rule.loops_max}" if rule.loops_max else ""
 
 
-def some(names: Sequence[str], count: int = 0) -> str:
+def list_names(names: Sequence[str], count: int = 0) -> str:
     """`a`, `a and b`, `a, b, c and 4 more`."""
     count = count or len(names)
     shown = list(names[:NAMES_SHOWN_MAX])
@@ -111,16 +111,16 @@ def some(names: Sequence[str], count: int = 0) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 
-def question(step: Step, asked: Condition) -> str:
-    """A condition of a step as its file says it, with those besides."""
-    besides = [question(step, other) for other in asked.besides]
+def condition_text(step: Step, asked: Condition) -> str:
+    """A condition of a step as its file writes it, with the conditions besides."""
+    besides = [condition_text(step, other) for other in asked.besides]
     if asked.language == "none":
         return f"none of {', '.join(besides)}"
     own = step.cases[int(asked.source)].when if asked.language == "case" else asked.source
     return " and ".join((own, *besides))
 
 
-def source(text: str) -> str:
-    """An expression on one line, cut where it is long."""
+def shorten(text: str) -> str:
+    """An expression on one line, cut at SOURCE_CHARACTERS_MAX."""
     line = " ".join(text.split())
     return line if len(line) <= SOURCE_CHARACTERS_MAX else f"{line[:SOURCE_CHARACTERS_MAX]}…"

@@ -106,7 +106,7 @@ def test_on_success_goto(flows: Flows) -> None:
     [
         ((), "s a a a s a s a"),
         (("--retry-max", "1"), "s a a s a s a"),
-        (("--on-fail-max-loops", "1"), "s a a a s a"),
+        (("--max-loops", "1"), "s a a a s a"),
         (("--no-failure-routing",), "s a"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`cancel` and `reset-status`: the commands that change a run without being asked to run it."""
+"""`cancel` and `reset`: the commands that change a run without being asked to run it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def cancel(call: Call) -> int:
     return 0
 
 
-def reset_status(call: Call) -> int:
+def reset(call: Call) -> int:
     """Set steps back to the start."""
-    answer = verbs.reset_status(call.run, failed_only=call.flag("failed-only"), db=call.db)
+    answer = verbs.reset(call.run, failed_only=call.flag("failed-only"), db=call.db)
     if call.json:
         print_document(answer)
     else:

@@ -313,8 +313,8 @@ def _told(document: dict[str, Any], go_on: str, call: Call) -> str:
         case "interrupted":
             return f"{text}, {left} left; `{go_on}` goes on\n"
         case "parked":
-            failures = again(f"failures {call.run}", call.db)
-            return f"{text}, {left} left; failures wait for judgement: `{failures}`\n"
+            parked = again(f"parked {call.run}", call.db)
+            return f"{text}, {left} left; failures wait for judgement: `{parked}`\n"
     shown = again(f"dlq list {call.run} --step {quoted(document['map'])}", call.db)
     words = [f"{document['failed']} failed again"] if document["failed"] else []
     words += [f"{left - document['failed']} not tried"] if left > document["failed"] else []

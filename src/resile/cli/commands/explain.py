@@ -30,12 +30,12 @@ from resile.cli.display.output import (
 from resile.cli.parse import Call
 from resile.commands.explain import explain as verb
 
-TALES_SHOWN_MAX = 50
-TOLD_SHOWN_MAX = 10
+STEPS_SHOWN_MAX = 50
+ATTEMPTS_SHOWN_MAX = 10
 GROUPS_SHOWN_MAX = 10
 NAMES_SHOWN_MAX = 8
 
-_WORDS = {"declined": "said no", "no budget": "no budget"}
+_WORDS = {"applied": "answers", "declined": "said no", "no budget": "no budget"}
 _OUTCOMES = {"dead letter": ("a dead letter", "dead letters"), "skipped": ("left out", "left out")}
 _STANDS = {
     "canceled": "was canceled before it ran",
@@ -70,20 +70,20 @@ class _Page:
         self._all = step is not None
 
     def lines(self) -> Iterator[str]:
-        """The verdict, then the tales, then where to read on."""
+        """The verdict, then the steps, then where to read on."""
         yield self._headline()
-        tales = self._document["tales"]
-        for tale in tales[:TALES_SHOWN_MAX]:
+        steps = self._document["steps"]
+        for step in steps[:STEPS_SHOWN_MAX]:
             yield ""
-            yield from self._tale(tale, "")
+            yield from self._step(step, "")
         yield from self._cancel()
         run, db = self._call.run, self._call.db
         match self._document["status"]:
             case "parked":
-                yield from ("", f"`{again(f'failures {run}', db)}` shows what waits, and how to judge it")
+                yield from ("", f"`{again(f'parked {run}', db)}` shows what waits, and how to judge it")
             case "interrupted":
                 yield from ("", f"`{again(f'resume {run}', db)}` goes on")
-        hidden = len(tales[TALES_SHOWN_MAX:]) + self._document["more"]
+        hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document["omitted"]
         if hidden and not self._all:
             yield ""
             yield f"and {plural(hidden, 'more step')}; `{again(f'explain {run} STEP', db)}` tells of one"
@@ -108,82 +108,83 @@ class _Page:
             yield ""
             yield f"never started, because the run was canceled: {_some(names)}"
 
-    def _tale(self, tale: Data, indent: str) -> Iterator[str]:
+    def _step(self, step: Data, indent: str) -> Iterator[str]:
         """One job, with all that befell it."""
-        name = self._paint("bold", visible(within(tale["scope"], tale["step"])))
-        yield f"{indent}{name} ({visible(tale['where'])}) {self._standing(tale)}"
+        name = self._paint("bold", visible(within(step["scope"], step["step"])))
+        yield f"{indent}{name} ({visible(step['where'])}) {self._standing(step)}"
         inner = f"{indent}  "
-        for link in tale.get("chain", ()):
+        for link in step.get("chain", ()):
             yield f"{inner}because {visible(link['step'])} {_stands(link['status'])}"
-        told = tale.get("told", [])
-        half = TOLD_SHOWN_MAX // 2
-        hidden = tale.get("omitted", 0) + (len(told) - TOLD_SHOWN_MAX if len(told) > TOLD_SHOWN_MAX else 0)
-        for number, moment in enumerate(told):
+        attempts = step.get("attempts", [])
+        half = ATTEMPTS_SHOWN_MAX // 2
+        hidden = step.get("omitted", 0) + max(len(attempts) - ATTEMPTS_SHOWN_MAX, 0)
+        for number, attempt in enumerate(attempts):
             if hidden and number == half:
                 yield f"{inner}… {hidden} more like these"
-            if number < half or number >= len(told) - half:
-                yield from self._told(moment, inner)
-        yield from self._inside(tale, inner)
+            if number < half or number >= len(attempts) - half:
+                yield from self._attempt(attempt, inner)
+        yield from self._inside(step, inner)
         for key, words in (("canceled", "canceled"), ("skipped", "skipped"), ("waiting", "waiting")):
-            if tale.get(key):
-                yield f"{inner}{words} because of it: {_some(tale[key])}"
+            if step.get(key):
+                yield f"{inner}{words} because of it: {_some(step[key])}"
 
-    def _standing(self, tale: Data) -> str:
+    def _standing(self, step: Data) -> str:
         """How a job stands, in words."""
-        told = tale.get("told", [])
-        tried = max((moment.get("attempt", 0) for moment in told), default=0)
-        failed = any(moment["what"] in ("failed", "lost") for moment in told)
-        match tale["status"]:
+        attempts = step.get("attempts", [])
+        tried = max((attempt.get("attempt", 0) for attempt in attempts), default=0)
+        failed = any(attempt["event"] in ("failed", "lost") for attempt in attempts)
+        match step["status"]:
             case "completed" if failed:
-                word = "recovered" if tale.get("recovered") else "passed"
-                words = f"{word} at attempt {tried}" if told[-1]["what"] == "passed" else word
+                word = "recovered" if step.get("recovered") else "passed"
+                words = f"{word} at attempt {tried}" if attempts[-1]["event"] == "passed" else word
             case "failed":
                 words = "failed" + (f" after {tried} attempts" if tried > 1 else "")
-                words += ", tolerated" if tale.get("tolerated") else ""
-            case status if told and status == "canceled":
+                words += ", tolerated" if step.get("tolerated") else ""
+            case status if attempts and status == "canceled":
                 words = "was canceled"
             case status:
                 words = _stands(status)
-        return self._paint.status(tale["status"], words) + (f": {visible(tale['why'])}" if tale.get("why") else "")
+        return self._paint.status(step["status"], words) + (f": {visible(step['why'])}" if step.get("why") else "")
 
-    def _told(self, told: Data, indent: str) -> Iterator[str]:
+    def _attempt(self, attempt: Data, indent: str) -> Iterator[str]:
         """One attempt, or what else befell a job."""
-        yield indent + _moment(told)
+        yield indent + _headline_of(attempt)
         inner = f"{indent}  "
         if self._all:
             for stream in ("stdout", "stderr"):
-                yield from (indent + line for line in tail_lines(told.get(stream, ""), stream, self._paint, self._size))
-        yield from self._inside(told, inner)
-        for problem in told.get("problems", ()):
+                text = attempt.get(stream, "")
+                yield from (indent + line for line in tail_lines(text, stream, self._paint, self._size))
+        yield from self._inside(attempt, inner)
+        for problem in attempt.get("problems", ()):
             yield _line(inner, "rejected", visible(problem))
-        for rule in told.get("rules", ()):
+        for rule in attempt.get("rules", ()):
             yield from self._rule(rule, inner)
-        if told.get("then"):
-            yield _line(inner, "then", visible(told["then"]))
+        if attempt.get("then"):
+            yield _line(inner, "then", visible(attempt["then"]))
 
     def _rule(self, rule: Data, indent: str) -> Iterator[str]:
         """One rule that a failure came to, and its repair."""
-        answer = rule["answer"]
-        word = f"{_WORDS.get(answer, answer):<9}"
-        shown = self._paint({"answers": "green", "no budget": "red"}.get(answer, "dim"), word)
+        decision = rule["decision"]
+        word = f"{_WORDS.get(decision, decision):<9}"
+        shown = self._paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
         limit, why = rule.get("limit", 0), visible(rule.get("why", ""))
-        counted = answer == "spent" or (answer == "answers" and limit > 1)
+        counted = decision == "spent" or (decision == "applied" and limit > 1)
         count = f" ({rule.get('used', 0)} of {limit})" if counted and rule["then"] != "goto" else ""
         yield f"{indent}{shown} {visible(rule['rule'])}{count}" + (f": {why}" if why else "")
         if rule.get("repair"):
             problem = f": {visible(rule['problem'])}" if rule.get("problem") else ""
             calls = f" ({', '.join(map(visible, rule['calls']))})" if rule.get("calls") else ""
             yield _line(indent, "repair", f"{rule['repair']}{calls}{problem}")
-        for tale in rule.get("inside", ()):
-            yield from self._tale(tale, f"{indent}  ")
+        for step in rule.get("inside", ()):
+            yield from self._step(step, f"{indent}  ")
 
     def _inside(self, found: Data, indent: str) -> Iterator[str]:
         """The steps of a child workflow and the items of a fan-out."""
-        tales = found.get("inside", [])
-        for tale in tales[:TALES_SHOWN_MAX]:
-            yield from self._tale(tale, indent)
-        if len(tales) > TALES_SHOWN_MAX:
-            yield f"{indent}and {plural(len(tales) - TALES_SHOWN_MAX, 'more step')}"
+        steps = found.get("inside", [])
+        for step in steps[:STEPS_SHOWN_MAX]:
+            yield from self._step(step, indent)
+        if len(steps) > STEPS_SHOWN_MAX:
+            yield f"{indent}and {plural(len(steps) - STEPS_SHOWN_MAX, 'more step')}"
         # What most items came to comes first.
         groups = sorted(found.get("items", []), key=lambda group: -group["names"]["count"])
         for group in groups[:GROUPS_SHOWN_MAX]:
@@ -209,8 +210,8 @@ class _Page:
                     passed = "" if execution.get("then") else ": passed"
                     yield f"{inner}{visible(item['item'])}, execution {execution['number']}{passed}"
                     deeper = f"{inner}  "
-                for tale in execution.get("inside", ()):
-                    yield from self._tale(tale, deeper)
+                for step in execution.get("inside", ()):
+                    yield from self._step(step, deeper)
                 if len(executions) > 1 and execution.get("then"):
                     yield _line(deeper, "then", visible(execution["then"]))
         if names["count"] > 1 and not self._all:
@@ -218,10 +219,10 @@ class _Page:
             yield f"{inner}`{again(f'explain {self._call.run} {item}', self._call.db)}` tells of another"
 
 
-def _moment(told: Data) -> str:
+def _headline_of(entry: Data) -> str:
     """The first line of what befell a job."""
-    attempt, message = f"attempt {told.get('attempt', 0)}", visible(told.get("message", ""))
-    match told["what"]:
+    attempt, message = f"attempt {entry.get('attempt', 0)}", visible(entry.get("message", ""))
+    match entry["event"]:
         case "passed":
             return f"{attempt}: passed" + (f", {message}" if message else "")
         case "interrupted":
@@ -236,10 +237,10 @@ def _moment(told: Data) -> str:
             return f"expression rejected: {message}"
         case "circuit" | "redriven":
             return message
-        case _ if told.get("verdict") == "failed":
-            return f"{attempt}: its workflow {visible(told['child'])} failed" + (f": {message}" if message else "")
+        case _ if entry.get("verdict") == "failed":
+            return f"{attempt}: its workflow {visible(entry['child'])} failed" + (f": {message}" if message else "")
         case _:
-            return f"{attempt}: {message or told.get('kind', '')}"
+            return f"{attempt}: {message or entry.get('kind', '')}"
 
 
 def _line(indent: str, word: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""`failures` and `judge`: what is parked, and what is to become of it."""
+"""`parked` and `judge`: what is parked, and what is to become of it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ HISTORY_MAX = 10
 _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
 
-def failures(call: Call) -> int:
+def parked(call: Call) -> int:
     """Show what is parked."""
-    document = verbs.failures(call.run, db=call.db)
+    document = verbs.parked(call.run, db=call.db)
     if call.json:
         print_document(document)
         return 0

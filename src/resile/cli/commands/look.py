@@ -148,7 +148,7 @@ def _print_parts(parts: Iterator[LogPart], paint: Paint, alone: bool) -> None:
         write_bytes(part.data)
 
 
-def events_ls(call: Call) -> int:
+def events_list(call: Call) -> int:
     """List the events of a run so far."""
     after, names = call.whole("after") or 0, call.text("names") or ""
     types = call.texts("type") if names else _types(call)
@@ -168,7 +168,7 @@ def _types(call: Call) -> list[str]:
     names = call.texts("type")
     for name in names:
         if name not in EVENT_TYPES and name not in ALIASES:
-            hint = nearest(name, [*EVENT_TYPES, *ALIASES]) or "`resile events ls RUN` shows those of a run"
+            hint = nearest(name, [*EVENT_TYPES, *ALIASES]) or "`resile events list RUN` shows those of a run"
             raise refusal(f"no event has the type {name!r}", hint)
     return names
 

@@ -1,4 +1,4 @@
-"""`try`: one step's answers to a supposed failure; its course in lines on stderr, what came of it on stdout."""
+"""`rehearse`: one step's answers to a supposed failure; its course in lines on stderr, what came of it on stdout."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rehearse(call: Call) -> int:
     path, step = call.texts("FILE")[0], call.texts("STEP")[0]
     given = call.text("fail")
     if given is None:
-        raise refusal("`resile try` needs --fail", f"resile try {path} {step} --fail exit:1")
+        raise refusal("`resile rehearse` needs --fail", f"resile rehearse {path} {step} --fail exit:1")
     failure = verbs.supposed(given, call.text("message") or "")
     headline = f"{visible(step)} of {visible(path)}, supposed to fail: {visible(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))

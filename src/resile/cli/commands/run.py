@@ -38,7 +38,7 @@ def run(call: Call) -> int:
         machine=_machine(call),
         output=call.text("output"),
         retry_max=call.whole("retry-max"),
-        loops_max=call.whole("on-fail-max-loops"),
+        loops_max=call.whole("max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
         taken=Taken(call.text("dialect") or "", call.text("profile") or ""),
     )

@@ -228,6 +228,6 @@ def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:
     alike = sum(job["step"] == first["step"] for job in parked) > 1 or first["step"].isdigit()
     job = str(first["id"]) if alike else quoted(first["step"])
     return [
-        (again(f"failures {run}", db), "what waits for judgement (exit code 4)"),
+        (again(f"parked {run}", db), "what waits for judgement (exit code 4)"),
         (again(f"judge {run} {job} retry --resume", db), "or skip, or fail"),
     ]

@@ -1,4 +1,4 @@
-"""`try`: one step's ladder against a supposed failure; repairs are real, the step is not run."""
+"""`rehearse`: one step's ladder against a supposed failure; repairs are real, the step is not run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def ran(document: dict[str, object]) -> list[tuple[object, ...]]:
 )
 def test_verdicts(flow: Program, step: str, failure: str, verdict: str, code: int) -> None:
     """Each verdict with its exit code; neither the step nor what comes before it is run, and nothing is stored."""
-    document = flow.json("try", "flow.yaml", step, "--fail", failure, code=code)
+    document = flow.json("rehearse", "flow.yaml", step, "--fail", failure, code=code)
     assert list(document) == [
         "step",
         "failure",
@@ -94,7 +94,7 @@ def test_verdicts(flow: Program, step: str, failure: str, verdict: str, code: in
 
 def test_a_recovery_script_is_run(flow: Program) -> None:
     """The script runs with the environment of a real recovery."""
-    document = flow.json("try", "flow.yaml", "solve", "--fail", "exit:10")
+    document = flow.json("rehearse", "flow.yaml", "solve", "--fail", "exit:10")
     assert ran(document) == [(0, "refined 10 of solve\n", "")]
     assert [event["type"] for event in document["events"]] == [
         "step_started",
@@ -113,7 +113,7 @@ def test_a_recovery_script_is_run(flow: Program) -> None:
 
 def test_a_called_step_is_run_and_a_wait_is_only_told(flow: Program) -> None:
     """Remediation steps run for real with the inputs given; the backoff before the retry is not waited for."""
-    document = flow.json("try", "flow.yaml", "test", "--fail", "exit:1", "--input", "who=you")
+    document = flow.json("rehearse", "flow.yaml", "test", "--fail", "exit:1", "--input", "who=you")
     assert ran(document) == [(0, "fixing for you\n", "")]
     assert document["delay_seconds"] == 120.0
     assert left_behind(flow) == {"lint-ran"}
@@ -121,7 +121,7 @@ def test_a_called_step_is_run_and_a_wait_is_only_told(flow: Program) -> None:
 
 def test_a_handler_sees_the_supposed_message(flow: Program) -> None:
     """The message is what the step is supposed to have printed, and rules and handlers see it."""
-    document = flow.json("try", "flow.yaml", "handled", "--fail", "exit:3", "--message", "no $(touch pwned) space")
+    document = flow.json("rehearse", "flow.yaml", "handled", "--fail", "exit:3", "--message", "no $(touch pwned) space")
     assert document["failure"] == {
         "kind": "exit",
         "message": "exit code 3: no $(touch pwned) space",
@@ -135,7 +135,7 @@ def test_a_handler_sees_the_supposed_message(flow: Program) -> None:
 
 def test_a_rehearsal_for_people(flow: Program) -> None:
     """The course is told on stderr; routes, repairs with their output, and the verdict stand on stdout."""
-    done = flow.call("try", "flow.yaml", "handled", "--fail", "exit:3", code=0)
+    done = flow.call("rehearse", "flow.yaml", "handled", "--fail", "exit:3", code=0)
     told = [line[9:] if line[2:3] == ":" else line for line in done.stderr.splitlines()]
     assert told[:3] == [
         "handled of flow.yaml, supposed to fail: exit code 3",
@@ -169,7 +169,7 @@ def test_the_other_verdicts_for_people(flow: Program) -> None:
         ("bare", "lost"): "retry: the step would be run again at once",
     }
     for (step, failure), line in said.items():
-        assert flow.call("try", "flow.yaml", step, "--fail", failure).stdout.splitlines()[-1] == line
+        assert flow.call("rehearse", "flow.yaml", step, "--fail", failure).stdout.splitlines()[-1] == line
 
 
 def test_goto(program: Program) -> None:
@@ -178,7 +178,7 @@ def test_goto(program: Program) -> None:
         "resile: 1\nname: back\nsteps:\n  first: {shell: touch first-ran}\n"
         "  last: {shell: 'true', needs: [first], on_failure: {goto: first}}\n"
     )
-    done = program.call("try", "flow.yaml", "last", "--fail", "exit:1", code=0)
+    done = program.call("rehearse", "flow.yaml", "last", "--fail", "exit:1", code=0)
     assert done.stdout.splitlines()[-1] == "goto: the run would go on from first"
     assert [path.name for path in program.folder.iterdir()] == ["flow.yaml"]
 
@@ -188,7 +188,7 @@ def test_interrupted(program: Program) -> None:
     program.gate("gate")
     up = program.gate("up")
     program.write("resile: 1\nname: held\nsteps:\n  a: {shell: 'true', on_failure: echo up > up; read line < gate}\n")
-    with program.start("try", "flow.yaml", "a", "--fail", "exit:1") as trying:
+    with program.start("rehearse", "flow.yaml", "a", "--fail", "exit:1") as trying:
         up.wait()
         trying.send(signal.SIGINT)
         trying.until("err", "stopping: ")
@@ -200,7 +200,7 @@ def test_interrupted(program: Program) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (("bare",), "`resile try` needs --fail", "resile try flow.yaml bare --fail exit:1"),
+        (("bare",), "`resile rehearse` needs --fail", "resile rehearse flow.yaml bare --fail exit:1"),
         (("bar", "--fail", "oom"), "ladder has no step 'bar'", "did you mean 'bare'?"),
         (("bare", "--fail", "exit"), "--fail 'exit' is not a failure", None),
         (("bare", "--fail", "exit:0"), "--fail 'exit:0' is not a failure", None),
@@ -213,7 +213,7 @@ def test_interrupted(program: Program) -> None:
 )
 def test_wrong_rehearsals(flow: Program, words: tuple[str, ...], message: str, hint: str | None) -> None:
     """A failure, a step or an input that is not there is exit 2, and nothing is run."""
-    error = msgspec.json.decode(flow.call("try", "flow.yaml", *words, "--json", code=2).stdout)["error"]
+    error = msgspec.json.decode(flow.call("rehearse", "flow.yaml", *words, "--json", code=2).stdout)["error"]
     assert error["message"] == message
     assert hint in (None, error["hint"])
     assert left_behind(flow) == set()
