@@ -103,6 +103,19 @@ def test_explain_knows_the_store_by_its_contract() -> None:
     assert {module for module in found if module.startswith("resile.store")} <= {"resile.store.contract"}
 
 
+def test_only_executors_know_how_output_is_kept() -> None:
+    """Of the local executor other folders import the executor and its start, and none of the files it keeps."""
+    local = "resile.executors.local."
+    found = {
+        f"{file.relative_to(SRC)}: {module}"
+        for file in SRC.rglob("*.py")
+        for _, module in imports(file)
+        if module.startswith(local) and file.relative_to(SRC).parts[0] != "executors"
+        if module not in (local + "executor", local + "prestart")
+    }
+    assert sorted(found) == []
+
+
 def test_errors_stand_on_nothing() -> None:
     """`errors` imports nothing of the package, because everything imports it."""
     assert [module for _, module in imports(SRC / "errors.py") if module.startswith("resile")] == []

@@ -85,7 +85,7 @@ def test_drain_takes_back_what_nobody_has_begun(tmp_path: Path) -> None:
     assert withdrawn == list(range(2, 9))
     executor.kill(1, 1)
     (ended,) = hear(executor, 1)
-    assert (ended.job, getattr(ended, "cut", "")) == (1, "killed")
+    assert (ended.job, getattr(ended, "reason", "")) == (1, "killed")
     executor.acknowledge()
     executor.close()
 
@@ -128,7 +128,7 @@ def test_a_thread_that_was_left_behind_disturbs_nobody(tmp_path: Path, monkeypat
     hands = [thread for thread in threading.enumerate() if thread not in before]
     executor.kill(1, 1)
     (ended,) = hear(executor, 1)
-    assert (ended.job, getattr(ended, "cut", "")) == (1, "killed")
+    assert (ended.job, getattr(ended, "reason", "")) == (1, "killed")
     executor.acknowledge()
     executor.close()
     os.close(os.open(pipe, os.O_WRONLY))

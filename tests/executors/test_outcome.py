@@ -9,6 +9,7 @@ import pytest
 
 from resile.executors import outcome as evidence
 from resile.executors.contract import Ended, Lost
+from resile.executors.output import open_output
 from resile.model.failure import Failure, LogRange
 from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
 from tests.executors.local.driver import driving
@@ -22,14 +23,14 @@ def ended(**fields: object) -> Ended:
 
 def failure_of(**fields: object) -> Failure:
     """The failure that such an end comes to."""
-    failure = evidence.outcome(ended(**fields), "nowhere", timeout_seconds=30.0).failure
+    failure = evidence.outcome(ended(**fields), open_output("nowhere"), timeout_seconds=30.0).failure
     assert failure is not None
     return failure
 
 
 def test_success_has_no_failure() -> None:
     """Exit code 0 is success, with its usage."""
-    outcome = evidence.outcome(ended(), "nowhere")
+    outcome = evidence.outcome(ended(), open_output("nowhere"))
     assert (outcome.exit_code, outcome.failure) == (0, None)
     assert (outcome.usage.wall_seconds, outcome.usage.cpu_seconds, outcome.usage.rss_bytes_max) == (2.5, 0.5, 4096)
 
@@ -70,7 +71,7 @@ def test_the_message_is_the_last_line_of_stderr(tmp_path: Path) -> None:
     """The last line that says something stands in the message, without colours; both tails are kept."""
     with driving(tmp_path) as driver:
         end = driver.shell(r"echo out; printf 'first\n\033[31mwrong thing\033[0m\n\n' >&2; exit 3")
-    failure = evidence.outcome(end, driver.folder).failure
+    failure = evidence.outcome(end, open_output(driver.folder)).failure
     assert failure is not None
     assert failure.message == "exit code 3: wrong thing"
     assert (failure.stdout, failure.stderr) == ("out\n", "first\n\x1b[31mwrong thing\x1b[0m\n\n")
@@ -79,7 +80,7 @@ def test_the_message_is_the_last_line_of_stderr(tmp_path: Path) -> None:
 def test_without_stderr_stdout_speaks(tmp_path: Path) -> None:
     """Where nothing was written to stderr the last line of stdout is the best there is."""
     with driving(tmp_path) as driver:
-        failure = evidence.outcome(driver.shell("echo bad news; exit 1"), driver.folder).failure
+        failure = evidence.outcome(driver.shell("echo bad news; exit 1"), open_output(driver.folder)).failure
     assert failure is not None
     assert failure.message == "exit code 1: bad news"
 
@@ -88,7 +89,7 @@ def test_tails_are_bounded_and_fit_for_json(tmp_path: Path) -> None:
     """A lot of output that is no text leaves a bounded tail of text and a bounded message."""
     with driving(tmp_path) as driver:
         end = driver.shell(r"head -c 100000 /dev/zero | tr '\0' '\377' >&2; exit 1")
-    failure = evidence.outcome(end, driver.folder).failure
+    failure = evidence.outcome(end, open_output(driver.folder)).failure
     assert failure is not None
     assert failure.stderr == "\N{REPLACEMENT CHARACTER}" * TAIL_BYTES
     assert len(failure.message) == MESSAGE_CHARACTERS_MAX

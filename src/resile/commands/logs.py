@@ -21,8 +21,9 @@ from resile.engine.log_files import export_attempt
 from resile.engine.paths import epoch_folder
 from resile.engine.replay import folded, row_of
 from resile.errors import ResileError
-from resile.executors.local.segments import Stream as Ending
-from resile.executors.local.segments import place, read_from, spooled_end
+from resile.executors.contract import OutputReader
+from resile.executors.contract import Stream as OutputStream
+from resile.executors.output import open_output
 from resile.model.failure import LogRange
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
 from resile.store.open import open_store
@@ -30,8 +31,7 @@ from resile.store.open import open_store
 CHUNK_BYTES = 256 * 1024
 
 Stream = Literal["both", "out", "err"]
-_ENDINGS: dict[Stream, tuple[Ending, ...]] = {"both": ("o", "e"), "out": ("o",), "err": ("e",)}
-_NAMES: dict[Ending, str] = {"o": "out", "e": "err"}
+_STREAMS: dict[Stream, tuple[OutputStream, ...]] = {"both": ("out", "err"), "out": ("out",), "err": ("err",)}
 # The events after which there is more to read of an attempt, or nothing more to come.
 _TOLD = ("attempt_started", "attempt_adopted", "attempt_succeeded", "attempt_failed", "attempt_lost")
 
@@ -51,17 +51,17 @@ class _Reader(Struct):
 
     name: str
     tried: AttemptRow
-    seen: dict[Ending, int]
+    seen: dict[OutputStream, int]
 
     def parts(self, row: RunRow, stream: Stream) -> Iterator[LogPart]:
         """What the attempt wrote beyond the bytes already read, in pieces."""
-        folder = epoch_folder(row.output, row.id, self.tried.epoch)
+        output = open_output(epoch_folder(row.output, row.id, self.tried.epoch))
         log = self.tried.log
-        for ending in _ENDINGS[stream] if log is not None else ():
+        for one in _STREAMS[stream] if log is not None else ():
             assert log is not None
-            while data := _piece(folder, log, self.tried, ending, self.seen.get(ending, 0)):
-                self.seen[ending] = self.seen.get(ending, 0) + len(data)
-                yield LogPart(self.tried.job, self.name, self.tried.attempt, _NAMES[ending], data)
+            while data := _piece(output, log, self.tried, one, self.seen.get(one, 0)):
+                self.seen[one] = self.seen.get(one, 0) + len(data)
+                yield LogPart(self.tried.job, self.name, self.tried.attempt, one, data)
 
 
 def logs(
@@ -147,7 +147,8 @@ def export_logs(number: int, folder: str, *, db: str | None) -> int:
         row = row_of(store, number)
         written = 0
         for tried in store.attempts(number):
-            export_attempt(row.output, number, tried, folder)
+            output = open_output(epoch_folder(row.output, number, tried.epoch))
+            export_attempt(output, number, tried, folder)
             if tried.log is not None:
                 written += bool(tried.log.out_length) + bool(tried.log.err_length)
         return written
@@ -216,14 +217,8 @@ def _may_come(state: State, step: str) -> bool:
     return False
 
 
-def _piece(folder: str, log: LogRange, tried: AttemptRow, ending: Ending, skip: int) -> bytes:
-    """The next bytes of one stream.
-
-    While an attempt runs everything behind its offset is its own; its end stands in the spool before another
-    attempt can add to the segment, so the end is asked for after the read and what lies behind it is cut off.
-    """
+def _piece(output: OutputReader, log: LogRange, tried: AttemptRow, stream: OutputStream, skip: int) -> bytes:
+    """The next bytes of one stream."""
     if tried.ended_at is not None:
-        return read_from(folder, log, ending, skip, min(CHUNK_BYTES, place(log, ending)[1] - skip))
-    data = read_from(folder, log, ending, skip, CHUNK_BYTES)
-    final = spooled_end(folder, log, tried.job, tried.attempt) if data else None
-    return data if final is None else data[: max(0, place(final, ending)[1] - skip)]
+        return output.read_output(log, stream, skip, CHUNK_BYTES)
+    return output.follow_output(log, stream, skip, CHUNK_BYTES, job=tried.job, attempt=tried.attempt)

@@ -29,8 +29,8 @@ from resile.engine.paths import epoch_folder
 from resile.engine.resources import measure, refuse_misfits
 from resile.engine.session import Session, create, take
 from resile.errors import ResileError
-from resile.executors.local.segments import tail
 from resile.executors.outcome import readable, signal_name, signature
+from resile.executors.output import open_output
 from resile.model import codec
 from resile.model.failure import Failure, FailureKind, Outcome
 from resile.model.limits import TAIL_BYTES
@@ -187,7 +187,7 @@ class _Stage:
 
     def _repairs(self, store: Store, row: RunRow) -> Iterator[dict[str, Any]]:
         """The attempts that were really run, with the end of what they printed."""
-        folder = epoch_folder(row.output, row.id, row.epoch)
+        output = open_output(epoch_folder(row.output, row.id, row.epoch))
         for tried in store.attempts(row.id):
             if tried.job in self._pretended:
                 continue
@@ -199,8 +199,8 @@ class _Stage:
                 "exit_code": tried.exit_code,
                 "message": tried.failure.message if tried.failure is not None else "",
                 "seconds": round(tried.usage.wall_seconds, 3),
-                "stdout": readable(tail(folder, tried.log, "o", TAIL_BYTES)),
-                "stderr": readable(tail(folder, tried.log, "e", TAIL_BYTES)),
+                "stdout": readable(output.read_output(tried.log, "out", -TAIL_BYTES)),
+                "stderr": readable(output.read_output(tried.log, "err", -TAIL_BYTES)),
             }
 
 

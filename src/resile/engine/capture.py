@@ -1,4 +1,4 @@
-"""What an attempt gives to the workflow: captured values, declared output files, and `end`'s verdict."""
+"""What an attempt gives to the workflow: captured values, declared output files, and the verdict of `end`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from resile.executors.local.segments import Stream, read
+from resile.executors.contract import OutputReader, Stream, output_size
 from resile.languages.references import text_of
 from resile.model.failure import LogRange
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.workflow import Agent, Capture
 
-_BOTH: tuple[Stream, Stream] = ("o", "e")
+_BOTH: tuple[Stream, Stream] = ("out", "err")
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
 
@@ -22,12 +22,16 @@ class CaptureRefused(Exception):
     """An output does not have the form that the step promised."""
 
 
-def captured(
-    folder: str, log: LogRange | None, captures: tuple[Capture, ...], exit_code: int | None, seconds: float = 0.0
+def capture_output(
+    output: OutputReader,
+    log: LogRange | None,
+    captures: tuple[Capture, ...],
+    exit_code: int | None,
+    seconds: float = 0.0,
 ) -> dict[str, Any]:
     """The values that an attempt gives by its output, its exit code and the time it took; raises CaptureRefused.
 
-    One without a log printed nothing.
+    An attempt without a log printed nothing.
     """
     values: dict[str, Any] = {}
     for capture in captures:
@@ -38,25 +42,25 @@ def captured(
                 values[capture.name] = round(seconds, 3)
                 continue
             case "stderr":
-                data = _stream(folder, log, "e", capture.name)
+                data = _stream(output, log, "err", capture.name)
             case "combined":
-                both = (_stream(folder, log, stream, capture.name).strip() for stream in _BOTH)
+                both = (_stream(output, log, stream, capture.name).strip() for stream in _BOTH)
                 data = b"\n".join(filter(None, both))
             case _:
-                data = _stream(folder, log, "o", capture.name)
+                data = _stream(output, log, "out", capture.name)
         values[capture.name] = _value(capture, data, exit_code)
     return values
 
 
-def captured_of(value: Any, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
-    """The same of a command that returned a value and printed nothing: the text that stands for it is its output."""
+def capture_value(value: Any, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
+    """The same for a step that returned a value and printed nothing: the value as text counts as its output."""
     data = text_of(value).encode("utf-8", "surrogateescape")
     found = {one.name: _value(one, b"" if one.form == "stderr" else data, exit_code) for one in captures}
     return found | {one.name: value for one in captures if one.form == "value"}
 
 
-def returned(text: str) -> Any:
-    """What a program returned: JSON where all of its output or its last line is some, else the text."""
+def parse_result(text: str) -> Any:
+    """The result of a program: JSON where all of its output or its last line is JSON, else the text."""
     for part in (text, text.rpartition("\n")[2]):
         try:
             return msgspec.json.decode(part)
@@ -65,18 +69,16 @@ def returned(text: str) -> Any:
     return text
 
 
-def _stream(folder: str, log: LogRange | None, stream: Stream, name: str) -> bytes:
+def _stream(output: OutputReader, log: LogRange | None, stream: Stream, name: str) -> bytes:
     """What an attempt wrote to one stream; raises CaptureRefused where it is too much."""
-    if log is None:
-        return b""
-    length = log.err_length if stream == "e" else log.out_length
-    if length > VALUE_BYTES_MAX:
-        raise CaptureRefused(f"capture {name!r}: {length} bytes are more than {VALUE_BYTES_MAX}")
-    return read(folder, log, stream, VALUE_BYTES_MAX)
+    size = output_size(log, stream)
+    if size > VALUE_BYTES_MAX:
+        raise CaptureRefused(f"capture {name!r}: {size} bytes are more than {VALUE_BYTES_MAX}")
+    return output.read_output(log, stream)
 
 
 def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
-    """One output in the form that was asked for."""
+    """Convert an output to the form that the capture asks for."""
     text = data.decode("utf-8", "surrogateescape")
     match capture.form:
         case "text" | "stderr" | "combined" | "value":
@@ -101,20 +103,20 @@ def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
 
 
 def _json(name: str, data: bytes) -> Any:
-    """JSON text as its value; shells put line breaks into texts as they are, so these are taken."""
+    """Parse JSON; raw line breaks inside strings are accepted, because shells write them."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         import json
 
         try:
-            return json.loads(data, strict=False, parse_constant=_no_number)
+            return json.loads(data, strict=False, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             raise CaptureRefused(f"capture {name!r}: the output is not JSON ({error})") from error
 
 
-def _no_number(word: str) -> Any:
-    """Infinity and its like are no JSON."""
+def _refuse_constant(word: str) -> Any:
+    """Refuse Infinity and NaN, which are not JSON."""
     raise ValueError(word)
 
 
@@ -131,17 +133,17 @@ def _number(name: str, text: str) -> int | float:
 
 
 def missing_outputs(directory: str, outputs: list[str]) -> str:
-    """What is wrong with the files that a step declared; empty where all are there."""
+    """A message about declared output files that do not exist; empty where all do."""
     missing = ", ".join(repr(name) for name in outputs if not os.path.exists(os.path.join(directory, name)))
     return f"declared output file {missing} is missing" if missing else ""
 
 
-def overspent(folder: str, log: LogRange, action: Agent) -> str:
-    """What an agent spent beyond its limits, where its output (one JSON object) reports it."""
+def excess_spending(output: OutputReader, log: LogRange, action: Agent) -> str:
+    """What an agent spent beyond its limits, where its output (one JSON object) reports that; else empty."""
     if not action.cost_max and not action.tokens_max:
         return ""
     try:
-        report = msgspec.json.decode(read(folder, log, "o", VALUE_BYTES_MAX))
+        report = msgspec.json.decode(output.read_output(log, "out", 0, VALUE_BYTES_MAX))
     except msgspec.DecodeError:
         return ""
     if not isinstance(report, dict):
@@ -156,11 +158,11 @@ def overspent(folder: str, log: LogRange, action: Agent) -> str:
     return ""
 
 
-def verdict_of(folder: str, log: LogRange, values: dict[str, Any]) -> str:
-    """`workflow_status` as `end` gave it: captured, or in a JSON object on its stdout or on its last line."""
+def verdict_of(output: OutputReader, log: LogRange, values: dict[str, Any]) -> str:
+    """The `workflow_status` that `end` gave: captured, or in a JSON object that is its stdout or its last line."""
     if "workflow_status" in values:
         return str(values["workflow_status"])
-    data = read(folder, log, "o", VALUE_BYTES_MAX).strip()
+    data = output.read_output(log, "out", 0, VALUE_BYTES_MAX).strip()
     for text in (data, data.rpartition(b"\n")[2]):
         if text.startswith(b"{"):
             try:

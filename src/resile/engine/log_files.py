@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from _queue import SimpleQueue
 from threading import Thread
 
 from resile.core.state import State
-from resile.engine.paths import epoch_folder, named_logs
-from resile.executors.local.segments import export
+from resile.engine.paths import named_logs
+from resile.executors.contract import OutputReader, Stream
+from resile.model.failure import LogRange
 from resile.store.contract import AttemptRow
 
 EVERY_ATTEMPT_JOBS_MAX = 1_000
+CHUNK_BYTES = 256 * 1024
+_ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
 
 
 class LogFiles:
     """Exports finished attempts: all of them in runs of up to 1,000 jobs, failed ones always."""
 
-    def __init__(self, output: str, run: int, state: State) -> None:
+    def __init__(self, output: OutputReader, folder: str, run: int, state: State) -> None:
+        """`output` reads what attempts wrote; the files go into the named folder below `folder`."""
         self._output = output
+        self._folder = named_logs(folder)
         self._run = run
         self._state = state
         self._queue: SimpleQueue[AttemptRow | None] = SimpleQueue()
@@ -46,19 +52,33 @@ class LogFiles:
             self._thread.join()
 
     def _work(self) -> None:
-        """One attempt after the other; a full disk must not stop the run, the segments have it all."""
+        """Export one attempt after the other; a full disk must not stop the run, the executor keeps the output."""
         while (row := self._queue.get()) is not None:
             self._export(row)
 
     def _export(self, row: AttemptRow) -> None:
         """Export one attempt."""
         try:
-            export_attempt(self._output, self._run, row, named_logs(self._output))
+            export_attempt(self._output, self._run, row, self._folder)
         except OSError as problem:
             self.problem = problem
 
 
-def export_attempt(output: str, run: int, row: AttemptRow, into: str) -> None:
+def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -> None:
     """Write what one attempt wrote as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, where it wrote anything."""
-    folder = epoch_folder(output, run, row.epoch)
-    export(folder, row.log, run, row.job, row.epoch, row.attempt, into)
+    for stream in _ENDINGS:
+        data = output.read_output(row.log, stream, 0, CHUNK_BYTES)
+        if data:
+            os.makedirs(into, mode=0o700, exist_ok=True)
+            name = f"job_wf{run}_j{row.job}_r{row.epoch}_a{row.attempt}{_ENDINGS[stream]}"
+            _write(output, row.log, stream, data, os.path.join(into, name))
+
+
+def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str) -> None:
+    """Write one stream, of which `data` is the beginning, to a file that appears whole or not at all."""
+    part = f"{path}.part"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        while data:
+            file.write(data)
+            data = output.read_output(log, stream, file.tell(), CHUNK_BYTES)
+    os.rename(part, path)

@@ -16,19 +16,18 @@ from resile.core.state import ROOT, Job, State
 from resile.engine.actions.git import head_of
 from resile.engine.capture import (
     CaptureRefused,
-    captured,
-    captured_of,
+    capture_output,
+    capture_value,
+    excess_spending,
     missing_outputs,
-    overspent,
-    returned,
+    parse_result,
     verdict_of,
 )
 from resile.engine.evaluation.values import Values
 from resile.engine.launch import Performer, time_limit
 from resile.engine.secrets import redact, redact_failure, redact_outcome, redact_value
 from resile.executors import outcome as evidence
-from resile.executors.contract import Adopted, Ended, Lost, Report, Returned, Started, Withdrawn
-from resile.executors.local.segments import tail
+from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut
@@ -53,6 +52,7 @@ class Observer:
         values: Values,
         inside: Evaluators,
         *,
+        output: OutputReader,
         folder: str,
         secrets: tuple[str, ...],
     ) -> None:
@@ -60,6 +60,7 @@ class Observer:
         self._state = state
         self._performer = performer
         self._values = values
+        self._output = output
         self._folder = folder
         self._secrets = secrets
         self._started: dict[tuple[int, int], AttemptRow] = {}
@@ -76,7 +77,7 @@ class Observer:
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
                 limit = self._timeout(report) if report.reason else 0.0
-                outcome = evidence.outcome(report, self._folder, limit, self._directory(report))
+                outcome = evidence.outcome(report, self._output, limit, self._directory(report))
                 outcome = self._complete(report, outcome)
                 outcome = self._concluded(report.job, outcome, report.reason == "killed")
                 return self.ended(report.job, report.attempt, report.at, outcome, report.reason == "killed", report.pid)
@@ -134,7 +135,7 @@ class Observer:
             step = self._state.step_of(other)
             try:
                 if gave is not MISSING:
-                    values = captured_of(gave, step.capture, outcome.exit_code)
+                    values = capture_value(gave, step.capture, outcome.exit_code)
                 else:
                     values = self._captured(other, step, step.capture, outcome)
             except CaptureRefused as problem:
@@ -157,7 +158,7 @@ class Observer:
             self._outcome_of = outcome_of
         job = self._state.jobs.get(report.job)
         step = None if job is None else self._state.step_of(job)
-        outcome = self._outcome_of(report, self._state, job, step, self._folder)
+        outcome = self._outcome_of(report, self._state, job, step, self._output)
         if job is None or step is None:
             return outcome
         return self._inside.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
@@ -201,7 +202,7 @@ class Observer:
             values = self._captured(job, step, step.capture, outcome)
         except CaptureRefused as problem:
             return _broken(outcome, redact(str(problem), self._secrets), "capture")
-        if self._state.is_end(job) and (verdict := verdict_of(self._folder, outcome.log, values)):
+        if self._state.is_end(job) and (verdict := verdict_of(self._output, outcome.log, values)):
             if verdict not in OVERRIDES:
                 return _broken(outcome, f"workflow_status is {verdict[:60]!r}, not completed or failed", "verdict")
             values = {**values, "workflow_status": verdict}
@@ -241,7 +242,7 @@ class Observer:
     def _listed(self, report: Ended, outcome: Outcome) -> Outcome:
         """How many items the program listed: the last word of its output; no secret stays in their file."""
         assert outcome.log is not None
-        words = tail(self._folder, outcome.log, "o", 64).split()
+        words = self._output.read_output(outcome.log, "out", -64).split()
         if not words or not words[-1].isdigit():
             return _broken(outcome, "the items were not listed", "items")
         if self._secrets:
@@ -259,11 +260,11 @@ class Observer:
         # In a handler it is what the commands wrote, one after the other, so that the last one that ran has it all.
         joined = [one.name for one in captures if one.form == "combined"] if self._in_handler(job) else []
         own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
-        values = captured(self._folder, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
+        values = capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
         for name in joined:
             values[name] = "\n".join(filter(None, (*self._values.outputs_before(job), values[name])))
         if step.transform is None:
-            values |= {one.name: returned(values[one.name]) for one in captures if one.form == "value"}
+            values |= {one.name: parse_result(values[one.name]) for one in captures if one.form == "value"}
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
 
     def _in_handler(self, job: Job) -> bool:
@@ -273,7 +274,7 @@ class Observer:
     def _agent(self, action: Agent, outcome: Outcome) -> Outcome:
         """An agent that reports having spent more than it may has failed."""
         assert outcome.log is not None
-        problem = overspent(self._folder, outcome.log, action)
+        problem = excess_spending(self._output, outcome.log, action)
         return _broken(outcome, problem, "agent limit") if problem else outcome
 
     def _failed(self, job: Job, step: Step, outcome: Outcome) -> Outcome:

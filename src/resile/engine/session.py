@@ -158,10 +158,11 @@ class Session:
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = needles(secrets)
-        values = Values(self._store, row.id, output, state, {**env, **secrets})
         # What every step's process knows of its run.
         known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
         base_env = {**env, **secrets, **known}
+        executor = self._executor(folder, parallel, epoch, base_env, hidden, launcher)
+        values = Values(self._store, row.id, output, state, {**env, **secrets}, executor)
         evaluators = Evaluators(self._store, row, state, values, env, hidden, self._debug)
         performer = Performer(
             state,
@@ -179,34 +180,35 @@ class Session:
             writer=writer,
             lease=lease,
             state=state,
-            executor=self._executor(
-                folder,
-                LocalExecutor(
-                    folder,
-                    slots=parallel,
-                    label=label(row.id, epoch),
-                    base_env={os.fsencode(name): os.fsencode(value) for name, value in base_env.items()},
-                    directory=os.fsencode(row.directory),
-                    secrets=[os.fsencode(secret) for secret in hidden],
-                    launcher=launcher,
-                ),
-                parallel,
-                epoch,
-                base_env,
-            ),
+            executor=executor,
             performer=performer,
-            observer=Observer(state, performer, values, evaluators, folder=folder, secrets=hidden),
+            observer=Observer(state, performer, values, evaluators, output=executor, folder=folder, secrets=hidden),
             conditions=evaluators.conditions,
             journal=journal,
-            logfiles=LogFiles(output, row.id, state),
+            logfiles=LogFiles(executor, output, row.id, state),
             listener=self._listener,
         )
 
     def _executor(
-        self, folder: str, commands: LocalExecutor, parallel: int, epoch: int, env: Mapping[str, str]
+        self,
+        folder: str,
+        parallel: int,
+        epoch: int,
+        env: Mapping[str, str],
+        hidden: tuple[str, ...],
+        launcher: Prestarted | None,
     ) -> Executor:
         """The executor of commands, with that of functions beside it where the workflow has any."""
         state = self._state
+        commands = LocalExecutor(
+            folder,
+            slots=parallel,
+            label=label(self._row.id, epoch),
+            base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+            directory=os.fsencode(self._row.directory),
+            secrets=[os.fsencode(secret) for secret in hidden],
+            launcher=launcher,
+        )
         if not calls_functions(state.workflow):
             return commands
         import sys
@@ -215,7 +217,7 @@ class Session:
         from resile.executors.functions.executor import FunctionExecutor
         from resile.executors.split import Composite
 
-        # A module that `python -m` found stands where the run was started, whoever goes on with it.
+        # Add the directory the run was started in: `python -m` resolved the workflow's module from there.
         path = [*sys.path, state.workflow.folder, self._row.directory]
         run = self._row.id
         functions = FunctionExecutor(

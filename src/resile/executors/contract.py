@@ -1,15 +1,15 @@
-"""What the runtime asks of an executor, and what it hears back.
+"""What the engine asks of an executor, and what the executor reports.
 
-    engine --start/kill/acknowledge--> executor --Started/Ended/Returned/Withdrawn/Lost--> engine
+    engine --start/kill/acknowledge/read_output--> executor --Started/Ended/Returned/Withdrawn/Lost--> engine
 
 Reports are fenced by (job, attempt). An executor keeps a report until it is acknowledged, so that an engine
-that dies between hearing and recording it loses nothing. Local attempts outlive the engine.
+that dies between receiving and recording it loses nothing. Local attempts outlive the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +17,8 @@ from resile.model.failure import LogRange
 
 if TYPE_CHECKING:
     from resile.executors.functions.calls import Call
+
+Stream = Literal["out", "err"]
 
 
 class Launch(Struct, frozen=True, gc=False):
@@ -109,7 +111,7 @@ class Withdrawn(Struct, frozen=True, gc=False):
 
 
 class Lost(Struct, frozen=True, gc=False):
-    """An attempt had started and nobody can say how it ended."""
+    """An attempt had started, and how it ended is unknown."""
 
     job: int
     attempt: int
@@ -130,8 +132,28 @@ class Adopted(Struct, frozen=True, gc=False):
 Report = Started | Ended | Returned | Withdrawn | Lost | Adopted
 
 
-class Executor(Protocol):
-    """Starts, watches, kills and re-adopts attempts of one run."""
+def output_size(log: LogRange | None, stream: Stream) -> int:
+    """How many bytes an attempt that is over wrote to a stream."""
+    if log is None:
+        return 0
+    return log.out_length if stream == "out" else log.err_length
+
+
+class OutputReader(Protocol):
+    """Reads what the attempts of one epoch of a run wrote, by their log ranges; any thread may call it."""
+
+    def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
+        """At most `length` bytes of a stream from `start` on, where a negative `start` counts from the end.
+
+        The attempt is over. Empty where it has no log, and where its output is gone.
+        """
+
+    def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
+        """The same of an attempt that may still run, whose log range has no lengths yet: what is there by now."""
+
+
+class Executor(OutputReader, Protocol):
+    """Starts, watches, kills and re-adopts attempts of one run, and keeps what they write."""
 
     def fileno(self) -> int:
         """Readable when reports wait."""
@@ -152,13 +174,13 @@ class Executor(Protocol):
         """Start nothing more: withdraw everything queued; running attempts go on."""
 
     def reports(self) -> list[Report]:
-        """Whatever has been heard since the last call; never blocks."""
+        """Everything that happened since the last call; never blocks."""
 
     def queued(self) -> int:
-        """How many attempts are waiting for a slot, as far as is known here."""
+        """How many attempts wait for a slot, as far as the executor knows."""
 
     def acknowledge(self) -> None:
         """Everything returned by `reports` so far is on disk."""
 
     def close(self) -> None:
-        """Let go; attempts still running keep running."""
+        """Close the connection; attempts still running keep running."""

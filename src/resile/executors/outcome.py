@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 
-from resile.executors.contract import Ended, Lost
-from resile.executors.local import segments
+from resile.executors.contract import Ended, Lost, OutputReader
 from resile.model.failure import Failure, FailureKind, Outcome, Usage
 from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
 
@@ -27,8 +26,8 @@ _STAGES = {
 }
 
 
-def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
-    """What an attempt came to; `folder` is the run's output folder, where the tails of a failure are read.
+def outcome(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
+    """The outcome of an attempt that is over; `output` gives the tails of a failure.
 
     `directory` is where it was to run, for the message where it could not.
     """
@@ -36,8 +35,8 @@ def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0, directory: 
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
     if code == 0 and not ended.reason and not ended.spawn_error:
         return Outcome(0, None, usage, ended.log)
-    stdout = readable(segments.tail(folder, ended.log, "o", TAIL_BYTES))
-    stderr = readable(segments.tail(folder, ended.log, "e", TAIL_BYTES))
+    stdout = readable(output.read_output(ended.log, "out", -TAIL_BYTES))
+    stderr = readable(output.read_output(ended.log, "err", -TAIL_BYTES))
     kind = kind_of(ended)
     message = message_of(ended, kind, code, stderr or stdout, timeout_seconds, directory)
     signal = ended.wait_status & 0x7F or None
@@ -46,7 +45,7 @@ def outcome(ended: Ended, folder: str, timeout_seconds: float = 0.0, directory: 
 
 
 def lost(report: Lost) -> Outcome:
-    """An attempt of which nobody knows how it ended."""
+    """The outcome of an attempt whose end is unknown."""
     message = report.why
     return Outcome(None, Failure("lost", message, signature=signature("lost", None, message)))
 

@@ -6,7 +6,9 @@ import select
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from resile.executors.contract import Executor, Launch, Report
+from resile.executors.contract import Executor, Launch, Report, Stream
+from resile.executors.functions.spool import FOLDER
+from resile.model.failure import LogRange
 
 if TYPE_CHECKING:
     from resile.executors.functions.executor import FunctionExecutor
@@ -15,7 +17,7 @@ Key = tuple[int, int]
 
 
 class Composite:
-    """Sends each attempt where it belongs; see the Executor contract for the verbs."""
+    """Sends each attempt to the executor that runs it; see the Executor contract for the verbs."""
 
     def __init__(self, commands: Executor, functions: FunctionExecutor, is_call: Callable[[int], bool]) -> None:
         """`is_call` says of a job whether it calls a function."""
@@ -31,7 +33,7 @@ class Composite:
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
-        """Queue attempts, in order, each where it belongs."""
+        """Queue attempts, in order, each at its executor."""
         calls = [launch for launch in launches if launch.call is not None]
         if calls:
             self._functions.start(calls)
@@ -53,7 +55,7 @@ class Composite:
         self._commands.drain()
 
     def reports(self) -> list[Report]:
-        """Whatever has been heard since the last call."""
+        """Everything that happened since the last call."""
         return self._functions.reports() + self._commands.reports()
 
     def queued(self) -> int:
@@ -65,8 +67,20 @@ class Composite:
         self._functions.acknowledge()
         self._commands.acknowledge()
 
+    def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
+        """Bytes of one stream of an attempt that is over."""
+        return b"" if log is None else self._writer_of(log).read_output(log, stream, start, length)
+
+    def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
+        """Bytes of one stream of an attempt that may still run."""
+        return self._writer_of(log).follow_output(log, stream, start, length, job=job, attempt=attempt)
+
+    def _writer_of(self, log: LogRange) -> Executor:
+        """The executor whose attempts write this log."""
+        return self._functions if log.segment.startswith(f"{FOLDER}/") else self._commands
+
     def close(self) -> None:
-        """Let go of both."""
+        """Close both."""
         self._functions.close()
         self._commands.close()
         self._epoll.close()

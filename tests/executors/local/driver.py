@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from resile.executors.contract import Ended, Launch, Report, Started
-from resile.executors.local import processes, recovery, segments
+from resile.executors.local import processes, recovery
 from resile.executors.local.executor import LocalExecutor
 
 DEADLINE_SECONDS = 30.0
@@ -72,11 +72,11 @@ class Driver:
 
     def out(self, ended: Ended) -> bytes:
         """What an attempt wrote to stdout."""
-        return segments.read(self.folder, ended.log, "o")
+        return self.executor.read_output(ended.log, "out")
 
     def err(self, ended: Ended) -> bytes:
         """What an attempt wrote to stderr."""
-        return segments.read(self.folder, ended.log, "e")
+        return self.executor.read_output(ended.log, "err")
 
     def launcher_pid(self) -> int:
         """The process of the launcher, as its spool names it."""

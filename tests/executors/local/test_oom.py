@@ -14,6 +14,7 @@ import pytest
 from resile.executors import outcome as evidence
 from resile.executors.contract import Ended
 from resile.executors.local import oom
+from resile.executors.output import open_output
 
 from .driver import Driver, sh, wait_for
 
@@ -119,7 +120,7 @@ def hog(cgroup: str, folder: str) -> None:
     driver.run(sh(1, f"exec {eat}"), sh(2, f"{eat}; exit $?"), sh(3, "kill -KILL $$"))
     for report in driver.reports:
         if isinstance(report, Ended):
-            failure = evidence.outcome(report, folder).failure
+            failure = evidence.outcome(report, open_output(folder)).failure
             print(failure.kind if failure else "none")
     driver.executor.close()
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from resile.executors.contract import Ended
-from resile.executors.local import segments
+from resile.executors.output import open_output
 from resile.model.failure import LogRange
 
 from .driver import driving, sh, wait_for
@@ -47,8 +47,8 @@ def test_a_megabyte_on_both_streams(tmp_path: Path) -> None:
         )
     assert driver.out(ended) == b"o" * 1_000_000
     assert driver.err(ended) == b"e" * 1_000_000
-    assert segments.tail(driver.folder, ended.log, "o", 10) == b"o" * 10
-    assert segments.read(driver.folder, ended.log, "e", 5) == b"e" * 5
+    assert driver.executor.read_output(ended.log, "out", -10) == b"o" * 10
+    assert driver.executor.read_output(ended.log, "err", 0, 5) == b"e" * 5
 
 
 def test_a_pipe_that_was_made_non_blocking_is_whole_again(tmp_path: Path) -> None:
@@ -60,22 +60,11 @@ def test_a_pipe_that_was_made_non_blocking_is_whole_again(tmp_path: Path) -> Non
     assert driver.out(ended) == b"True\n"
 
 
-def test_export_writes_the_seeds_names_where_there_is_output(tmp_path: Path) -> None:
-    """Only streams with output become files, with the attempt's bytes, for their owner alone."""
-    with driving(tmp_path, slots=1) as driver:
-        driver.shell("echo before", job=1)
-        ended = driver.run(sh(2, "echo out"))[2]
-    segments.export(driver.folder, ended.log, workflow=4, job=2, epoch=1, attempt=3)
-    folder = tmp_path / "job_stdio"
-    assert [path.name for path in folder.iterdir()] == ["job_wf4_j2_r1_a3.o"]
-    assert (folder / "job_wf4_j2_r1_a3.o").read_bytes() == b"out\n"
-    assert (folder / "job_wf4_j2_r1_a3.o").stat().st_mode & 0o777 == 0o600
-
-
 def test_a_segment_that_is_gone_reads_as_nothing(tmp_path: Path) -> None:
     """Logs that somebody deleted are empty, not an error."""
-    assert segments.read(str(tmp_path), LogRange("launcher/x-0-0", 0, 10, 0, 10), "o") == b""
-    assert segments.read(str(tmp_path), None, "o") == b""
+    output = open_output(str(tmp_path))
+    assert output.read_output(LogRange("launcher/x-0-0", 0, 10, 0, 10), "out") == b""
+    assert output.read_output(None, "out") == b""
 
 
 def test_secrets_are_redacted_on_their_way_to_the_disk(tmp_path: Path) -> None:

@@ -19,9 +19,8 @@ from resile.core.events import AttemptEnded
 from resile.core.react import OVERRIDES
 from resile.core.state import ROOT
 from resile.executors import outcome as evidence
-from resile.executors.contract import Launch, Returned
+from resile.executors.contract import Launch, OutputReader, Returned
 from resile.executors.functions.calls import Call, Failed
-from resile.executors.local.segments import tail
 from resile.languages.python.modules import NO_HOME, Home
 from resile.languages.python.values import mentions_pickle
 from resile.model.failure import Failure, FailureKind, Outcome, Usage
@@ -136,12 +135,12 @@ def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
     return value
 
 
-def outcome_of(report: Returned, state: State, job: Job | None, step: Step | None, folder: str) -> Outcome:
+def outcome_of(report: Returned, state: State, job: Job | None, step: Step | None, output: OutputReader) -> Outcome:
     """What a call came to; `end` may decide on the verdict by what it returns."""
     usage = Usage(max(0.0, report.at - report.started_at), report.cpu_seconds, report.rss_bytes_max)
     log = report.log if report.log.segment else None
     if report.kind:
-        return Outcome(report.exit_code or 1, _failure(report, folder), usage, log)
+        return Outcome(report.exit_code or 1, _failure(report, output), usage, log)
     if job is None or step is None:
         return Outcome(0, None, usage, log)
     name = step.name
@@ -158,12 +157,12 @@ def outcome_of(report: Returned, state: State, job: Job | None, step: Step | Non
     return Outcome(0, None, usage, log, {name: value, "workflow_status": verdict})
 
 
-def _failure(report: Returned, folder: str) -> Failure:
+def _failure(report: Returned, output: OutputReader) -> Failure:
     """What a function raised, with the evidence that rules look at."""
     kind: FailureKind = "contract" if report.kind == "contract" else "exit"
     log = report.log if report.log.segment else None
-    stdout = evidence.readable(tail(folder, log, "o", TAIL_BYTES))
-    stderr = evidence.readable(tail(folder, log, "e", TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
+    stdout = evidence.readable(output.read_output(log, "out", -TAIL_BYTES))
+    stderr = evidence.readable(output.read_output(log, "err", -TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
     code = report.exit_code or None
     mark = evidence.signature(kind, code, report.message)
     return Failure(kind, report.message, code, None, stdout, stderr, mark, report.types)

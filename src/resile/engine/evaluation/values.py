@@ -15,7 +15,8 @@ from resile.core.scheduling.finish import execution
 from resile.core.state import Job, Scope, State
 from resile.engine.evaluation.templates import render_text
 from resile.engine.paths import epoch_folder, worktree, worktree_branch
-from resile.executors.local.segments import Stream, read
+from resile.executors.contract import OutputReader, Stream
+from resile.executors.output import open_output
 from resile.languages.references import MISSING, ValueRefused, or_default, path_of, text_of
 from resile.model.builtin_actions import Collect
 from resile.model.fanout import FanOut
@@ -36,7 +37,17 @@ _OBJECTS = ("inputs", "execution", "error")
 class Values:
     """Looks names up for the jobs of one run."""
 
-    def __init__(self, store: Store, run: int, output: str, state: State, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: int,
+        output: str,
+        state: State,
+        env: Mapping[str, str],
+        live: OutputReader | None = None,
+    ) -> None:
+        """`live` reads the output of the epoch that runs; without it that is read like any earlier epoch's."""
+        self._live = live
         self._store = store
         self._run = run
         self._output = output
@@ -234,7 +245,7 @@ class Values:
         found: list[Any] = []
         size = 0
         for number in last:
-            text = self._text_of(number, "o")
+            text = self._text_of(number, "out")
             size += len(text)
             if size > VALUE_BYTES_MAX:
                 raise ValueRefused(f"the results of {job_name(self._state, job)} are more than {VALUE_BYTES_MAX} bytes")
@@ -255,7 +266,7 @@ class Values:
         size = 0
         for index in sorted(begun.keys() | letters.keys()):
             rows = begun.get(index, [])
-            output = "\n".join(text for row in rows if row.step in own and (text := self._text_of(row.id, "o")))
+            output = "\n".join(text for row in rows if row.step in own and (text := self._text_of(row.id, "out")))
             status, error = ended(rows, letters.get(index), self._failure_of, is_dropped=is_dropped)
             told = {"item_id": f"{name}[{index}]", "status": status, "output": output, "error": error}
             size += len(text_of(told))
@@ -318,7 +329,7 @@ class Values:
             case "output":
                 return walk(self.output(other), path[2:])
             case "stderr":
-                return self._text(other, "e")
+                return self._text(other, "err")
             case "exit_code":
                 return other.exit_code
             case "status":
@@ -369,24 +380,24 @@ class Values:
             return next(iter(captured.values()))
         if job.id in self._state.fans:
             return self.results(job)
-        return self._text(job, "o")
+        return self._text(job, "out")
 
     def outputs_before(self, job: Job) -> list[str]:
         """What the jobs of a handler that came before this one wrote, in order."""
         first = self._state.scopes[job.scope].first
-        return [self._text(self._state.jobs[number], "o") for number in range(first, job.id)]
+        return [self._text(self._state.jobs[number], "out") for number in range(first, job.id)]
 
     def history(self, job: Job) -> list[Any]:
         """What each successful attempt of a job wrote in this epoch, oldest first."""
         rows = self._store.attempts(self._run, job.id)
-        return [self._read(row, "o") for row in rows if row.epoch == self._state.epoch and row.failure is None]
+        return [self._read(row, "out") for row in rows if row.epoch == self._state.epoch and row.failure is None]
 
     def _both_streams(self, failed: Job) -> str:
         """stdout, then stderr, of the attempt that failed."""
         number = failed.error.attempt if failed.error is not None else failed.attempt
         for row in self._store.attempts(self._run, failed.id):
             if row.epoch == self._state.epoch and row.attempt == number:
-                return "\n".join(text for stream in ("o", "e") if (text := self._read(row, stream)))
+                return "\n".join(text for stream in ("out", "err") if (text := self._read(row, stream)))
         return ""
 
     def _text(self, job: Job, stream: Stream) -> str:
@@ -402,8 +413,10 @@ class Values:
 
     def _read(self, row: AttemptRow, stream: Stream) -> str:
         """What one attempt wrote to one stream, trimmed."""
-        folder = epoch_folder(self._output, self._run, row.epoch)
-        return read(folder, row.log, stream, VALUE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
+        reader = self._live if row.epoch == self._state.epoch else None
+        if reader is None:
+            reader = open_output(epoch_folder(self._output, self._run, row.epoch))
+        return reader.read_output(row.log, stream, 0, VALUE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
 
 
 def job_name(state: State, job: Job) -> str:

@@ -31,6 +31,7 @@ from resile.executors.functions.reports import NO_LOG, log_of, obeyed, returned,
 from resile.executors.functions.spool import FOLDER
 from resile.executors.functions.worker import Setting
 from resile.executors.local.oom import OomCounter
+from resile.executors.local.segments import SegmentReader
 from resile.languages.python.modules import NO_HOME, Home
 from resile.model.failure import LogRange
 
@@ -42,7 +43,7 @@ DOUBT_SECONDS = 5.0
 Key = tuple[int, int]
 
 
-class FunctionExecutor:
+class FunctionExecutor(SegmentReader):
     """Calls of Python functions for one run; see the Executor contract for the verbs."""
 
     def __init__(
@@ -58,6 +59,7 @@ class FunctionExecutor:
         directory: str = "",
     ) -> None:
         """Open the run whose output folder this is; worker processes work in `directory`, or where this one does."""
+        super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), FOLDER)
         self._slots = slots
         self._setting = Setting(path=list(path), run=run, epoch=epoch, home=home)

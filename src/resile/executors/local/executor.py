@@ -23,6 +23,7 @@ from resile.executors.local import prestart, processes, recovery, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.prestart import Prestarted
 from resile.executors.local.recovery import Key, Past
+from resile.executors.local.segments import SegmentReader
 from resile.executors.local.spool import SUFFIX
 from resile.executors.local.wire import Author, Configuration
 from resile.model.failure import LogRange
@@ -36,7 +37,7 @@ CONNECT_RETRY_SECONDS = 0.01
 SILENT_DEATHS_MAX = 10
 
 
-class LocalExecutor:
+class LocalExecutor(SegmentReader):
     """Attempts as processes of this machine; see the Executor contract for the verbs."""
 
     def __init__(
@@ -54,6 +55,7 @@ class LocalExecutor:
 
         `label` names run and epoch, without spaces; `launcher` comes from `prestart`.
         """
+        super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
         self._label = label
         self._config = (slots, directory, tuple(secrets), dict(base_env))
