@@ -1,6 +1,7 @@
 """Makes the pages of docs/ that are read off the program itself; `make docs` writes them, a test compares them.
 
 native-file.md      from the front end's own tables of keys, and the limits
+ir.md               from the tables of keys that only files of other systems need
 compatibility.md    from the tables of the other front ends, and differences.py
 state-machine.md    from the core's handler table, the statuses and the orders
 """
@@ -19,8 +20,9 @@ from resile.core.actions import Order
 from resile.core.events import Event
 from resile.core.react import HANDLERS
 from resile.dialects.detect import tables
+from resile.dialects.native.keys.ir import IR_TABLES
 from resile.dialects.native.keys.steps import TABLES
-from resile.dialects.reading.key_tables import Key, describe_keys
+from resile.dialects.reading.key_tables import Key, Table
 from resile.model import limits
 from resile.model.failure import FailureKind
 from resile.model.rules import Then
@@ -57,30 +59,52 @@ def cell(text: str) -> str:
 
 def native_file() -> str:
     """The reference of the native file."""
-    docs = {known.name: known.doc for known in TABLES}
     lines = ["# The native file, key by key", "", MARK, ""]
     lines += [
-        "YAML 1.2. An unknown key is an error. Durations: a number is seconds, a text is `500ms`, `30s`, `2m`, `1h30m`."
+        "YAML 1.2. An unknown key is an error. Durations: a number is seconds, a text is `500ms`, `30s`, `2m`,",
+        "`1h30m`. The keys of each mapping stand in the order in which people need them.",
+        *_key_tables(TABLES),
     ]
-    table = ""
-    for name, key, kind, doc in describe_keys(TABLES):
-        if name != table:
-            table = name
-            lines += [
-                "",
-                f"## {name[:1].upper()}{name[1:]}",
-                "",
-                docs[name],
-                "",
-                "| key | value | meaning |",
-                "|---|---|---|",
-            ]
-        lines.append(f"| `{key}` | {cell(kind)} | {cell(doc)} |")
     lines += ["", "## Limits", "", "| limit | number |", "|---|---|"]
     lines += [
         f"| {name.lower().replace('_', ' ')} | {value:,} |" for name, value in vars(limits).items() if name.isupper()
     ]
     return "\n".join(lines) + "\n"
+
+
+def ir_page() -> str:
+    """The reference of `ir`."""
+    lines = ["# The key `ir`", "", MARK, ""]
+    lines += [
+        "Files of other systems compile to the native file ([native-file.md](native-file.md)), and `resile migrate`",
+        "writes them as one. What they can say and people who write a native file have no need for stands under one",
+        "key, `ir`, of the workflow and of a step:",
+        "",
+        "```yaml",
+        "resile: 1",
+        "ir: {templates: liquid}",
+        "steps:",
+        "  greet:",
+        "    ir: {log: 'Hello {{ \"world\" | upcase }}', tags: [fast]}",
+        "```",
+        *_key_tables(IR_TABLES),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _key_tables(known: tuple[Table, ...]) -> list[str]:
+    """A section for each table of keys; a second name of a key stands in that key's row."""
+    lines: list[str] = []
+    for each in known:
+        lines += ["", f"## {each.name[:1].upper()}{each.name[1:]}", "", each.doc, ""]
+        lines += ["| key | value | meaning |", "|---|---|---|"]
+        for key in each.keys.values():
+            if key.kind.startswith("as `"):
+                continue
+            others = [other.name for other in each.keys.values() if other.kind == f"as `{key.name}`"]
+            names = ", ".join(f"`{name}`" for name in (key.name, *others))
+            lines.append(f"| {names} | {cell(key.kind)} | {cell(key.doc)} |")
+    return lines
 
 
 def state_machine() -> str:
@@ -187,7 +211,12 @@ DRAWING = [
     "  every path --> end --> workflow_completed | workflow_failed | workflow_canceled",
 ]
 
-PAGES = {"native-file.md": native_file, "state-machine.md": state_machine, "compatibility.md": compatibility}
+PAGES = {
+    "native-file.md": native_file,
+    "ir.md": ir_page,
+    "state-machine.md": state_machine,
+    "compatibility.md": compatibility,
+}
 
 
 def main() -> int:

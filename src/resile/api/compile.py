@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from resile.api.workflow import Made, Result, StepFunction, Workflow, place_of
 from resile.dialects.compile import Compiled
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.native.nodes import step_node
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.languages.python.modules import object_named, type_name
@@ -110,14 +111,14 @@ class _Tree:
         if made.items is not None:
             settings = {key: _node(value, line, self.report) for key, value in made.map_options.items()}
             each = {key: value for key, value in inside.items() if key != "critical"}
-            steps = _mapping({made.step.title: _mapping(each, line)}, line)
+            steps = _mapping({made.step.title: step_node(Mark(line, 1), each)}, line)
             whole = _mapping({"input": _input(made.items, line), "steps": steps, **settings}, line)
             outside = {"map": whole, **{key: inside[key] for key in ("critical",) if key in inside}}
         # `end` runs after everything else by itself.
         needs = [*(made.needs if made is not self.flow.calls.get("end") else ()), *_needs(self.flow, made, self.report)]
         if needs:
             outside = {**outside, "needs": Sequence([_scalar(need, line) for need in dict.fromkeys(needs)], line, 1)}
-        return _mapping(outside, line)
+        return step_node(Mark(line, 1), outside)
 
     def _said(self, step: StepFunction[Any], line: int) -> dict[str, Node]:
         """What a function says about its steps; its rules are a failure handler of its name."""

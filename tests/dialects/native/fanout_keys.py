@@ -128,7 +128,7 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
     ("a step", "critical"): [
         (step_with("shell: x, critical: true").critical, True), (step_with("shell: x, critical: false").critical, False)
     ],
-    ("a step", "foreach"): [
+    ("a step, for items", "foreach"): [
         (
             each_with("").action,
             FanOut(Source(step="p"), (Step(name="s", action=Shell("x"), origin=Origin(6, 3)),), ErrorPolicy("fail"), scope="p"),
@@ -136,13 +136,13 @@ FANOUT_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (each_with("").needs, (Need(("p",)),)),
         (step_with("shell: x, foreach: false").action, Shell("x")),
     ],
-    ("a step", "fanout"): [
+    ("a step, for items", "fanout"): [
         (fan(each_with("", "  s: {shell: x, needs: p}\n  t: {shell: x, needs: s, fanout: map}\n")).steps[1].needs, (Need(("s",)),)),
         (len(fan(each_with("", "  s: {shell: x, needs: p}\n  t: {shell: x, needs: s, fanout: reduce}\n")).steps), 1),
     ],
-    ("a step", "max_parallel"): [(fan(each_with("max_parallel: 3")).max_parallel, 3), (fan(each_with("")).max_parallel, None)],
-    ("a step", "error_policy"): [(fan(each_with("error_policy: {max_failures: 2}")).policy, ErrorPolicy(failures_max=2))],
-    ("a step", "on_finish"): [
+    ("a step, for items", "max_parallel"): [(fan(each_with("max_parallel: 3")).max_parallel, 3), (fan(each_with("")).max_parallel, None)],
+    ("a step, for items", "error_policy"): [(fan(each_with("error_policy: {max_failures: 2}")).policy, ErrorPolicy(failures_max=2))],
+    ("a step, for items", "on_finish"): [
         (
             each_with("on_finish: 'tell ${steps.s.failed}'").on_success,
             SuccessActions(steps=(Step(name="on_finish-1", action=Shell("tell ${steps.s.failed}"), origin=Origin(5, 53)),), origin=Origin(5, 42)),

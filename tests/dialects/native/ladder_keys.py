@@ -106,15 +106,15 @@ LADDER_CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (then_of("on_failure: {shell: h, max_attempts: 2, accept: true}"), ["retry", "recovered"]),
         (then_of("on_failure: {accept: false}"), []),
     ],
-    ("a step", "on_exit_code"): [
+    ("ir, of a step", "on_exit_code"): [
         (
-            step_with("shell: x, on_exit_code: {3: h, '4': [/p, {shell: i}]}, retry: 1").rules[:2],
+            step_with("shell: x, ir: {on_exit_code: {3: h, '4': [/p, {shell: i}]}}, retry: 1").rules[:2],
             (
-                Rule(then="recovered", text="on_exit_code 3", match=Match(codes=(3,)), origin=Origin(5, 32),
-                     repair=Repair(steps=(Step(name="on_failure-1", action=Shell("h"), origin=Origin(5, 35)),))),
-                Rule(then="recovered", text="on_exit_code 4", match=Match(codes=(4,)), origin=Origin(5, 38),
-                     repair=Repair(steps=(Step(name="on_failure-1", action=Agent("/p"), origin=Origin(5, 44)),
-                                          Step(name="on_failure-2", action=Shell("i"), origin=Origin(5, 48),
+                Rule(then="recovered", text="on_exit_code 3", match=Match(codes=(3,)), origin=Origin(5, 37),
+                     repair=Repair(steps=(Step(name="on_failure-1", action=Shell("h"), origin=Origin(5, 40)),))),
+                Rule(then="recovered", text="on_exit_code 4", match=Match(codes=(4,)), origin=Origin(5, 43),
+                     repair=Repair(steps=(Step(name="on_failure-1", action=Agent("/p"), origin=Origin(5, 49)),
+                                          Step(name="on_failure-2", action=Shell("i"), origin=Origin(5, 53),
                                                needs=(Need(("on_failure-1",), True),))))),
             ),
         )

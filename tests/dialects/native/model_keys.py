@@ -49,7 +49,7 @@ def action_with(keys: str) -> object:
 
 def written(keys: str) -> Rule:
     """The one rule that a step `s` has, after a step `a` and beside a remedy `f`."""
-    steps = f"  a: {{shell: x}}\n  f: {{shell: x}}\n  s: {{shell: x, needs: [a], rules: [{{{keys}}}]}}\n"
+    steps = f"  a: {{shell: x}}\n  f: {{shell: x}}\n  s: {{shell: x, needs: [a], ir: {{rules: [{{{keys}}}]}}}}\n"
     (rule,) = compiled(f"resile: 1\nsteps:\n{steps}").steps[2].rules
     return rule
 
@@ -66,7 +66,7 @@ def matching(keys: str) -> Match:
 
 def asked(keys: str) -> tuple[str, str, int]:
     """The condition of a step: its source, its language, and how many stand besides."""
-    when = step_with(f"shell: x, cases: [{{when: q}}], when: {{{keys}}}").when
+    when = step_with(f"shell: x, ir: {{cases: [{{when: q}}]}}, when: {{{keys}}}").when
     assert when is not None
     return when.source, when.language, len(when.besides)
 
@@ -89,35 +89,35 @@ def finishing(keys: str) -> SuccessActions:
 def raised() -> Match:
     """What a rule for exceptions answers, in a file that has functions."""
     handler = "failure_handlers: {h: {rules: [{types: OSError}]}}"
-    call = "steps: [{function: {module: m, name: f}, failure_handler: h}]"
+    call = "steps: [{ir: {function: {module: m, name: f}}, failure_handler: h}]"
     return compiled(f"resile: 1\n{handler}\n{call}\n").steps[0].rules[0].match
 
 
 def of_case(keys: str) -> tuple[Case, ...]:
     """The cases of a step, of which there is one."""
-    return step_with(f"shell: x, cases: [{{{keys}}}]").cases
+    return step_with(f"shell: x, ir: {{cases: [{{{keys}}}]}}").cases
 
 
 def transformed(keys: str) -> Transform | None:
     """What becomes of the output of a step."""
-    return step_with(f"shell: x, transform: {{{keys}}}").transform
+    return step_with(f"shell: x, ir: {{transform: {{{keys}}}}}").transform
 
 
 def checked(keys: str) -> tuple[Check, ...]:
     """What the output of a step must meet, with all that is needed besides these keys."""
     given: dict[str, str] = {"name": "n", "code": "c", "must": "true"}
     rest = "".join(f", {word}: {value}" for word, value in given.items() if f"{word}:" not in keys)
-    return step_with(f"shell: x, checks: [{{{keys}{rest}}}]").checks
+    return step_with(f"shell: x, ir: {{checks: [{{{keys}{rest}}}]}}").checks
 
 
 def stored(keys: str) -> MemoryFile | None:
     """The file of a workflow's memory."""
-    return workflow_with(f"memory_file: {keys}").memory_file
+    return workflow_with(f"ir: {{memory_file: {keys}}}").memory_file
 
 
 def inline() -> Step:
     """A step that holds the workflow that it calls."""
-    return step_with("workflow: {name: w, steps: {q: {shell: y}}}, result: q")
+    return step_with("workflow: {name: w, steps: {q: {shell: y}}}, ir: {result: q}")
 
 
 def inherited(keys: str) -> dict[str, str]:
@@ -139,7 +139,7 @@ def called(keys: str) -> list[bool]:
 
 def in_items() -> tuple[Any, ...]:
     """Whether the steps of an item wait for the items before."""
-    action = step_with("map: {input: [1], steps: [{shell: x}, {shell: y, in_order: true}]}").action
+    action = step_with("map: {input: [1], steps: [{shell: x}, {shell: y, ir: {in_order: true}}]}").action
     assert isinstance(action, FanOut)
     return tuple(step.in_order for step in action.steps)
 
@@ -148,50 +148,52 @@ _CHILD = inline().action
 assert isinstance(_CHILD, Child)
 
 MODEL_CASES: Cases = {
-    ("the workflow", "templates"): [(workflow_with("templates: liquid").templates, "liquid"), (workflow_with("").templates, "dollar")],
-    ("the workflow", "failure_key"): [(workflow_with("failure_key: on_fail").failure_key, "on_fail")],
-    ("the workflow", "memory_file"): [(stored("m.json"), MemoryFile("m.json"))],
-    ("the workflow", "memory_namespace"): [(workflow_with("memory_namespace: n").memory_namespace, "n")],
-    ("the workflow", "cluster"): [
-        (workflow_with("cluster: {schedulers: {b: {walltime_seconds: 60, nodes: 2}}}").cluster, Cluster({"b": Scheduler(60, 2)}))
+    ("the workflow", "ir"): [(workflow_with("ir: {}"), workflow_with("")), (workflow_with("ir: {templates: jinja}").templates, "jinja")],
+    ("a step", "ir"): [(action_with("ir: {log: hi}, needs: a"), Log("hi")), (action_with("shell: x, ir: {}"), Shell("x"))],
+    ("ir, of the workflow", "templates"): [(workflow_with("ir: {templates: liquid}").templates, "liquid"), (workflow_with("").templates, "dollar")],
+    ("ir, of the workflow", "failure_key"): [(workflow_with("ir: {failure_key: on_fail}").failure_key, "on_fail")],
+    ("ir, of the workflow", "memory_file"): [(stored("m.json"), MemoryFile("m.json"))],
+    ("ir, of the workflow", "memory_namespace"): [(workflow_with("ir: {memory_namespace: n}").memory_namespace, "n")],
+    ("ir, of the workflow", "cluster"): [
+        (workflow_with("ir: {cluster: {schedulers: {b: {walltime_seconds: 60, nodes: 2}}}}").cluster, Cluster({"b": Scheduler(60, 2)}))
     ],
-    ("a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
-    ("a step", "shares"): [(getattr(action_with("workflow: {steps: {q: {noop: true}}}, shares: true"), "shares", None), True), (_CHILD.shares, False)],
-    ("a step", "script"): [(action_with("script: return 1"), Script("return 1"))],
-    ("a step", "log"): [(action_with("log: hi"), Log("hi"))],
-    ("a step", "memory"): [(action_with("memory: {operation: list}"), Memory("list"))],
-    ("a step", "ask"): [(action_with("ask: go on?"), Ask("go on?"))],
-    ("a step", "collect"): [
-        (action_with("collect: {a: '1', b: {code: return a}}"), Collect((Computed("a", "1"), Computed("b", code="return a"))))
+    ("ir, of a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
+    ("ir, of a step", "shares"): [(getattr(action_with("workflow: {steps: {q: {noop: true}}}, ir: {shares: true}"), "shares", None), True), (_CHILD.shares, False)],
+    ("ir, of a step", "script"): [(action_with("ir: {script: return 1}"), Script("return 1"))],
+    ("ir, of a step", "log"): [(action_with("ir: {log: hi}"), Log("hi"))],
+    ("ir, of a step", "memory"): [(action_with("ir: {memory: {operation: list}}"), Memory("list"))],
+    ("ir, of a step", "ask"): [(action_with("ir: {ask: go on?}"), Ask("go on?"))],
+    ("ir, of a step", "collect"): [
+        (action_with("ir: {collect: {a: '1', b: {code: return a}}}"), Collect((Computed("a", "1"), Computed("b", code="return a"))))
     ],
-    ("a step", "function"): [
-        (action_with("needs: a, function: {file: f.py, name: f, args: [[value, {a: 1}]], kwargs: {k: [list, [[value, 2]]]}, workers: threads}"),
+    ("ir, of a step", "function"): [
+        (action_with("needs: a, ir: {function: {file: f.py, name: f, args: [[value, {a: 1}]], kwargs: {k: [list, [[value, 2]]]}, workers: threads}}"),
          Function("f", "", "f.py", (Given("value", {"a": 1}),), {"k": Given("list", [["value", 2]])}, "threads")),
-        (step_with("function: {module: m, name: f}").capture, (Capture("s", "value"),)),
+        (step_with("ir: {function: {module: m, name: f}}").capture, (Capture("s", "value"),)),
     ],
-    ("a step", "query"): [
-        (action_with("query: {engine: duckdb, statements: select 1, key: [k]}"), Query("duckdb", "select 1", key=("k",)))
+    ("ir, of a step", "query"): [
+        (action_with("ir: {query: {engine: duckdb, statements: select 1, key: [k]}}"), Query("duckdb", "select 1", key=("k",)))
     ],
     ("a step", "stdin"): [(action_with("shell: cat, stdin: hi"), Shell("cat", stdin="hi"))],
-    ("a step", "inherit"): [(inherited("inherit: false"), {}), (inherited("inherit: true"), {"A": "b"})],
-    ("a step", "transform"): [(transformed("parse: text"), Transform("text"))],
-    ("a step", "checks"): [([check.name for check in checked("name: q")], ["q"])],
-    ("a step", "args"): [(step_with("shell: x, args: {q: [1]}").args, {"q": [1]})],
-    ("a step", "aliases"): [(step_with("shell: x, aliases: {q: a}").aliases, {"q": "a"})],
-    ("a step", "tags"): [(step_with("shell: x, tags: [q, r]").tags, ("q", "r"))],
-    ("a step", "events"): [(step_with("shell: x, events: q").events, ("q",))],
-    ("a step", "group"): [(step_with("shell: x, group: q").group, "q")],
-    ("a step", "cases"): [(of_case("when: q"), (Case("q"),)), (of_case("when: q, on_failure: true"), (Case("q", True),))],
-    ("a step", "effects"): [
-        (step_with("shell: x, effects: [{kind: set, name: q, value: 1}]").effects, (Effect(kind="set", name="q", value=1),))
+    ("ir, of a step", "inherit"): [(inherited("ir: {inherit: false}"), {}), (inherited("ir: {inherit: true}"), {"A": "b"})],
+    ("ir, of a step", "transform"): [(transformed("parse: text"), Transform("text"))],
+    ("ir, of a step", "checks"): [([check.name for check in checked("name: q")], ["q"])],
+    ("ir, of a step", "args"): [(step_with("shell: x, ir: {args: {q: [1]}}").args, {"q": [1]})],
+    ("ir, of a step", "aliases"): [(step_with("shell: x, ir: {aliases: {q: a}}").aliases, {"q": "a"})],
+    ("ir, of a step", "tags"): [(step_with("shell: x, ir: {tags: [q, r]}").tags, ("q", "r"))],
+    ("ir, of a step", "events"): [(step_with("shell: x, ir: {events: q}").events, ("q",))],
+    ("ir, of a step", "group"): [(step_with("shell: x, ir: {group: q}").group, "q")],
+    ("ir, of a step", "cases"): [(of_case("when: q"), (Case("q"),)), (of_case("when: q, on_failure: true"), (Case("q", True),))],
+    ("ir, of a step", "effects"): [
+        (step_with("shell: x, ir: {effects: [{kind: set, name: q, value: 1}]}").effects, (Effect(kind="set", name="q", value=1),))
     ],
-    ("a step", "in_order"): [(in_items(), (False, True))],
-    ("a step", "called_only"): [
-        (called("called_only: false"), [False, False]),
+    ("ir, of a step", "in_order"): [(in_items(), (False, True))],
+    ("ir, of a step", "called_only"): [
+        (called("ir: {called_only: false}"), [False, False]),
         (called("timeout: 1s"), [False, True]),
-        (step_with("shell: x, called_only: true").called_only, True),
+        (step_with("shell: x, ir: {called_only: true}").called_only, True),
     ],
-    ("a step", "rules"): [([rule.then for rule in step_with("shell: x, retry: 1, rules: [{then: park}]").rules], ["park", "retry"])],
+    ("ir, of a step", "rules"): [([rule.then for rule in step_with("shell: x, retry: 1, ir: {rules: [{then: park}]}").rules], ["park", "retry"])],
     ("map", "filter_bare"): [(fan("filter: a, filter_bare: true,").source.filter_bare, True)],
     ("map", "scope"): [(fan("scope: q,").scope, "q")],
     ("map", "item_name"): [(fan("item_name: q,").item_name, "q")],
@@ -213,7 +215,7 @@ MODEL_CASES: Cases = {
     ("a rule of a step", "kinds"): [(matching("kinds: [oom, canceled]"), Match(kinds=("oom", "canceled")))],
     ("a rule of a step", "pattern"): [(matching("pattern: q+"), Match(pattern="q+"))],
     ("a rule of a step", "types"): [
-        (step_with("function: {module: m, name: f}, rules: [{then: park, types: [E]}]").rules[0].match, Match(types=("E",)))
+        (step_with("ir: {function: {module: m, name: f}, rules: [{then: park, types: [E]}]}").rules[0].match, Match(types=("E",)))
     ],
     ("a rule of a step", "when"): [((written("then: park, when: {code: q}").when or Condition("")).source, "q")],
     ("a rule of a step", "limit_of"): [(written("then: retry, limit_of: job").limit_of, "job")],
@@ -249,19 +251,19 @@ MODEL_CASES: Cases = {
     ("a condition", "case"): [(asked("case: 0"), ("0", "case", 0))],
     ("a condition", "none"): [(asked("none: true, besides: [{code: q}]"), ("", "none", 1))],
     ("a condition", "besides"): [(asked("code: q, besides: [{code: r}, true]"), ("q", "code", 2))],
-    ("script", "code"): [(action_with("script: {code: q}"), Script("q"))],
-    ("script", "namespace"): [(action_with("script: {code: q, namespace: n}"), Script("q", "n"))],
-    ("log", "message"): [(action_with("log: {message: q}"), Log("q"))],
-    ("log", "level"): [(action_with("log: {message: q, level: warn}"), Log("q", "warn"))],
-    ("log", "with_outputs"): [(action_with("log: {message: q, with_outputs: true}"), Log("q", with_outputs=True))],
-    ("memory", "operation"): [(action_with("memory: {operation: clear}"), Memory("clear"))],
-    ("memory", "key"): [(action_with("memory: {operation: get, key: k}"), Memory("get", "k"))],
-    ("memory", "namespace"): [(action_with("memory: {operation: list, namespace: n}"), Memory("list", namespace="n"))],
-    ("memory", "value"): [(action_with("memory: {operation: set, key: k, value: [1]}"), Memory("set", "k", value=[1]))],
-    ("memory", "code"): [(action_with("memory: {operation: append, key: k, code: q}"), Memory("append", "k", code="q"))],
-    ("ask", "question"): [(action_with("ask: {question: q}"), Ask("q"))],
-    ("ask", "default"): [(action_with("ask: {question: q, default: y}"), Ask("q", "y"))],
-    ("a collected value", "code"): [(action_with("collect: {a: {code: q}}"), Collect((Computed("a", code="q"),)))],
+    ("script", "code"): [(action_with("ir: {script: {code: q}}"), Script("q"))],
+    ("script", "namespace"): [(action_with("ir: {script: {code: q, namespace: n}}"), Script("q", "n"))],
+    ("log", "message"): [(action_with("ir: {log: {message: q}}"), Log("q"))],
+    ("log", "level"): [(action_with("ir: {log: {message: q, level: warn}}"), Log("q", "warn"))],
+    ("log", "with_outputs"): [(action_with("ir: {log: {message: q, with_outputs: true}}"), Log("q", with_outputs=True))],
+    ("memory", "operation"): [(action_with("ir: {memory: {operation: clear}}"), Memory("clear"))],
+    ("memory", "key"): [(action_with("ir: {memory: {operation: get, key: k}}"), Memory("get", "k"))],
+    ("memory", "namespace"): [(action_with("ir: {memory: {operation: list, namespace: n}}"), Memory("list", namespace="n"))],
+    ("memory", "value"): [(action_with("ir: {memory: {operation: set, key: k, value: [1]}}"), Memory("set", "k", value=[1]))],
+    ("memory", "code"): [(action_with("ir: {memory: {operation: append, key: k, code: q}}"), Memory("append", "k", code="q"))],
+    ("ask", "question"): [(action_with("ir: {ask: {question: q}}"), Ask("q"))],
+    ("ask", "default"): [(action_with("ir: {ask: {question: q, default: y}}"), Ask("q", "y"))],
+    ("a collected value", "code"): [(action_with("ir: {collect: {a: {code: q}}}"), Collect((Computed("a", code="q"),)))],
     ("transform", "parse"): [(transformed("parse: json"), Transform("json"))],
     ("transform", "template"): [(transformed("template: q"), Transform(template="q"))],
     ("transform", "code"): [(transformed("code: q"), Transform(code="q"))],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from resile.dialects.native.keys.ir import IR_TABLES
 from resile.dialects.native.keys.steps import TABLES
 from resile.dialects.reading.key_tables import describe_keys
 from resile.model.rules import Backoff, Escalation, Match, Origin, Rule, SuccessActions
@@ -102,9 +103,9 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
         (step_with("shell: x, next: a").arcs, (Arc("a"),)),
         (step_with("shell: x, next: [a, end]").arcs, (Arc("a"), Arc("end"))),
     ],
-    ("a step", "join"): [
-        (step_with("shell: x, join: all, next: [{step: a, when: 'true'}, {step: s, when: 'false'}]").join, "all"),
-        (step_with("shell: x, join: any").join, "any"),
+    ("ir, of a step", "join"): [
+        (step_with("shell: x, ir: {join: all}, next: [{step: a, when: 'true'}, {step: s, when: 'false'}]").join, "all"),
+        (step_with("shell: x, ir: {join: any}").join, "any"),
     ],
     ("a step", "when"): [
         (step_with("shell: x, when: false").when, Condition("false", "value", Origin(5, 23))),
@@ -154,7 +155,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
             SuccessActions(steps=(Step(name="on_success-1", action=Shell("echo"), origin=Origin(5, 29)),), origin=Origin(5, 17)),
         )
     ],
-    ("a step", "continue_on_error"): [
+    ("a step, in a handler", "continue_on_error"): [
         (
             [r.then for r in repair_of("[{shell: h, continue_on_error: true}, i]").steps[0].rules],
             ["tolerate"],
@@ -238,7 +239,7 @@ CASES: dict[tuple[str, str], list[tuple[object, object]]] = {
 
 def test_every_key_has_a_case() -> None:
     """A key that is accepted without a test of its effect does not get in."""
-    assert {(table, key) for table, key, _, _ in describe_keys(TABLES)} == CASES.keys()
+    assert {(table, key) for table, key, _, _ in describe_keys((*TABLES, *IR_TABLES))} == CASES.keys()
 
 
 @pytest.mark.parametrize("row", CASES, ids=".".join)
@@ -250,7 +251,7 @@ def test_key_changes_the_model(row: tuple[str, str]) -> None:
 
 def test_every_key_is_documented() -> None:
     """Each row says what the key takes and what it does, in one line."""
-    for table, key, kind, doc in describe_keys(TABLES):
+    for table, key, kind, doc in describe_keys((*TABLES, *IR_TABLES)):
         assert kind, (table, key)
         assert doc.endswith("."), (table, key)
         assert "\n" not in doc, (table, key)

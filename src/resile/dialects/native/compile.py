@@ -15,6 +15,7 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.function import check_functions
 from resile.dialects.native.graph import report_strangers
+from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.steps import TABLES as TABLES
 from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.reference_checks import check_references
@@ -53,6 +54,7 @@ def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workfl
 def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     """The workflow in a mapping: the whole of a file, or one that stands inside another."""
     source, report = reading.source, reading.report
+    root = lift_ir(reading, root, WORKFLOW)
     fields = read_mapping(reading, root, WORKFLOW)
     if "max_parallel" in root.entries:
         from resile.dialects.native.child_workflow import refuse_parallel

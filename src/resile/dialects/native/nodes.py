@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.ir import IR
+from resile.dialects.native.keys.steps import STEP, WORKFLOW
 from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.key_tables import Table
 
 
 def word(text: str, at: Place) -> Scalar:
@@ -42,6 +45,53 @@ def mapping(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
 def put(into: Mapping, key: str, value: Node, at: Place | None = None) -> None:
     """Set one entry; its key stands at `at`."""
     into.entries[key] = (word(key, at or value), value)
+
+
+def put_in_step(step: Mapping, key: str, value: Node, at: Place | None = None) -> None:
+    """Set a key of a step, under `ir` where the native file has it there."""
+    _put_in(step, key, value, at, STEP)
+
+
+def put_in_workflow(root: Mapping, key: str, value: Node, at: Place | None = None) -> None:
+    """Set a key of the workflow, under `ir` where the native file has it there."""
+    _put_in(root, key, value, at, WORKFLOW)
+
+
+def step_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
+    """A step with these keys, each where the native file has it."""
+    return _node_of(at, entries or {}, STEP)
+
+
+def workflow_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
+    """A workflow with these keys, each where the native file has it."""
+    return _node_of(at, entries or {}, WORKFLOW)
+
+
+def step_value(step: Mapping, key: str) -> Node | None:
+    """The value of a key of a step that was made here, under `ir` where the native file has it there."""
+    if key not in STEP.under_ir:
+        return value_of(step, key)
+    below = value_of(step, IR)
+    return value_of(below, key) if isinstance(below, Mapping) else None
+
+
+def _node_of(at: Place, entries: dict[str, Node], known: Table) -> Mapping:
+    """A mapping with these keys, each where a table has it."""
+    made = mapping(at)
+    for key, value in entries.items():
+        _put_in(made, key, value, None, known)
+    return made
+
+
+def _put_in(into: Mapping, key: str, value: Node, at: Place | None, known: Table) -> None:
+    """Set an entry at the level at which a table has its key."""
+    if key in known.under_ir:
+        below = value_of(into, IR)
+        if not isinstance(below, Mapping):
+            below = mapping(value)
+            put(into, IR, below)
+        into = below
+    put(into, key, value, at)
 
 
 def value_of(node: Mapping, key: str) -> Node | None:

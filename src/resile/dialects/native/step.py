@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.function import check_beside, check_types, valued
+from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native.keys.programs import read_inputs
 from resile.dialects.native.keys.steps import ACTIONS, ARC, ARCS, STEP
@@ -220,6 +221,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         needed = node.entries.get("needs")
         needs: Needs = read_needs(reading, *STEP.keys["needs"].read(reading, needed[1])) if needed else ()
         return Drafted(Step(name=name, action=command, origin=origin), node, key, needs)
+    node = lift_ir(reading, node, STEP)
     fields = read_mapping(reading, node, STEP)
     _check_place(reading, name, node, within)
     inner = _inner(fields, within)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.native.failures.commands import attach_dangling
-from resile.dialects.native.nodes import flag, items_of, mapping, put, sequence, text_in, value_of, word
+from resile.dialects.native.nodes import flag, items_of, mapping, put, put_in_step, sequence, text_in, value_of, word
 from resile.dialects.prodigy.actions import ACTIONS, analyze, prompt, write_file
 from resile.dialects.prodigy.capture import captures, follow_capture
 from resile.dialects.prodigy.expressions import NotAnExpression, javascript, quoted
@@ -267,7 +267,7 @@ def _follow(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where
         again, others = codes
         after += again
         if others.entries:
-            put(out, "on_exit_code", others, node.entries["on_exit_code"][0])
+            put_in_step(out, "on_exit_code", others, node.entries["on_exit_code"][0])
     if after:
         at = node.entries["on_success"][0] if "on_success" in fields else node
         put(out, "on_success", sequence(after, at), at)

@@ -36,11 +36,12 @@ class Key(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """The keys of one kind of mapping."""
+    """The keys of one kind of mapping; those in `under_ir` are written below its key `ir`."""
 
     name: str
     doc: str
     keys: dict[str, Key]
+    under_ir: dict[str, Key] = {}
 
 
 def table(name: str, doc: str, *rows: Key) -> Table:
@@ -56,7 +57,7 @@ def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, (key, value) in node.entries.items():
-        row = known.keys.get(name)
+        row = known.keys.get(name) or known.under_ir.get(name)
         if row is None:
             _unknown_key(reading, key, known)
             continue

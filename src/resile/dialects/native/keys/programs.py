@@ -18,7 +18,6 @@ from resile.dialects.reading.values import (
     boolean,
     filled,
     integer,
-    node_itself,
     template,
     text,
     texts,
@@ -227,6 +226,4 @@ PYTHON = table(
 PROGRAM_KEYS = (
     Key("http", "url or mapping", "Action: a request; the answer's body is its output.", _http),
     Key("python", "code or mapping", "Action: Python code; values come as `inputs`, never in the code.", _python),
-    Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
-        "the type of its value.", node_itself),
 )  # fmt: skip

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from resile.dialects.compile import compile_text
+from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.writer.compare import Difference, differences
 from resile.dialects.native.writer.relocate import moved
 from resile.dialects.native.writer.rules import handler_rule, rule_by_rule
 from resile.dialects.native.writer.step import Around, Writer
-from resile.dialects.native.writer.values import duration, given
+from resile.dialects.native.writer.values import duration, given, under_ir
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
 from resile.model.fanout import FanOut
@@ -107,7 +108,7 @@ def part(workflow: Workflow, writer: Writer) -> Block:
         written["routing"] = {"max_loops": workflow.loops_max}
     written["steps"] = inner.steps(workflow.steps, workflow.end, Around(program))
     written.notes = inner.left_over()
-    return written
+    return under_ir(written, WORKFLOW)
 
 
 def _plain(value: Any) -> Any:

@@ -16,10 +16,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from resile.dialects.native.keys.steps import STEP
 from resile.dialects.native.routes import STRING_LITERAL, remedies_among
 from resile.dialects.native.writer.actions import action_keys
 from resile.dialects.native.writer.rules import escalation, rule_by_rule, short, success
-from resile.dialects.native.writer.values import condition, duration, given, need, one_or_list, size
+from resile.dialects.native.writer.values import condition, duration, given, need, one_or_list, size, under_ir
 from resile.dialects.native.writer.yaml import Block
 from resile.errors import Diagnostic
 from resile.model.fanout import FanOut
@@ -83,7 +84,7 @@ class Writer:
         written = self.step(step, around, name, needs)
         if step.name in odd:
             written["called_only"] = odd[step.name]
-        return written
+        return under_ir(written, STEP)
 
     def step(self, step: Step, around: Around, name: dict[str, str], needs: tuple[Need, ...] = ()) -> Block:
         """The keys of a step."""
@@ -116,7 +117,7 @@ class Writer:
         written: list[Any] = []
         for place, step in enumerate(steps, 1):
             name = {} if step.name == f"{word}-{place}" else {"id": step.name}
-            keys = self.step(step, around, name)
+            keys = under_ir(self.step(step, around, name), STEP)
             is_text = keys.keys() == {"shell"} and not keys.notes and not keys["shell"].startswith("/")
             written.append(keys["shell"] if is_text else keys)
         return written

@@ -6,7 +6,10 @@ from typing import Any
 
 import msgspec
 
+from resile.dialects.native.ir import IR
+from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading.durations import duration_seconds, memory_bytes
+from resile.dialects.reading.key_tables import Table
 from resile.languages.references import is_one_reference
 from resile.model.rules import Backoff, Transition
 from resile.model.workflow import Condition, Need
@@ -96,3 +99,14 @@ def routes(target: str, target_js: str, transitions: tuple[Transition, ...]) -> 
     if transitions:
         written["transitions"] = [{"when": each.when, "to": each.to} for each in transitions]
     return written
+
+
+def under_ir(written: Block, known: Table) -> Block:
+    """The mapping with the keys that a table has under `ir` put there."""
+    below = {key: value for key, value in written.items() if key in known.under_ir}
+    if not below:
+        return written
+    made = Block({key: value for key, value in written.items() if key not in below})
+    made.notes = written.notes
+    made[IR] = below
+    return made

@@ -1,0 +1,50 @@
+"""The tables of `ir`: keys that only the files of other systems need, on the workflow and on a step.
+
+Front ends lower their files to them, and `resile migrate` writes them; people have shorter keys for what they need.
+"""
+
+from __future__ import annotations
+
+from resile.dialects.native.function import FUNCTION_KEY
+from resile.dialects.native.keys.builtin_actions import ACTION_KEYS, INSIDE_TABLES, OUTPUT_KEYS, read_memory_file
+from resile.dialects.native.keys.failures import STEP_RULE_TABLES
+from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
+from resile.dialects.reading.key_tables import Key, Table, table
+from resile.dialects.reading.values import boolean, choice, filled, node_itself, text
+
+IR_WORKFLOW = table(
+    "ir, of the workflow", "What other systems say about a whole file.",
+    Key("templates", "dollar, liquid, jinja",
+        "The language of texts; with one other than `dollar`, `${…}` means nothing in them.",
+        choice("dollar", "liquid", "jinja")),
+    Key("failure_key", "on_failure, on_fail", "What messages call the answer to a failure.",
+        choice("on_failure", "on_fail")),
+    Key("memory_file", "path or mapping", "Where the run's memory is kept between runs.", read_memory_file),
+    Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
+        filled(text, "`memory_namespace`")),
+    CLUSTER_KEY,
+)  # fmt: skip
+IR_STEP = table(
+    "ir, of a step", "What other systems say about a step; its action may stand here too.",
+    *ACTION_KEYS,
+    QUERY_KEY,
+    FUNCTION_KEY,
+    Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
+    Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
+    Key("inherit", "true or false",
+        "`false`: in a map or a handler, nothing is taken over from the step around: no env, folder, shell.", boolean),
+    Key("join", "any, all",
+        "Where arcs lead here: run for each that is taken, or once, when no path that is under way can lead here.",
+        choice("any", "all")),
+    *OUTPUT_KEYS,
+    *MODEL_KEYS,
+    Key("in_order", "true or false", "`true`: in each item it waits until all items before are over.", boolean),
+    Key("called_only", "true or false",
+        "Runs only as a remedy, or always; where it is left out, that follows from who names it.", boolean),
+    Key("rules", "list of rules", "The ladder, rule by rule; it stands above what the other keys say.", node_itself),
+    Key("on_exit_code", "mapping of exit codes to commands",
+        "Answers these exit codes first: the step counts as recovered once the commands of its code pass.",
+        node_itself),
+)  # fmt: skip
+
+IR_TABLES: tuple[Table, ...] = (IR_WORKFLOW, IR_STEP, *INSIDE_TABLES, *STEP_RULE_TABLES)
