@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Silent:
+class NullListener:
     """Nobody looks on."""
 
     debug: Callable[[str], None] | None = None
@@ -46,7 +46,7 @@ class _Silent:
 class Run:
     """How a run stands: its number, its status, and the document that `resile run --json` prints."""
 
-    def __init__(self, finished: drive.Finished, db: str | None) -> None:
+    def __init__(self, finished: drive.RunOutcome, db: str | None) -> None:
         self.id: int = finished.run
         self.status: RunStatus = finished.status
         self.exit_code: int = finished.exit_code
@@ -127,15 +127,15 @@ def run(
         db=db,
         output=output,
         inputs=[f"{name}={_text(name, value)}" for name, value in (inputs or {}).items()],
-        machine=_machine(max_parallel),
+        limits=_limits(max_parallel),
         workflow=compiled,
     )
-    return Run(drive.run(call, _Silent()), db)
+    return Run(drive.run(call, NullListener()), db)
 
 
 def resume(run: int, *, db: str | None = None, max_parallel: int | None = None) -> Run:
     """Go on with a run that was interrupted or is parked; of one that has ended this only tells how."""
-    return Run(drive.resume(run, db=db, machine=_machine(max_parallel), watcher=_Silent()), db)
+    return Run(drive.resume(run, db=db, limits=_limits(max_parallel), listener=NullListener()), db)
 
 
 def _given(workflow: Workflow | model.Workflow | str | PathLike[str]) -> tuple[str, model.Workflow | None]:
@@ -150,11 +150,11 @@ def _given(workflow: Workflow | model.Workflow | str | PathLike[str]) -> tuple[s
     raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
 
 
-def _machine(max_parallel: int | None) -> drive.Machine:
+def _limits(max_parallel: int | None) -> drive.ResourceLimits:
     """What the caller lets a run use."""
     if max_parallel is not None and (type(max_parallel) is not int or not 1 <= max_parallel <= PARALLEL_MAX):
         raise ResileError("bad-call", f"max_parallel is a whole number from 1 to {PARALLEL_MAX}, not {max_parallel!r}")
-    return drive.Machine(max_parallel=max_parallel)
+    return drive.ResourceLimits(max_parallel=max_parallel)
 
 
 def _text(name: str, value: Any) -> str:

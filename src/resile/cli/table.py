@@ -29,7 +29,7 @@ _STEP = Option("--step", "only those of this map, where the run has several", va
 _SIGNATURE = Option("--signature", "only those whose last failure has this signature", value="SIGNATURE")
 
 DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
-_TAKEN = (
+_COMPILE_OPTIONS = (
     Option("--dialect", "the system a file is written for; else its shape decides", value="NAME", choices=DIALECTS),
     Option("--profile", "the profile of a Prodigy file whose environment to add", value="NAME"),
 )
@@ -84,7 +84,7 @@ COMMANDS = (
                 most=RETRIES_MAX,
             ),
             Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
-            *_TAKEN,
+            *_COMPILE_OPTIONS,
             _DEBUG,
         ),
         examples=(
@@ -397,7 +397,7 @@ COMMANDS = (
         "compile and lint files; nothing runs",
         about="Prints the dialect of each file and every finding with its line and a hint.",
         arguments=(Argument("FILE", "file", "+"),),
-        options=_TAKEN,
+        options=_COMPILE_OPTIONS,
         examples=("resile check release.yaml", "resile check flows/*.yaml --json"),
         exits=("0  every file can be run", "2  some file can't, or the call is wrong"),
     ),
@@ -414,7 +414,7 @@ COMMANDS = (
         options=(
             Option("-o --out", "write it there instead of on stdout", value="OUT", kind="file"),
             Option("--force", "write over a file that is there"),
-            *_TAKEN,
+            *_COMPILE_OPTIONS,
         ),
         examples=("resile migrate workflow.yml", "resile migrate .visor.yaml -o flow.yaml"),
         exits=("0  translated", "2  the file can't be run or translated, OUT is there, or the call is wrong"),

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 _MODULES = {
     "check": "load",
-    "Finished": "run",
+    "RunOutcome": "run",
     "RunCall": "run",
-    "Watcher": "run",
+    "EngineListener": "run",
     "cancel": "run",
     "rerun": "run",
     "reset": "run",

@@ -22,30 +22,32 @@ if TYPE_CHECKING:
     from resile.store.contract import Store
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """How the caller wants a file to be taken: for which system it is written, and with which of its profiles."""
+class CompileOptions(msgspec.Struct, frozen=True):
+    """The system that a file is written for (its shape decides where empty), and the profile to add."""
 
     dialect: str = ""
     profile: str = ""
 
 
-def load(path: str, store: Store | None, taken: Taken = Taken()) -> tuple[Workflow, bytes]:
+def load(path: str, store: Store | None, options: CompileOptions = CompileOptions()) -> tuple[Workflow, bytes]:
     """The workflow in a file and its canonical JSON; a store remembers what an unchanged file compiled to."""
-    key = _cache_key(path, taken) if store is not None else ""
+    key = _cache_key(path, options) if store is not None else ""
     if store is not None and key:
         known = store.cached_definition(key)
         if known is not None:
             return codec.decode(known), known
-    workflow = compiled(path, taken)
+    workflow = compiled(path, options)
     definition = codec.encode(workflow)
     if store is not None and key and _stands_alone(workflow):
         store.cache_definition(key, definition)
     return workflow, definition
 
 
-def remember(path: str, store: Store, workflow: Workflow, definition: bytes, taken: Taken = Taken()) -> None:
+def remember(
+    path: str, store: Store, workflow: Workflow, definition: bytes, options: CompileOptions = CompileOptions()
+) -> None:
     """Keep what a file compiled to, where it was compiled before there was a store."""
-    key = _cache_key(path, taken)
+    key = _cache_key(path, options)
     if key and _stands_alone(workflow):
         store.cache_definition(key, definition)
 
@@ -70,20 +72,20 @@ def _looks_around(step: Step) -> bool:
     return any(_looks_around(other) for other in holders(inner))
 
 
-def compiled(path: str, taken: Taken = Taken()) -> Workflow:
+def compiled(path: str, options: CompileOptions = CompileOptions()) -> Workflow:
     """Compile a file; every finding at once where it is wrong."""
-    return accepted(compile_any(path, taken))
+    return accepted(compile_any(path, options))
 
 
-def compile_any(path: str, taken: Taken) -> Compiled:
+def compile_any(path: str, options: CompileOptions) -> Compiled:
     """What comes of a file: of a Python one by loading it, of any other by its front end."""
-    if path.endswith(".py") and taken.dialect in ("", "python"):
+    if path.endswith(".py") and options.dialect in ("", "python"):
         from resile.dialects.python.compile import compile_module
 
         return compile_module(path)
     from resile.dialects.compile import compile_file
 
-    return compile_file(path, dialect=taken.dialect, profile=taken.profile)
+    return compile_file(path, dialect=options.dialect, profile=options.profile)
 
 
 def accepted(result: Compiled) -> Workflow:
@@ -101,8 +103,8 @@ def accepted(result: Compiled) -> Workflow:
     return result.workflow
 
 
-def _cache_key(path: str, taken: Taken) -> str:
-    """What a compiled definition depends on: this version, the file's name and folder, its bytes, how it is taken."""
+def _cache_key(path: str, options: CompileOptions) -> str:
+    """What a compiled definition depends on: this version, the file's name and folder, its bytes and the options."""
     try:
         if os.path.getsize(path) > FILE_BYTES_MAX:
             return ""
@@ -110,18 +112,18 @@ def _cache_key(path: str, taken: Taken) -> str:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError:
         return ""
-    told = f"{__version__}\0{path}\0{os.path.abspath(path)}\0{taken.dialect}\0{taken.profile}\0"
+    told = f"{__version__}\0{path}\0{os.path.abspath(path)}\0{options.dialect}\0{options.profile}\0"
     name = told.encode("utf-8", "surrogateescape")
     return sha256_hex(name + data)
 
 
-def check(paths: Sequence[str], taken: Taken = Taken()) -> dict[str, Any]:
+def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> dict[str, Any]:
     """Compile and lint files; nothing runs, every file is looked at."""
     from resile.commands.check_expressions import check_code
 
     files: list[dict[str, Any]] = []
     for path in paths:
-        result = compile_any(path, taken)
+        result = compile_any(path, options)
         findings = list(result.diagnostics)
         if result.workflow is not None:
             findings += check_code(result.workflow)

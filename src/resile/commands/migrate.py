@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from resile.commands.load import Taken, accepted, compile_any
+from resile.commands.load import CompileOptions, accepted, compile_any
 from resile.errors import ResileError
 
 
@@ -22,11 +22,11 @@ class Migrated(msgspec.Struct, frozen=True):
     document: dict[str, Any]
 
 
-def migrate(path: str, out: str = "", taken: Taken = Taken(), force: bool = False) -> Migrated:
+def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions(), force: bool = False) -> Migrated:
     """Translate a file; with `out` the text is written there, where nothing stands unless `force` allows it."""
     from resile.dialects.native.writer.document import emit
 
-    result = compile_any(path, taken)
+    result = compile_any(path, options)
     workflow, found = accepted(result), result.diagnostics
     folder = os.path.dirname(os.path.abspath(out)) if out else ""
     if out and os.path.exists(out) and not force:

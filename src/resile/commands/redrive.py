@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from resile.commands.dead_letters import Apart, apart_steps, fan_outs, letters_of, maps_of, record
-from resile.commands.run import Watcher, open_again
+from resile.commands.run import EngineListener, open_again
 from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
@@ -108,7 +108,7 @@ def preview(call: RedriveCall) -> dict[str, Any]:
         store.close()
 
 
-def redrive(call: RedriveCall, watcher: Watcher) -> Redone:
+def redrive(call: RedriveCall, listener: EngineListener) -> Redone:
     """Run dead letters of an ended run again, or finish a redrive that was interrupted."""
     store = open_again(call.db)
     try:
@@ -120,7 +120,7 @@ def redrive(call: RedriveCall, watcher: Watcher) -> Redone:
             task = _unfinished(row, state, call) or _begun(store, row, state, call)
             if task is None:
                 return _told(store, call.run, None, _Outcome(), "completed")
-            status = _drive(store, row, state, lease, task, watcher)
+            status = _drive(store, row, state, lease, task, listener)
             outcome = _outcome(store, call.run, task)
             if status not in _UNFINISHED:
                 remove_letters(task.path)
@@ -298,15 +298,15 @@ class _Filter:
         self._sandbox.close()
 
 
-def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, watcher: Watcher) -> RunStatus:
+def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, listener: EngineListener) -> RunStatus:
     """Hand the items to an engine."""
-    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=watcher.debug)
+    session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
     return session.drive(
         lease,
         task.events,
         parallel=task.capacity.parallel,
         launcher=None,
-        ready=lambda engine: watcher.started(row.id, state, engine.interrupt),
+        ready=lambda engine: listener.started(row.id, state, engine.interrupt),
     )
 
 

@@ -1,4 +1,4 @@
-"""`resile try`: one step's ladder against a failure that is only supposed, with its repairs run for real.
+"""`resile rehearse`: one step's ladder against a failure that is only supposed, with its repairs run for real.
 
     ancestors (supposed to pass) --> the step (supposed to fail, then to pass) --> end
                                         |
@@ -19,7 +19,7 @@ import msgspec
 
 from resile.commands.documents import event_document, run_document
 from resile.commands.load import load, read_inputs
-from resile.commands.run import Watcher
+from resile.commands.run import EngineListener
 from resile.core.actions import Note, StartAttempt
 from resile.core.events import RunStarted
 from resile.core.recovery.backoff import delay_seconds
@@ -88,7 +88,7 @@ def _number(kind: str, detail: str) -> int | None:
     return int(signal.Signals[name]) if name in signal.Signals.__members__ else None
 
 
-def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], watcher: Watcher) -> dict[str, Any]:
+def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], listener: EngineListener) -> dict[str, Any]:
     """Walk one step's ladder: what fired, what the repairs did, what would happen then."""
     workflow, _ = load(path, None)
     staged = _staged(workflow, name)
@@ -97,18 +97,18 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], watc
     refuse_misfits(staged, capacity)
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="resile-try-") as folder:
+    with tempfile.TemporaryDirectory(prefix="resile-rehearse-") as folder:
         store = MemoryStore()
         first = RunStarted(time.time(), capacity, given)
         row, state = create(store, staged, codec.encode(staged), first, output=folder, directory=os.getcwd())
-        stage = _Stage(state, workflow, name, failure, watcher)
+        stage = _Stage(state, workflow, name, failure, listener)
         session = Session(store, row, stage.state, env=os.environ, listener=stage.listen)
         status = session.drive(
             take(store, row.id),
             [first],
             parallel=capacity.parallel,
             launcher=None,
-            ready=lambda engine: watcher.started(row.id, stage.state, engine.interrupt),
+            ready=lambda engine: listener.started(row.id, stage.state, engine.interrupt),
             rehearsal=stage.rehearsal,
         )
         return stage.document(store, row, status)
@@ -117,12 +117,12 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], watc
 class _Stage:
     """One rehearsal: who only pretends, and what the others did."""
 
-    def __init__(self, state: State, workflow: Workflow, name: str, failure: Failure, watcher: Watcher) -> None:
+    def __init__(self, state: State, workflow: Workflow, name: str, failure: Failure, listener: EngineListener) -> None:
         self.state = state
         self._workflow = workflow
         self._name = name
         self._failure = failure
-        self._watcher = watcher
+        self._listener = listener
         self._notes: list[Note] = []
         self._pretended: set[int] = set()
         self._called: set[str] = {name}
@@ -142,7 +142,7 @@ class _Stage:
         heard = [note for note in notes if self._matters(note)]
         self._notes += heard
         if heard:
-            self._watcher.notes(state, heard)
+            self._listener.notes(state, heard)
 
     def _matters(self, note: Note) -> bool:
         """Not what only pretends: ancestors, `end`, the step's second go, the run as a whole."""

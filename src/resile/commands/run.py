@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from resile.commands.documents import run_document
-from resile.commands.load import Taken, load, read_inputs, remember
+from resile.commands.load import CompileOptions, load, read_inputs, remember
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
 
 
-class Machine(Struct, frozen=True):
+class ResourceLimits(Struct, frozen=True):
     """What the caller lets a run use; None is what the machine has."""
 
     max_parallel: int | None = None
@@ -51,16 +51,16 @@ class RunCall(Struct):
     db: str | None = None
     inputs: list[str] = []
     input_files: list[str] = []
-    machine: Machine = Machine()
+    limits: ResourceLimits = ResourceLimits()
     output: str | None = None
     retry_max: int | None = None
     loops_max: int | None = None
     failure_routing: bool = True
-    taken: Taken = Taken()
+    compile_options: CompileOptions = CompileOptions()
     workflow: Workflow | None = None
 
 
-class Finished:
+class RunOutcome:
     """How a run stands when its engine leaves it; its document is made when it is first asked for."""
 
     def __init__(self, run: int, status: RunStatus, make: Callable[[], dict[str, Any]]) -> None:
@@ -75,7 +75,7 @@ class Finished:
         return self._make()
 
 
-class Watcher(Protocol):
+class EngineListener(Protocol):
     """Somebody who looks on while a run goes; called on the engine's thread.
 
     `debug`, where there is one, is told of every expression that is evaluated.
@@ -90,7 +90,7 @@ class Watcher(Protocol):
         """These canonical events are on disk now."""
 
 
-def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> Finished:
+def run(call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
     """Compile a file, start a run of it and drive it to its end.
 
     `launcher` was started ahead to save time; the caller puts it down where no run took it.
@@ -98,7 +98,7 @@ def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> 
     before = open_store(call.db) if exists(call.db) else None
     workflow, definition = _definition(call, before)
     inputs = read_inputs(workflow, call.inputs, call.input_files)
-    capacity = _capacity(workflow, call.machine)
+    capacity = _capacity(workflow, call.limits)
     refuse_misfits(workflow, capacity)
     _refuse_items(workflow)
     env = {**os.environ, **load_env_files(workflow)}
@@ -109,11 +109,11 @@ def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> 
     store = before or open_store(call.db)
     try:
         if before is None and call.workflow is None:
-            remember(call.path, store, workflow, definition, call.taken)
+            remember(call.path, store, workflow, definition, call.compile_options)
         first = RunStarted(time.time(), capacity, inputs, options)
         row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
         lease = take(store, row.id)
-        return _drive(store, row, state, lease, [first], capacity, watcher, launcher)
+        return _drive(store, row, state, lease, [first], capacity, listener, launcher)
     finally:
         store.close()
 
@@ -121,7 +121,7 @@ def run(call: RunCall, watcher: Watcher, launcher: Prestarted | None = None) -> 
 def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
     """What is to run, and its canonical JSON."""
     if call.workflow is None:
-        return load(call.path, store, call.taken)
+        return load(call.path, store, call.compile_options)
     return call.workflow, codec.encode(call.workflow)
 
 
@@ -144,8 +144,8 @@ def _make_folder(output: str) -> None:
 
 
 def resume(
-    number: int, *, db: str | None, machine: Machine, watcher: Watcher, launcher: Prestarted | None = None
-) -> Finished:
+    number: int, *, db: str | None, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None
+) -> RunOutcome:
     """Take an interrupted or parked run up again; one that has ended only tells how."""
     store = open_again(db)
     try:
@@ -153,7 +153,7 @@ def resume(
         if row.status in RUN_ENDED:
             return _told(store, row, folded(store, row))
         lease = take(store, number)
-        return _resumed(store, row, folded(store, row), lease, machine, watcher, [], launcher)
+        return _resumed(store, row, folded(store, row), lease, limits, listener, [], launcher)
     finally:
         store.close()
 
@@ -164,10 +164,10 @@ def rerun(
     failed_only: bool,
     as_new: bool,
     db: str | None,
-    machine: Machine,
-    watcher: Watcher,
+    limits: ResourceLimits,
+    listener: EngineListener,
     launcher: Prestarted | None = None,
-) -> Finished:
+) -> RunOutcome:
     """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
     if as_new and failed_only:
         raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
@@ -176,16 +176,16 @@ def rerun(
         row = row_of(store, number)
         state = folded(store, row)
         if as_new:
-            capacity = _capacity(state.workflow, machine)
+            capacity = _capacity(state.workflow, limits)
             definition = store.definition(row.definition)
             first = RunStarted(time.time(), capacity, state.inputs, state.options)
             fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
             lease = take(store, fresh.id)
-            return _drive(store, fresh, state, lease, [first], capacity, watcher, launcher)
+            return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
         _refuse_unfinished(row, "rerun")
         lease = take(store, number)
         again = EpochStarted(time.time(), failed_only, caller())
-        return _resumed(store, row, state, lease, machine, watcher, [again], launcher)
+        return _resumed(store, row, state, lease, limits, listener, [again], launcher)
     finally:
         store.close()
 
@@ -208,7 +208,7 @@ def reset(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
         store.close()
 
 
-def cancel(number: int, *, db: str | None, reason: str, watcher: Watcher) -> dict[str, Any]:
+def cancel(number: int, *, db: str | None, reason: str, listener: EngineListener) -> dict[str, Any]:
     """Ask the engine that drives a run to cancel it; where none does, take the run to its `end` here."""
     store = open_again(db)
     try:
@@ -221,7 +221,7 @@ def cancel(number: int, *, db: str | None, reason: str, watcher: Watcher) -> dic
             return {"run": number, "status": "running", "requested": True}
         lease = take(store, number)
         asked = CancelRequested(now, caller(), reason)
-        finished = _resumed(store, row, folded(store, row), lease, Machine(), watcher, [asked])
+        finished = _resumed(store, row, folded(store, row), lease, ResourceLimits(), listener, [asked])
         return {"run": number, "status": finished.status, "requested": False}
     finally:
         store.close()
@@ -232,10 +232,10 @@ def _begun(state: State) -> int:
     return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
 
 
-def _capacity(workflow: Workflow, machine: Machine) -> Capacity:
+def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
     """What the engine may use: the caller's word, then the file's, then the machine's."""
-    parallel = machine.max_parallel if machine.max_parallel is not None else workflow.max_parallel
-    capacity = measure(parallel, machine.cpus, machine.memory_bytes, machine.gpus)
+    parallel = limits.max_parallel if limits.max_parallel is not None else workflow.max_parallel
+    capacity = measure(parallel, limits.cpus, limits.memory_bytes, limits.gpus)
     if calls_functions(workflow):
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
@@ -304,16 +304,16 @@ def _resumed(
     row: RunRow,
     state: State,
     lease: Lease,
-    machine: Machine,
-    watcher: Watcher,
+    limits: ResourceLimits,
+    listener: EngineListener,
     before: list[Event],
     launcher: Prestarted | None = None,
-) -> Finished:
+) -> RunOutcome:
     """Drive a run that exists already."""
-    capacity = _capacity(state.workflow, machine)
+    capacity = _capacity(state.workflow, limits)
     refuse_misfits(state.workflow, capacity)
     events = [*before, next_event(row, state, capacity, time.time())]
-    return _drive(store, row, state, lease, events, capacity, watcher, launcher)
+    return _drive(store, row, state, lease, events, capacity, listener, launcher)
 
 
 def _drive(
@@ -323,30 +323,30 @@ def _drive(
     lease: Lease,
     events: list[Event],
     capacity: Capacity,
-    watcher: Watcher,
+    listener: EngineListener,
     launcher: Prestarted | None = None,
-) -> Finished:
+) -> RunOutcome:
     """Hand the run to an engine and tell how it stands afterwards."""
-    session = Session(store, row, state, env=os.environ, listener=watcher.notes, debug=watcher.debug)
+    session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
     try:
         status = session.drive(
             lease,
             events,
             parallel=capacity.parallel,
             launcher=launcher,
-            ready=lambda engine: watcher.started(row.id, state, engine.interrupt),
+            ready=lambda engine: listener.started(row.id, state, engine.interrupt),
         )
     finally:
         store.release_lease(lease)
     return _finished(store, row, state, status)
 
 
-def _told(store: Store, row: RunRow, state: State) -> Finished:
+def _told(store: Store, row: RunRow, state: State) -> RunOutcome:
     """A run that had ended before."""
     return _finished(store, row, state, state.verdict or "failed")
 
 
-def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> Finished:
+def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
     """The result of a verb that drove a run."""
     now, gone, letters = time.time(), list(gone_jobs(store, row.id, state)), store.letter_counts(row.id)
-    return Finished(row.id, status, lambda: run_document(row, state, status, now, gone, letters))
+    return RunOutcome(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

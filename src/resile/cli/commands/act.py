@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from resile.cli.commands.run import display_for
-from resile.cli.display.output import again, apart, plural, print_document, write_text
-from resile.cli.display.watch import Watch
+from resile.cli.display.output import command_hint, plural, print_document, stdout_reserved_for_json, write_text
+from resile.cli.display.watch import ProgressWatcher
 from resile.cli.parse import Call
 from resile.commands import run as verbs
 
 
 def cancel(call: Call) -> int:
     """Cancel a run through its engine, or take it to its end here."""
-    with apart(call.json), Watch(display_for(call)) as watch:
-        answer = verbs.cancel(call.run, db=call.db, reason=call.text("reason") or "", watcher=watch)
+    with stdout_reserved_for_json(call.json), ProgressWatcher(display_for(call)) as watch:
+        answer = verbs.cancel(call.run, db=call.db, reason=call.text("reason") or "", listener=watch)
     if call.json:
         print_document(answer)
     elif answer["requested"]:
-        follow = again(f"events follow {call.run}", call.db)
+        follow = command_hint(f"events follow {call.run}", call.db)
         write_text(f"run {call.run}: its engine was asked to cancel it; `{follow}` shows how it goes\n")
     else:
         write_text(f"run {call.run} is {answer['status']}\n")
@@ -29,6 +29,6 @@ def reset(call: Call) -> int:
     if call.json:
         print_document(answer)
     else:
-        go_on = again(f"resume {call.run}", call.db)
+        go_on = command_hint(f"resume {call.run}", call.db)
         write_text(f"run {call.run}: {plural(answer['reset'], 'step')} reset; `{go_on}` runs them\n")
     return 0

@@ -6,18 +6,19 @@ import sys
 
 import msgspec
 
-from resile.cli.display.output import Paint, plural, print_document, visible, write_text
+from resile.cli.display.output import Paint, plural, print_document, write_text
+from resile.cli.display.output import escape_control_characters as escape
 from resile.cli.display.problems import EXIT_USAGE, findings
 from resile.cli.parse import Call
-from resile.commands.load import Taken
+from resile.commands.load import CompileOptions
 from resile.commands.load import check as check_files
 from resile.errors import Diagnostic
 
 
 def check(call: Call) -> int:
     """Check every file given."""
-    taken = Taken(call.text("dialect") or "", call.text("profile") or "")
-    document = check_files(call.texts("FILE"), taken)
+    options = CompileOptions(call.text("dialect") or "", call.text("profile") or "")
+    document = check_files(call.texts("FILE"), options)
     files = document["files"]
     if call.json:
         print_document(document)
@@ -34,7 +35,7 @@ def check(call: Call) -> int:
 
 def _verdict(file: dict[str, object], found: tuple[Diagnostic, ...], paint: Paint) -> str:
     """One file in one line."""
-    name = paint("bold", visible(str(file["file"])))
+    name = paint("bold", escape(str(file["file"])))
     errors = sum(finding.severity == "error" for finding in found)
     dialect = f"{file['dialect']} ({file['why']})" if file["dialect"] else "no dialect that is known"
     if not file["ok"]:

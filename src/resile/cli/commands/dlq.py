@@ -13,9 +13,8 @@ import msgspec
 
 from resile.cli.display.output import (
     Paint,
-    again,
-    apart,
     columns,
+    command_hint,
     duration,
     encode,
     fit,
@@ -24,10 +23,13 @@ from resile.cli.display.output import (
     print_document,
     quoted,
     say,
+    stdout_reserved_for_json,
     table,
-    visible,
     write_bytes,
     write_text,
+)
+from resile.cli.display.output import (
+    escape_control_characters as escape,
 )
 from resile.cli.parse import Call, refusal
 from resile.commands import dead_letters as verbs
@@ -61,7 +63,7 @@ def list_letters(call: Call) -> int:
     lines += table(heads, shown, paint, columns(sys.stdout))
     if total > len(shown):
         lines.append(f"… and {total - len(shown)} more; `--limit N` shows more of them")
-    shown_by = again(f"dlq show {call.run} ITEM", call.db)
+    shown_by = command_hint(f"dlq show {call.run} ITEM", call.db)
     retries = _retries(call, step)
     if len(retries) == 1:
         told = [f"`{shown_by}` shows one, `{retries[0]}` runs them again"]
@@ -81,7 +83,7 @@ def _retries(call: Call, step: str | None) -> list[str]:
     asked = verbs.map_names(call.run, db=call.db, step=step)
     if len(asked) > 1:
         return retry_commands(call.run, asked, call.db)
-    return [again(f"dlq retry {call.run} --step {quoted(step)}", call.db)]
+    return [command_hint(f"dlq retry {call.run} --step {quoted(step)}", call.db)]
 
 
 def _print_array(letters: Iterator[dict[str, Any]]) -> None:
@@ -98,11 +100,11 @@ def _row(letter: dict[str, Any]) -> list[str]:
     history = letter["failure_history"]
     what = _failure(history[-1]) if history else "it never started"
     return [
-        visible(letter["item_id"]),
+        escape(letter["item_id"]),
         letter["reason"] if letter["reprocess_eligible"] else f"{letter['reason']}, for review",
         str(letter["failure_count"]),
         _day(letter["last_attempt"]),
-        visible(what),
+        escape(what),
     ]
 
 
@@ -125,19 +127,19 @@ def show(call: Call) -> int:
     from resile.cli.commands.judge import tail_lines
 
     paint, size = Paint(call.color, sys.stdout), columns(sys.stdout)
-    head = f"{paint('bold', visible(letter['item_id']))} of run {call.run}"
+    head = f"{paint('bold', escape(letter['item_id']))} of run {call.run}"
     review = "" if letter["reprocess_eligible"] else ", waits for a person's review (--force retries it)"
     lines = [
         f"{head}: {paint('red', letter['reason'])}, {plural(letter['failure_count'], 'failure')}{review}",
-        f"  signature {letter['error_signature']}, correlation id {visible(letter['correlation_id'])}",
+        f"  signature {letter['error_signature']}, correlation id {escape(letter['correlation_id'])}",
         *_data(letter["item_data"], paint, size),
     ]
     history = letter["failure_history"]
     for failure in history[-HISTORY_MAX:]:
         told = f"{failure['attempt_number']}. {_day(failure['timestamp'])}, {duration(failure['duration_ms'] / 1000)}"
-        lines.append(fit(f"  {told}, {visible(_failure(failure))}", size))
+        lines.append(fit(f"  {told}, {escape(_failure(failure))}", size))
         if failure["json_log_location"]:
-            lines.append(f"     {visible(failure['json_log_location'])}")
+            lines.append(f"     {escape(failure['json_log_location'])}")
     if history:
         lines += tail_lines(history[-1]["stack_trace"], "stderr", paint, size)
     write_text("\n".join(lines) + "\n")
@@ -156,7 +158,7 @@ def _data(value: Any, paint: Paint, size: int) -> list[str]:
 def _indented(line: str) -> str:
     """A line of JSON with its indentation."""
     text = line.lstrip(" ")
-    return " " * (len(line) - len(text)) + visible(text)
+    return " " * (len(line) - len(text)) + escape(text)
 
 
 def stats(call: Call) -> int:
@@ -172,7 +174,7 @@ def stats(call: Call) -> int:
     reasons = ", ".join(f"{count} {reason}" for reason, count in document["reasons"].items())
     waiting = f"; {review} wait for a person's review" if review else ""
     paint, size = Paint(call.color, sys.stdout), columns(sys.stdout)
-    lines = [f"run {call.run} {visible(document['workflow'])}: {plural(total, 'dead letter')} ({reasons}){waiting}", ""]
+    lines = [f"run {call.run} {escape(document['workflow'])}: {plural(total, 'dead letter')} ({reasons}){waiting}", ""]
     wide = max(len(str(group["count"])) for group in document["pattern_groups"])
     for group in document["pattern_groups"]:
         lines += [fit(line, size) for line in _group(group, wide)]
@@ -190,9 +192,9 @@ def stats(call: Call) -> int:
 def _group(group: dict[str, Any], wide: int) -> list[str]:
     """Failures that look alike: how many, what they say, from when to when, and some of the items."""
     times = list(dict.fromkeys(_day(group[key]) for key in ("first_occurrence", "last_occurrence")))
-    items = ", ".join(map(visible, group["sample_items"]))
+    items = ", ".join(map(escape, group["sample_items"]))
     return [
-        f"{group['count']:>{wide}} x {visible(group['signature'])}  {visible(group['message'])}",
+        f"{group['count']:>{wide}} x {escape(group['signature'])}  {escape(group['message'])}",
         f"{' ' * wide}   {' to '.join(times)}, such as {items}",
     ]
 
@@ -228,7 +230,7 @@ def purge(call: Call) -> int:
     """Remove dead letters, once somebody has confirmed it."""
     step, signature = call.text("step"), call.text("signature")
     if not call.flag("yes") and not sys.stdin.isatty():
-        hint = again(f"dlq purge {call.run} --yes", call.db)
+        hint = command_hint(f"dlq purge {call.run} --yes", call.db)
         raise refusal("there is no terminal to ask on, and dead letters that are removed do not come back", hint)
     count = verbs.count(call.run, db=call.db, step=step, signature=signature)
     if count and not call.flag("yes") and not _confirmed(call.run, count):
@@ -270,7 +272,7 @@ def retry(call: Call) -> int:
     if call.json:
         print_document(document)
         return 0
-    names = [f"  {visible(name)}" for name in document["items"][:PREVIEW_MAX]]
+    names = [f"  {escape(name)}" for name in document["items"][:PREVIEW_MAX]]
     more = document["selected"] - len(names)
     lines = [f"run {call.run}: {plural(document['selected'], 'item')} would run", *names]
     write_text("\n".join([*lines, f"  … and {more} more"] if more else lines) + "\n")
@@ -280,13 +282,13 @@ def retry(call: Call) -> int:
 def _redrive(call: Call, asked: RedriveCall) -> int:
     """Look on while the items run, then say what came of them."""
     from resile.cli.commands.run import display_for
-    from resile.cli.display.watch import Watch
+    from resile.cli.display.watch import ProgressWatcher
     from resile.commands.redrive import redrive
 
-    go_on = again(f"dlq retry {call.run}", call.db)
-    with Watch(display_for(call)) as watch:
+    go_on = command_hint(f"dlq retry {call.run}", call.db)
+    with ProgressWatcher(display_for(call)) as watch:
         try:
-            with apart(call.json):
+            with stdout_reserved_for_json(call.json):
                 done = redrive(asked, watch)
         except (ResileError, OSError) as error:
             if not watch.run:
@@ -313,9 +315,9 @@ def _told(document: dict[str, Any], go_on: str, call: Call) -> str:
         case "interrupted":
             return f"{text}, {left} left; `{go_on}` goes on\n"
         case "parked":
-            parked = again(f"parked {call.run}", call.db)
+            parked = command_hint(f"parked {call.run}", call.db)
             return f"{text}, {left} left; failures wait for judgement: `{parked}`\n"
-    shown = again(f"dlq list {call.run} --step {quoted(document['map'])}", call.db)
+    shown = command_hint(f"dlq list {call.run} --step {quoted(document['map'])}", call.db)
     words = [f"{document['failed']} failed again"] if document["failed"] else []
     words += [f"{left - document['failed']} not tried"] if left > document["failed"] else []
     return f"{text}, {', '.join(words)}; `{shown}` shows them\n" if left else f"{text}\n"

@@ -18,14 +18,16 @@ from typing import Any
 from resile.cli.commands.judge import tail_lines
 from resile.cli.display.output import (
     Paint,
-    again,
     columns,
+    command_hint,
     plural,
     print_document,
     quoted,
-    visible,
-    within,
+    scoped_name,
     write_text,
+)
+from resile.cli.display.output import (
+    escape_control_characters as escape,
 )
 from resile.cli.parse import Call
 from resile.commands.explain import explain as verb
@@ -80,20 +82,20 @@ class _Page:
         run, db = self._call.run, self._call.db
         match self._document["status"]:
             case "parked":
-                yield from ("", f"`{again(f'parked {run}', db)}` shows what waits, and how to judge it")
+                yield from ("", f"`{command_hint(f'parked {run}', db)}` shows what waits, and how to judge it")
             case "interrupted":
-                yield from ("", f"`{again(f'resume {run}', db)}` goes on")
+                yield from ("", f"`{command_hint(f'resume {run}', db)}` goes on")
         hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document["omitted"]
         if hidden and not self._all:
             yield ""
-            yield f"and {plural(hidden, 'more step')}; `{again(f'explain {run} STEP', db)}` tells of one"
+            yield f"and {plural(hidden, 'more step')}; `{command_hint(f'explain {run} STEP', db)}` tells of one"
 
     def _headline(self) -> str:
         """How the run stands and why."""
         found = self._document
-        status, because, failures = found["status"], visible(found["because"]), found["failures"]
+        status, because, failures = found["status"], escape(found["because"]), found["failures"]
         verb = {"canceled": "was canceled", "completed": "completed", "failed": "failed"}.get(status, f"is {status}")
-        head = f"run {found['run']} {visible(found['workflow'])} {self._paint.status(status, verb)}"
+        head = f"run {found['run']} {escape(found['workflow'])} {self._paint.status(status, verb)}"
         if because:
             return f"{head}: {because}"
         if not failures:
@@ -110,11 +112,11 @@ class _Page:
 
     def _step(self, step: Data, indent: str) -> Iterator[str]:
         """One job, with all that befell it."""
-        name = self._paint("bold", visible(within(step["scope"], step["step"])))
-        yield f"{indent}{name} ({visible(step['where'])}) {self._standing(step)}"
+        name = self._paint("bold", escape(scoped_name(step["scope"], step["step"])))
+        yield f"{indent}{name} ({escape(step['where'])}) {self._standing(step)}"
         inner = f"{indent}  "
         for link in step.get("chain", ()):
-            yield f"{inner}because {visible(link['step'])} {_stands(link['status'])}"
+            yield f"{inner}because {escape(link['step'])} {_stands(link['status'])}"
         attempts = step.get("attempts", [])
         half = ATTEMPTS_SHOWN_MAX // 2
         hidden = step.get("omitted", 0) + max(len(attempts) - ATTEMPTS_SHOWN_MAX, 0)
@@ -144,7 +146,7 @@ class _Page:
                 words = "was canceled"
             case status:
                 words = _stands(status)
-        return self._paint.status(step["status"], words) + (f": {visible(step['why'])}" if step.get("why") else "")
+        return self._paint.status(step["status"], words) + (f": {escape(step['why'])}" if step.get("why") else "")
 
     def _attempt(self, attempt: Data, indent: str) -> Iterator[str]:
         """One attempt, or what else befell a job."""
@@ -156,24 +158,24 @@ class _Page:
                 yield from (indent + line for line in tail_lines(text, stream, self._paint, self._size))
         yield from self._inside(attempt, inner)
         for problem in attempt.get("problems", ()):
-            yield _line(inner, "rejected", visible(problem))
+            yield _line(inner, "rejected", escape(problem))
         for rule in attempt.get("rules", ()):
             yield from self._rule(rule, inner)
         if attempt.get("then"):
-            yield _line(inner, "then", visible(attempt["then"]))
+            yield _line(inner, "then", escape(attempt["then"]))
 
     def _rule(self, rule: Data, indent: str) -> Iterator[str]:
         """One rule that a failure came to, and its repair."""
         decision = rule["decision"]
         word = f"{_WORDS.get(decision, decision):<9}"
         shown = self._paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
-        limit, why = rule.get("limit", 0), visible(rule.get("why", ""))
+        limit, why = rule.get("limit", 0), escape(rule.get("why", ""))
         counted = decision == "spent" or (decision == "applied" and limit > 1)
         count = f" ({rule.get('used', 0)} of {limit})" if counted and rule["then"] != "goto" else ""
-        yield f"{indent}{shown} {visible(rule['rule'])}{count}" + (f": {why}" if why else "")
+        yield f"{indent}{shown} {escape(rule['rule'])}{count}" + (f": {why}" if why else "")
         if rule.get("repair"):
-            problem = f": {visible(rule['problem'])}" if rule.get("problem") else ""
-            calls = f" ({', '.join(map(visible, rule['calls']))})" if rule.get("calls") else ""
+            problem = f": {escape(rule['problem'])}" if rule.get("problem") else ""
+            calls = f" ({', '.join(map(escape, rule['calls']))})" if rule.get("calls") else ""
             yield _line(indent, "repair", f"{rule['repair']}{calls}{problem}")
         for step in rule.get("inside", ()):
             yield from self._step(step, f"{indent}  ")
@@ -191,14 +193,14 @@ class _Page:
             yield from self._group(group, indent)
         hidden = sum(group["names"]["count"] for group in groups[GROUPS_SHOWN_MAX:])
         if hidden:
-            counts = again(f"dlq stats {self._call.run}", self._call.db)
+            counts = command_hint(f"dlq stats {self._call.run}", self._call.db)
             yield f"{indent}and {plural(hidden, 'more item')} in other ways; `{counts}` counts the dead letters"
 
     def _group(self, group: Data, indent: str) -> Iterator[str]:
         """Items that came to the same end, the first of them in full."""
         names = group["names"]
-        where = f"{visible(group['step'])}: " if group.get("step") else ""
-        said = visible(group.get("message", ""))
+        where = f"{escape(group['step'])}: " if group.get("step") else ""
+        said = escape(group.get("message", ""))
         yield f"{indent}{_came_to(group)}" + (f": {where}{said}" if said else "")
         inner = f"{indent}  "
         shown = group.get("items", [])
@@ -208,20 +210,20 @@ class _Page:
                 deeper = inner
                 if len(executions) > 1:
                     passed = "" if execution.get("then") else ": passed"
-                    yield f"{inner}{visible(item['item'])}, execution {execution['number']}{passed}"
+                    yield f"{inner}{escape(item['item'])}, execution {execution['number']}{passed}"
                     deeper = f"{inner}  "
                 for step in execution.get("inside", ()):
                     yield from self._step(step, deeper)
                 if len(executions) > 1 and execution.get("then"):
-                    yield _line(deeper, "then", visible(execution["then"]))
+                    yield _line(deeper, "then", escape(execution["then"]))
         if names["count"] > 1 and not self._all:
             item = quoted(names["first"][1])
-            yield f"{inner}`{again(f'explain {self._call.run} {item}', self._call.db)}` tells of another"
+            yield f"{inner}`{command_hint(f'explain {self._call.run} {item}', self._call.db)}` tells of another"
 
 
 def _headline_of(entry: Data) -> str:
     """The first line of what befell a job."""
-    attempt, message = f"attempt {entry.get('attempt', 0)}", visible(entry.get("message", ""))
+    attempt, message = f"attempt {entry.get('attempt', 0)}", escape(entry.get("message", ""))
     match entry["event"]:
         case "passed":
             return f"{attempt}: passed" + (f", {message}" if message else "")
@@ -238,7 +240,7 @@ def _headline_of(entry: Data) -> str:
         case "circuit" | "redriven":
             return message
         case _ if entry.get("verdict") == "failed":
-            return f"{attempt}: its workflow {visible(entry['child'])} failed" + (f": {message}" if message else "")
+            return f"{attempt}: its workflow {escape(entry['child'])} failed" + (f": {message}" if message else "")
         case _:
             return f"{attempt}: {message or entry.get('kind', '')}"
 
@@ -256,7 +258,7 @@ def _stands(status: str) -> str:
 def _came_to(group: Data) -> str:
     """How many items came to what."""
     count = group["names"]["count"]
-    what = plural(count, "item") if count > 1 else visible(group["names"]["first"][0])
+    what = plural(count, "item") if count > 1 else escape(group["names"]["first"][0])
     if group["outcome"] == "passed":
         return f"{what} passed" + (" in the end" if group.get("message") else "")
     one, many = _OUTCOMES[group["outcome"]]
@@ -267,4 +269,4 @@ def _some(names: Data) -> str:
     """The first of some names, and how many more there are."""
     first = names["first"][:NAMES_SHOWN_MAX]
     hidden = names["count"] - len(first)
-    return ", ".join(visible(name) for name in first) + (f" and {hidden} more" if hidden else "")
+    return ", ".join(escape(name) for name in first) + (f" and {hidden} more" if hidden else "")

@@ -7,9 +7,9 @@ from typing import Any
 
 from resile.cli.display.output import (
     Paint,
-    again,
     clock,
     columns,
+    command_hint,
     duration,
     fit,
     moment,
@@ -19,8 +19,10 @@ from resile.cli.display.output import (
     short_rule,
     size_bytes,
     table,
-    visible,
     write_text,
+)
+from resile.cli.display.output import (
+    escape_control_characters as escape,
 )
 from resile.cli.parse import Call, refusal
 from resile.commands import judge as verbs
@@ -40,9 +42,9 @@ def parked(call: Call) -> int:
     paint = Paint(call.color, sys.stdout)
     found = document["failures"]
     if not found:
-        write_text(f"run {call.run} {visible(document['workflow'])} is {document['status']}; nothing is parked\n")
+        write_text(f"run {call.run} {escape(document['workflow'])} is {document['status']}; nothing is parked\n")
         return 0
-    lines = [f"run {call.run} {visible(document['workflow'])}: {plural(len(found), 'parked failure')}"]
+    lines = [f"run {call.run} {escape(document['workflow'])}: {plural(len(found), 'parked failure')}"]
     names = [failure["step"] for failure in found]
     for failure in found:
         known = failure["step"] if names.count(failure["step"]) == 1 and not failure["step"].isdigit() else None
@@ -54,19 +56,19 @@ def parked(call: Call) -> int:
 def _failure(failure: dict[str, Any], paint: Paint) -> list[str]:
     """One parked failure: what happened, what it printed, every attempt."""
     size = columns(sys.stdout)
-    where = "" if failure["scope"] == "root" else f" in {visible(failure['scope'])}"
-    head = f"{paint('bold', visible(failure['step']))}{where}, job {failure['job']}"
+    where = "" if failure["scope"] == "root" else f" in {escape(failure['scope'])}"
+    head = f"{paint('bold', escape(failure['step']))}{where}, job {failure['job']}"
     lines = [
         f"{head}: {paint('red', failure['kind'])} after {plural(failure['attempts'], 'attempt')}",
-        fit(f"  {visible(failure['message'])}", size),
-        fit(f"  parked by {visible(short_rule(failure['rule']))}", size),
+        fit(f"  {escape(failure['message'])}", size),
+        fit(f"  parked by {escape(short_rule(failure['rule']))}", size),
     ]
     for name in ("stdout", "stderr"):
         lines += tail_lines(failure[name], name, paint, size)
     rows = [
         [
             f"attempt {tried['attempt']}",
-            visible(tried["message"]),
+            escape(tried["message"]),
             clock(moment(tried["started_at"])),
             duration(tried["wall_seconds"]),
             size_bytes(tried["rss_bytes_max"]),
@@ -87,7 +89,7 @@ def tail_lines(text: str, name: str, paint: Paint, size: int) -> list[str]:
     bar = paint("dim", "|")
     return [
         f"  {paint('dim', name + cut)}",
-        *(f"  {bar} {fit(visible(line), size - 4)}".rstrip() for line in shown[-TAIL_LINES_MAX:]),
+        *(f"  {bar} {fit(escape(line), size - 4)}".rstrip() for line in shown[-TAIL_LINES_MAX:]),
     ]
 
 
@@ -100,7 +102,7 @@ def _ways(call: Call, job: str) -> list[str]:
         (f"{judge} skip", "go on without it"),
         (f"{judge} fail", "let it fail"),
     )
-    commands = [(again(command, call.db), what) for command, what in ways]
+    commands = [(command_hint(command, call.db), what) for command, what in ways]
     size = max(len(command) for command, _ in commands)
     return [f"  {command:<{size}}  # {what}" for command, what in commands]
 
@@ -114,7 +116,7 @@ def judge(call: Call) -> int:
     if call.json:
         print_document(answer)
     else:
-        go_on = again(f"resume {call.run}", call.db)
+        go_on = command_hint(f"resume {call.run}", call.db)
         then = "its engine goes on" if answer["driven"] else f"`{go_on}` goes on"
         write_text(f"run {call.run}: {_told(answer)}; {then}\n")
     return 0
@@ -122,19 +124,19 @@ def judge(call: Call) -> int:
 
 def _told(answer: dict[str, Any]) -> str:
     """A judgement in a few words."""
-    return f"{visible(answer['step'])} (job {answer['job']}) is judged {answer['verdict']}"
+    return f"{escape(answer['step'])} (job {answer['job']}) is judged {answer['verdict']}"
 
 
 def _resume(call: Call, answer: dict[str, Any]) -> int:
     """Go on as `resile resume` does."""
     from resile.cli.commands.run import drive
     from resile.cli.display.output import say
-    from resile.commands.run import Machine, resume
+    from resile.commands.run import ResourceLimits, resume
 
     if not call.json:
         say(f"run {call.run}: {_told(answer)}")
-    machine = Machine(max_parallel=call.whole("max-parallel"))
-    return drive(call, lambda watch: resume(call.run, db=call.db, machine=machine, watcher=watch))
+    limits = ResourceLimits(max_parallel=call.whole("max-parallel"))
+    return drive(call, lambda watch: resume(call.run, db=call.db, limits=limits, listener=watch))
 
 
 def _judgement(call: Call) -> verbs.Judgement:

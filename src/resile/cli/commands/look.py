@@ -13,11 +13,13 @@ from resile.cli.display.output import (
     encode,
     moment,
     print_document,
+    scoped_name,
     table,
-    visible,
-    within,
     write_bytes,
     write_text,
+)
+from resile.cli.display.output import (
+    escape_control_characters as escape,
 )
 from resile.cli.parse import Call, nearest, refusal
 from resile.commands import inspect as verbs
@@ -59,7 +61,7 @@ def _runs(runs: list[dict[str, Any]], paint: Paint) -> list[str]:
         [
             str(run["run"]),
             run["status"],
-            visible(run["workflow"]),
+            escape(run["workflow"]),
             _day(run["started_at"]),
             duration(moment(run["ended_at"]) - moment(run["started_at"])) if run["ended_at"] else "",
             f"{run['steps']['completed']}/{run['steps']['total']}",
@@ -141,7 +143,7 @@ def _print_parts(parts: Iterator[LogPart], paint: Paint, alone: bool) -> None:
     for part in parts:
         source = (part.job, part.attempt, part.stream)
         if source != last and not alone:
-            heading = f"==> {visible(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
+            heading = f"==> {escape(part.step)}, attempt {part.attempt}, {_STREAMS[part.stream]} <=="
             write_text(("" if ended else "\n") + paint("dim", heading) + "\n")
         last = source
         ended = part.data.endswith(b"\n")
@@ -181,6 +183,6 @@ def _print_events(call: Call, events: Iterator[dict[str, Any]]) -> int:
         if call.json:
             write_bytes(encode(event) + b"\n")
             continue
-        who = (within(event["scope"] or "", event["step"] or ""), event["attempt"] or 0)
+        who = (scoped_name(event["scope"] or "", event["step"] or ""), event["attempt"] or 0)
         write_text(event_line(event["seq"], moment(event["at"]), event["type"], *who, event["data"]) + "\n")
     return 0

@@ -12,11 +12,13 @@ from resile.cli.display.output import (
     duration,
     plural,
     print_document,
+    scoped_name,
     short_rule,
     table,
-    visible,
-    within,
     write_text,
+)
+from resile.cli.display.output import (
+    escape_control_characters as escape,
 )
 from resile.cli.parse import Call
 from resile.commands.metrics import metrics as count
@@ -31,7 +33,7 @@ def metrics(call: Call) -> int:
     attempts, kinds = document["attempts"], document["failures"]
     told = [f"{attempts[word]} {word}" for word in ("succeeded", "failed", "lost") if attempts[word]]
     lines = [
-        f"run {call.run} {visible(document['workflow'])}: {plural(attempts['started'], 'attempt')}"
+        f"run {call.run} {escape(document['workflow'])}: {plural(attempts['started'], 'attempt')}"
         + (f", {', '.join(told)}" if told else "")
     ]
     if kinds:
@@ -58,8 +60,8 @@ def _rules(rules: list[dict[str, Any]], paint: Paint) -> list[str]:
     """The rules that fired, as a table."""
     rows = [
         [
-            visible(within(rule["scope"], rule["step"])),
-            visible(short_rule(rule["rule"])),
+            escape(scoped_name(rule["scope"], rule["step"])),
+            escape(short_rule(rule["rule"])),
             str(rule["fired"]),
             str(rule["repairs"]) if rule["repairs"] else "",
             str(rule["repairs_failed"]) if rule["repairs_failed"] else "",

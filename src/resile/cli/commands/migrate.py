@@ -6,10 +6,11 @@ import sys
 
 import msgspec
 
-from resile.cli.display.output import Paint, plural, print_document, say, visible, write_text
+from resile.cli.display.output import Paint, plural, print_document, say, write_text
+from resile.cli.display.output import escape_control_characters as escape
 from resile.cli.display.problems import findings
 from resile.cli.parse import Call
-from resile.commands.load import Taken
+from resile.commands.load import CompileOptions
 from resile.commands.migrate import migrate as migrate_file
 from resile.errors import Diagnostic
 
@@ -18,8 +19,8 @@ def migrate(call: Call) -> int:
     """Translate one file."""
     (file,) = call.texts("FILE")
     out = call.text("out") or ""
-    taken = Taken(call.text("dialect") or "", call.text("profile") or "")
-    migrated = migrate_file(file, out, taken, call.flag("force"))
+    options = CompileOptions(call.text("dialect") or "", call.text("profile") or "")
+    migrated = migrate_file(file, out, options, call.flag("force"))
     document = migrated.document
     if call.json:
         print_document(document if out else {**document, "text": migrated.text})
@@ -29,7 +30,7 @@ def migrate(call: Call) -> int:
     for line in findings(found, paint):
         say(line)
     if out:
-        say(f"{visible(out)}: written, {plural(len(found), 'difference')} to know of")
+        say(f"{escape(out)}: written, {plural(len(found), 'difference')} to know of")
     else:
         write_text(migrated.text)
     return 0

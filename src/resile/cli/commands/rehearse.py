@@ -9,19 +9,21 @@ from resile.cli.commands.judge import tail_lines
 from resile.cli.display.lines import Lines
 from resile.cli.display.output import (
     Paint,
-    apart,
     columns,
     delay,
     duration,
     fit,
     print_document,
     say,
-    visible,
-    within,
+    scoped_name,
+    stdout_reserved_for_json,
     write_text,
 )
+from resile.cli.display.output import (
+    escape_control_characters as escape,
+)
 from resile.cli.display.summary import route_lines
-from resile.cli.display.watch import Display, Quiet, Tally, Watch
+from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher, Tally
 from resile.cli.parse import Call, refusal
 from resile.commands import rehearse as verbs
 
@@ -51,7 +53,7 @@ class _Course(Lines):
         self.look_at(state, tally)
 
 
-class _Silence(Quiet):
+class _Silence(JsonDisplay):
     """For programs: the document says it all."""
 
     def begin(self, _run: int, _state: State, _tally: Tally) -> None:
@@ -65,9 +67,9 @@ def rehearse(call: Call) -> int:
     if given is None:
         raise refusal("`resile rehearse` needs --fail", f"resile rehearse {path} {step} --fail exit:1")
     failure = verbs.supposed(given, call.text("message") or "")
-    headline = f"{visible(step)} of {visible(path)}, supposed to fail: {visible(failure.message)}"
+    headline = f"{escape(step)} of {escape(path)}, supposed to fail: {escape(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
-    with apart(call.json), Watch(display) as watch:
+    with stdout_reserved_for_json(call.json), ProgressWatcher(display) as watch:
         document = verbs.rehearse(path, step, failure, call.texts("input"), watch)
     if call.json:
         print_document(document)
@@ -94,9 +96,9 @@ def _report(document: dict[str, Any], paint: Paint) -> list[str]:
 
 def _repair(repair: dict[str, Any], paint: Paint, size: int) -> list[str]:
     """One attempt that was really run."""
-    name = visible(within(repair["scope"], repair["step"]))
+    name = escape(scoped_name(repair["scope"], repair["step"]))
     number = f", attempt {repair['attempt']}" if repair["attempt"] > 1 else ""
-    how = visible(repair["message"]) or "completed"
+    how = escape(repair["message"]) or "completed"
     lines = [fit(f"  {name}{number}: {how} in {duration(repair['seconds'])}", size)]
     for stream in ("stdout", "stderr"):
         lines += [f"  {line}" for line in tail_lines(repair[stream], stream, paint, size - 2)]
@@ -111,6 +113,6 @@ def _meaning(document: dict[str, Any]) -> str:
             return f"the step would be run again {f'in {delay(wait)}' if wait else 'at once'}"
         case "goto":
             targets = [route["target"] for route in document["routes"] if route["action"] == "goto"]
-            return f"the run would go on from {visible(targets[-1])}"
+            return f"the run would go on from {escape(targets[-1])}"
         case known:
             return _SAID[known]

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from resile.cli.display.output import (
     Paint,
     abandon_stdout,
-    again,
-    apart,
     columns,
+    command_hint,
     is_terminal,
     print_document,
     say,
+    stdout_reserved_for_json,
     write_text,
 )
-from resile.cli.display.watch import Display, Quiet, Watch
+from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
 from resile.cli.parse import Call
 from resile.commands import run as verbs
-from resile.commands.load import Taken
+from resile.commands.load import CompileOptions
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
 
 if TYPE_CHECKING:
-    from resile.commands.run import Finished, Machine
+    from resile.commands.run import ResourceLimits, RunOutcome
 
 
 def run(call: Call) -> int:
@@ -35,12 +35,12 @@ def run(call: Call) -> int:
         db=call.db,
         inputs=call.texts("input"),
         input_files=call.texts("input-file"),
-        machine=_machine(call),
+        limits=_limits(call),
         output=call.text("output"),
         retry_max=call.whole("retry-max"),
         loops_max=call.whole("max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
-        taken=Taken(call.text("dialect") or "", call.text("profile") or ""),
+        compile_options=CompileOptions(call.text("dialect") or "", call.text("profile") or ""),
     )
     return drive(call, lambda watch: verbs.run(asked, watch, call.launcher))
 
@@ -52,10 +52,10 @@ def say_debug(text: str) -> None:
 
 def resume(call: Call) -> int:
     """Go on with a run."""
-    machine = _machine(call)
+    limits = _limits(call)
     return drive(
         call,
-        lambda watch: verbs.resume(call.run, db=call.db, machine=machine, watcher=watch, launcher=call.launcher),
+        lambda watch: verbs.resume(call.run, db=call.db, limits=limits, listener=watch, launcher=call.launcher),
     )
 
 
@@ -68,8 +68,8 @@ def rerun(call: Call) -> int:
             failed_only=call.flag("failed-only"),
             as_new=call.flag("as-new"),
             db=call.db,
-            machine=_machine(call),
-            watcher=watch,
+            limits=_limits(call),
+            listener=watch,
             launcher=call.launcher,
         ),
     )
@@ -78,7 +78,7 @@ def rerun(call: Call) -> int:
 def display_for(call: Call) -> Display:
     """How this call shows a run: a word for programs, lines for files, a live view for people."""
     if call.json:
-        return Quiet()
+        return JsonDisplay()
     if call.flag("debug") or not is_terminal(sys.stderr):
         from resile.cli.display.lines import Lines
 
@@ -88,11 +88,11 @@ def display_for(call: Call) -> Display:
     return Live(color=Paint(call.color, sys.stderr).on)
 
 
-def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
+def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
     """Look on while the verb drives, then say how it ended."""
-    with Watch(display_for(call), say_debug if call.flag("debug") else None) as watch:
+    with ProgressWatcher(display_for(call), say_debug if call.flag("debug") else None) as watch:
         try:
-            with apart(call.json):
+            with stdout_reserved_for_json(call.json):
                 finished = act(watch)
         except (ResileError, OSError) as error:
             if not watch.run:
@@ -119,7 +119,7 @@ def drive(call: Call, act: Callable[[Watch], Finished]) -> int:
     return finished.exit_code
 
 
-def _messages(call: Call, watch: Watch, finished: Finished) -> dict[int, str]:
+def _messages(call: Call, watch: ProgressWatcher, finished: RunOutcome) -> dict[int, str]:
     """The last words of failed steps: of this process, and of earlier ones where the run did not begin here."""
     if call.command.name == "run":
         return watch.messages
@@ -133,13 +133,13 @@ def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
     from resile.cli.display.problems import report
 
     report(error, json=call.json, debug=call.flag("debug"))
-    say(f"  run {run} is interrupted; `{again(f'resume {run}', call.db)}` goes on")
+    say(f"  run {run} is interrupted; `{command_hint(f'resume {run}', call.db)}` goes on")
     return EXIT_CODES["interrupted"]
 
 
-def _machine(call: Call) -> Machine:
+def _limits(call: Call) -> ResourceLimits:
     """What the caller lets the run use."""
-    return verbs.Machine(
+    return verbs.ResourceLimits(
         max_parallel=call.whole("max-parallel"),
         cpus=call.number("cpus"),
         memory_bytes=call.size("memory"),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resile.cli.display.maps import Progress, event_words, in_item, report
-from resile.cli.display.output import clock, delay, duration, encode, plural, say, short_rule, visible, within
+from resile.cli.display.output import clock, delay, duration, encode, plural, say, scoped_name, short_rule
+from resile.cli.display.output import escape_control_characters as escape
 from resile.cli.display.watch import Tally
 from resile.core.actions import Note
 from resile.model.workflow import Noop
@@ -76,7 +77,7 @@ class Lines:
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Say which run it is."""
         self.look_at(state, tally)
-        say(f"run {run}: {visible(state.workflow.name)}, {plural(tally.total, 'step')}")
+        say(f"run {run}: {escape(state.workflow.name)}, {plural(tally.total, 'step')}")
 
     def look_at(self, state: State, tally: Tally) -> None:
         """Small runs are told in full, but an implicit `end` is not worth a word."""
@@ -99,7 +100,7 @@ class Lines:
         """Write the lines of one batch at once."""
         if self._every_event:
             lines = [
-                event_line(note.seq, note.at, note.type, within(note.scope, note.step), note.attempt, note.data)
+                event_line(note.seq, note.at, note.type, scoped_name(note.scope, note.step), note.attempt, note.data)
                 for note in notes
             ]
         else:
@@ -132,7 +133,7 @@ class Lines:
 
     def _text(self, note: Note, kind: str) -> str:
         """One event in words."""
-        step, data = visible(within(note.scope, note.step)), note.data
+        step, data = escape(scoped_name(note.scope, note.step)), note.data
         match kind:
             case "step_started":
                 return f"{step} started"
@@ -149,19 +150,19 @@ class Lines:
             case "step_canceled":
                 return f"{step} canceled{_because(note)}"
             case "step_parked":
-                return f"{step} parked: {visible(data.get('message', ''))}"
+                return f"{step} parked: {escape(data.get('message', ''))}"
             case "attempt_failed" | "attempt_lost":
-                message = visible(data.get("message", "interrupted"))
+                message = escape(data.get("message", "interrupted"))
                 return f"{step} attempt {note.attempt} {kind.removeprefix('attempt_')}: {message}"
             case "step_judged":
-                reason = visible(data["reason"])
+                reason = escape(data["reason"])
                 return f"{step} judged {data['verdict']} by {data['by']}" + (f": {reason}" if reason else "")
             case _:
                 return self._answer(note, kind, step)
 
     def _fan_out(self, note: Note, kind: str) -> str:
         """One event of a map in words; in a large one only what its items come to in all."""
-        state, step, data = self._state, visible(within(note.scope, note.step)), note.data
+        state, step, data = self._state, escape(scoped_name(note.scope, note.step)), note.data
         assert state is not None
         fan = state.fans.get(note.job)
         is_large = fan is not None and fan.goal > EVERY_ITEM_MAX
@@ -191,23 +192,23 @@ class Lines:
         match kind:
             case "retry_scheduled":
                 when = f" in {delay(data['delay_seconds'])}" if data["delay_seconds"] else ""
-                return f"{step} attempt {data['next_attempt']} follows{when}: {visible(short_rule(data['rule']))}"
+                return f"{step} attempt {data['next_attempt']} follows{when}: {escape(short_rule(data['rule']))}"
             case "repair_started" if data.get("rule"):
-                return f"{step} repair started: {visible(short_rule(data['rule']))}"
+                return f"{step} repair started: {escape(short_rule(data['rule']))}"
             case "repair_started":
                 return f"{step} {data['for']} started"
             case "repair_finished" if data["ok"]:
                 return f"{step} repair done"
             case "repair_finished":
-                return f"{step} repair failed: {visible(data['problem'])}"
+                return f"{step} repair failed: {escape(data['problem'])}"
             case "route_taken":
-                return f"{step} {data['trigger']} {data['action']} {visible(data['target'] or '')}".rstrip()
+                return f"{step} {data['trigger']} {data['action']} {escape(data['target'] or '')}".rstrip()
             case "expression_rejected":
-                return f"{step} expression rejected: {visible(data['problem'])}"
+                return f"{step} expression rejected: {escape(data['problem'])}"
             case "loop_budget_exceeded":
-                return visible(data["message"])
+                return escape(data["message"])
             case "cancel_requested":
-                reason = visible(data.get("reason", ""))
+                reason = escape(data.get("reason", ""))
                 return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
             case "run_resumed":
                 assert self._state is not None
@@ -274,14 +275,14 @@ def _because(note: Note) -> str:
     """The step whose end decided this one's, where there is one."""
     cause = note.data.get("cause")
     if cause:
-        return f" because {visible(cause['step'])} is {cause['status']}"
+        return f" because {escape(cause['step'])} is {cause['status']}"
     reason = note.data.get("reason")
     return f": {reason}" if reason else ""
 
 
 def event_line(seq: int, at: float, kind: str, step: str, attempt: int, data: object) -> str:
     """One canonical event as a line, for `events` and `--debug`."""
-    who = f" {visible(step)}" if step else ""
+    who = f" {escape(step)}" if step else ""
     number = f" attempt {attempt}" if attempt else ""
     evidence = f" {encode(data).decode()}" if data else ""
     return f"{seq:>6} {clock(at)} {kind}{who}{number}{evidence}"

@@ -17,7 +17,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from resile.cli.display.maps import Progress, report
-from resile.cli.display.output import STATUS_COLORS, duration, plural, say, visible, within
+from resile.cli.display.output import STATUS_COLORS, duration, plural, say, scoped_name
+from resile.cli.display.output import escape_control_characters as escape
 from resile.cli.display.watch import Tally
 from resile.core.actions import Note
 from resile.core.state import ROOT, Job
@@ -77,7 +78,7 @@ class Live:
     def show(self, notes: list[Note]) -> None:
         """There is news for the next picture."""
         self._reports.extend(
-            report(within(note.scope, note.step), note.data) for note in notes if note.type == "errors_reported"
+            report(scoped_name(note.scope, note.step), note.data) for note in notes if note.type == "errors_reported"
         )
         self._news = True
 
@@ -152,14 +153,14 @@ class Live:
             tries = Text(f"attempt {job.attempt}" if job.attempt > 1 else "", "dim")
             mark = f"{_SYMBOLS.get(job.status_shown, '·')} "
             if job.scope == ROOT:
-                name = Text(mark + visible(step.name), color, no_wrap=True)
+                name = Text(mark + escape(step.name), color, no_wrap=True)
                 rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(state, job), "dim"))
             elif job.status is Status.running and not job.hosting:
                 # Of repairs, items and child workflows only what runs; the step around tells what came of it.
                 inside += 1
                 if inside <= min(RUNNING_SHOWN_MAX, self._room - len(maps)):
                     scope = state.scopes.get(job.scope)
-                    name = Text(mark + visible(within(scope.name if scope else "", step.name)), color, no_wrap=True)
+                    name = Text(mark + escape(scoped_name(scope.name if scope else "", step.name)), color, no_wrap=True)
                     inner.add_row(name, tries, Text(_elapsed(state, job), "dim"))
         return Group(self._headline(), rows, *_map_lines(maps), inner, *self._foot())
 
@@ -177,13 +178,13 @@ class Live:
         for note in running[:RUNNING_SHOWN_MAX]:
             tries = f"attempt {note.attempt}" if note.attempt > 1 else ""
             rows.add_row(
-                Text(f"▶ {visible(within(note.scope, note.step))}", "cyan", no_wrap=True),
+                Text(f"▶ {escape(scoped_name(note.scope, note.step))}", "cyan", no_wrap=True),
                 tries,
                 Text(duration(max(0.0, now - note.at)), "dim"),
             )
         failed = [
             Text(
-                f"✘ {visible(within(note.scope, note.step))}: {visible(note.data.get('message', ''))}",
+                f"✘ {escape(scoped_name(note.scope, note.step))}: {escape(note.data.get('message', ''))}",
                 "red",
                 no_wrap=True,
                 overflow="ellipsis",
@@ -206,7 +207,7 @@ class Live:
         if tally.waiting:
             counts.append(f"{tally.waiting} waiting")
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"run {self._run} {visible(self._state.workflow.name)}", "bold")
+        text.append(f"run {self._run} {escape(self._state.workflow.name)}", "bold")
         text.append(f"  {duration(time.time() - self._since)}  {', '.join(counts)}")
         return text
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from resile.cli.display.output import delay, duration, fit, plural, visible
+from resile.cli.display.output import delay, duration, fit, plural
+from resile.cli.display.output import escape_control_characters as escape
 
 if TYPE_CHECKING:
     from resile.core.fanout.progress import Fan, Redrive
@@ -90,7 +91,7 @@ class Progress:
         parts += [_speed(rate)] if rate else []
         parts += [f"{duration(left / rate)} left"] if rate and left and fan.circuit == "closed" else []
         parts += [_circuit(fan, now)] if fan.circuit != "closed" else []
-        return f"{visible(name)}: {', '.join(parts)}"
+        return f"{escape(name)}: {', '.join(parts)}"
 
 
 def _summed(redrive: Redrive, fans: list[Fan]) -> Fan:
@@ -133,11 +134,11 @@ def event_words(kind: str, name: str, data: dict[str, Any]) -> str:
         case "items_listed":
             return f"{name}: {plural(data['total'], 'item')}"
         case "item_dead_lettered":
-            what = f": {visible(data['message'])}" if data.get("message") else ""
-            return f"{visible(data['item'])} is kept as a dead letter, {data['reason'].replace('_', ' ')}{what}"
+            what = f": {escape(data['message'])}" if data.get("message") else ""
+            return f"{escape(data['item'])} is kept as a dead letter, {data['reason'].replace('_', ' ')}{what}"
         case "retry_scheduled":
             when = f" in {delay(data['delay_seconds'])}" if data["delay_seconds"] else ""
-            return f"{visible(data['item'])} runs again{when}: {visible(data['message'])}"
+            return f"{escape(data['item'])} runs again{when}: {escape(data['message'])}"
         case "circuit_opened":
             return f"{name}: circuit opened after {plural(data['failures'], 'failure')} in a row, items are held"
         case "circuit_half_opened":
@@ -145,7 +146,7 @@ def event_words(kind: str, name: str, data: dict[str, Any]) -> str:
         case "circuit_closed":
             return f"{name}: circuit closed, {plural(data['successes'], 'test')} passed"
         case "threshold_reached":
-            return f"{name}: no more items start: {visible(data['message'])}"
+            return f"{name}: no more items start: {escape(data['message'])}"
         case _:
             return ""
 
@@ -154,8 +155,8 @@ def report(name: str, data: dict[str, Any]) -> str:
     """What a fan-out reported of its failed items; all of a long report is in the event and in the dead letters."""
     items = data["items"]
     count = len(items) + data.get("more", 0)
-    lines = [f"{visible(name)}: {plural(count, 'item')} failed"]
-    lines += [f"  {visible(item['item'])}: {visible(item['message'])}" for item in items[:REPORTED_LINES_MAX]]
+    lines = [f"{escape(name)}: {plural(count, 'item')} failed"]
+    lines += [f"  {escape(item['item'])}: {escape(item['message'])}" for item in items[:REPORTED_LINES_MAX]]
     hidden = count - min(len(items), REPORTED_LINES_MAX)
     if hidden:
         lines.append(f"  and {hidden} more")
@@ -167,13 +168,13 @@ def outcome(name: str, numbers: dict[str, Any]) -> str:
     done = f"{numbers['successful']} of {plural(numbers['total_items'], 'item')} succeeded"
     rest = ", ".join(f"{numbers[word]} {word}" for word in ("failed", "skipped", "held"))
     circuit = "" if numbers["circuit"] == "closed" else f"; circuit {words(numbers['circuit'])}"
-    return f"{visible(name)}: {done}, {rest}; {plural(numbers['dead_letters'], 'dead letter')}{circuit}"
+    return f"{escape(name)}: {done}, {rest}; {plural(numbers['dead_letters'], 'dead letter')}{circuit}"
 
 
 def patterns(numbers: dict[str, Any], columns: int) -> list[str]:
     """The failures that many items had in common, and what to do about each."""
     lines: list[str] = []
     for pattern in sorted(numbers["failure_patterns"], key=lambda found: -found["frequency"]):
-        lines.append(fit(f"  {pattern['frequency']} x {visible(pattern['message'])}", columns))
-        lines.append(fit(f"    {pattern['pattern_type']}: {visible(pattern['suggested_action'])}", columns))
+        lines.append(fit(f"  {pattern['frequency']} x {escape(pattern['message'])}", columns))
+        lines.append(fit(f"    {pattern['pattern_type']}: {escape(pattern['suggested_action'])}", columns))
     return lines

@@ -81,7 +81,7 @@ def write_text(text: str) -> None:
 
 
 @contextmanager
-def apart(json: bool) -> Iterator[None]:
+def stdout_reserved_for_json(json: bool) -> Iterator[None]:
     """While a run goes, keep stdout for the document: what functions in threads print there goes to stderr."""
     if not json:
         yield
@@ -208,7 +208,7 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def visible(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Text from outside on one line, with control characters spelled out so that they do nothing."""
     if text.isprintable():
         return text
@@ -217,7 +217,7 @@ def visible(text: str) -> str:
     ).strip()
 
 
-def within(scope: str, step: str) -> str:
+def scoped_name(scope: str, step: str) -> str:
     """A step as people find it: by its name, and inside a repair behind the step that it repairs.
 
     Commands without a name are called after their key (`on_failure-1`), which need not be said twice.
@@ -282,6 +282,6 @@ def quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def again(verb: str, db: str | None) -> str:
+def command_hint(verb: str, db: str | None) -> str:
     """A command for the user to copy, with the database that this call named."""
     return f"resile {verb} --db {quoted(db)}" if db else f"resile {verb}"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from resile.cli.display.output import Paint, plural, print_document, say, visible
+from resile.cli.display.output import Paint, plural, print_document, say
+from resile.cli.display.output import escape_control_characters as escape
 from resile.errors import Diagnostic, ResileError
 from resile.model.limits import FILE_BYTES_MAX
 
@@ -69,9 +70,9 @@ def render(error: ResileError, paint: Paint) -> str:
         errors = sum(found.severity == "error" for found in error.diagnostics)
         return "\n".join([*lines, f"{label}: {plural(errors, 'error')}; nothing was run"])
     where = "" if error.where in error.message else f"{error.where}: "
-    lines.append(f"{label}: {where}{visible(error.message)}")
+    lines.append(f"{label}: {where}{escape(error.message)}")
     if error.hint:
-        lines.append(f"  hint: {visible(error.hint)}")
+        lines.append(f"  hint: {escape(error.hint)}")
     return "\n".join(lines)
 
 
@@ -82,10 +83,10 @@ def findings(diagnostics: tuple[Diagnostic, ...], paint: Paint) -> list[str]:
     for found in diagnostics:
         color = "red" if found.severity == "error" else "yellow"
         severity = paint(color, found.severity)
-        lines.append(f"{paint('bold', found.where)}: {severity}: {visible(found.message)} [{found.code}]")
+        lines.append(f"{paint('bold', found.where)}: {severity}: {escape(found.message)} [{found.code}]")
         lines += _excerpt(found, sources, paint)
         if found.hint:
-            lines.append(f"  hint: {visible(found.hint)}")
+            lines.append(f"  hint: {escape(found.hint)}")
     return lines
 
 

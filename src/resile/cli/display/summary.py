@@ -11,17 +11,19 @@ from typing import Any
 from resile.cli.display.maps import in_item, outcome, patterns
 from resile.cli.display.output import (
     Paint,
-    again,
     clock,
+    command_hint,
     duration,
     fit,
     moment,
     plural,
     quoted,
+    scoped_name,
     short_rule,
     table,
-    visible,
-    within,
+)
+from resile.cli.display.output import (
+    escape_control_characters as escape,
 )
 
 FAILED_SHOWN_MAX = 20
@@ -62,7 +64,7 @@ def headline(document: Document, paint: Paint, columns: int) -> list[str]:
     run, took = f"run {document['run']}", f"{after} {duration(document['duration_seconds'])}"
     room = columns - len(f"{run}  {status} {took}")
     return [
-        f"{run} {fit(visible(document['workflow']), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
+        f"{run} {fit(escape(document['workflow']), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
         f"{plural(counts['total'], 'step')}{rest}",
     ]
 
@@ -76,7 +78,7 @@ def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
     hidden = len(document["jobs"]) - len(listed)
     rows = [
         [
-            visible(within(job["scope"], job["step"])),
+            escape(scoped_name(job["scope"], job["step"])),
             job["status"],
             str(job["attempts"]) if job["attempts"] else "",
             "" if job["exit_code"] is None else str(job["exit_code"]),
@@ -112,7 +114,7 @@ def _maps(document: Document, columns: int) -> list[str]:
 def _remark(job: dict[str, Any]) -> str:
     """What else is to be said of a job."""
     if job["cause"]:
-        return f"{visible(job['cause']['step'])} is {job['cause']['status']}"
+        return f"{escape(job['cause']['step'])} is {job['cause']['status']}"
     return "tolerated" if job["tolerated"] else "recovered" if job["recovered"] else ""
 
 
@@ -133,9 +135,9 @@ def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> lis
         [
             clock(moment(route["at"])),
             _way(route),
-            visible(within(route["scope"], route["step"])),
+            escape(scoped_name(route["scope"], route["step"])),
             f"attempt {route['attempt']}",
-            visible(route["rule"] if route["trigger"] == "judge" else short_rule(route["rule"])),
+            escape(route["rule"] if route["trigger"] == "judge" else short_rule(route["rule"])),
         ]
         for route in routes
     ]
@@ -146,7 +148,7 @@ def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> lis
 def _way(route: dict[str, Any]) -> str:
     """What was done: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
     who = "judge " if route["trigger"] == "judge" else ""
-    target = f" {visible(route['target'])}" if route["target"] else ""
+    target = f" {escape(route['target'])}" if route["target"] else ""
     return f"{who}{route['action']}{target}"
 
 
@@ -168,8 +170,8 @@ def _failed(
             how.insert(0, f"exit code {job['exit_code']}")
         if job["tolerated"]:
             how.append("tolerated")
-        lines.append(f"  {paint('red', visible(within(job['scope'], job['step'])))}: {', '.join(how)}")
-        message = visible(messages.get(job["id"], ""))
+        lines.append(f"  {paint('red', escape(scoped_name(job['scope'], job['step'])))}: {', '.join(how)}")
+        message = escape(messages.get(job["id"], ""))
         if message:
             lines.append(fit(f"    {message}", columns))
     if len(failed) > len(shown):
@@ -183,29 +185,29 @@ def _next(document: Document, db: str | None) -> list[str]:
     steps: list[tuple[str, str]] = []
     match document["status"]:
         case "failed":
-            steps.append((again(f"explain {run}", db), "which rules answered, and why"))
+            steps.append((command_hint(f"explain {run}", db), "which rules answered, and why"))
             failed = [job for job in document["jobs"] if job["status"] == "failed" and not job["tolerated"]]
             culprit = next((job for job in failed if job["scope"] == "root"), None)
             # Without an exit code there was no process, so nothing was printed.
             if culprit is not None and culprit["exit_code"] is not None:
-                steps.append((again(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
-            steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
+                steps.append((command_hint(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
+            steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "parked":
             steps += _judging(document, db)
         case "canceled":
-            steps.append((again(f"rerun {run} --failed-only", db), "run again what did not complete"))
+            steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "interrupted":
             if document["steps"]["parked"]:
                 steps += _judging(document, db)
-            steps.append((again(f"resume {run}", db), "go on"))
-            steps.append((again(f"cancel {run}", db), "end it for good"))
+            steps.append((command_hint(f"resume {run}", db), "go on"))
+            steps.append((command_hint(f"cancel {run}", db), "end it for good"))
         case "running":
             if document["steps"]["parked"]:
                 steps += _judging(document, db)
-            steps.append((again(f"logs {run} -f", db), "follow what its steps print"))
+            steps.append((command_hint(f"logs {run} -f", db), "follow what its steps print"))
     letters = document["dead_letters"]
     if letters:
-        steps.append((again(f"dlq list {run}", db), plural(letters, "dead letter")))
+        steps.append((command_hint(f"dlq list {run}", db), plural(letters, "dead letter")))
     if letters and document["status"] in ("completed", "failed", "canceled"):
         named = [name for name, numbers in document["maps"].items() if numbers["dead_letters"]]
         steps += [(command, "run them again") for command in retry_commands(run, named, db)]
@@ -216,8 +218,8 @@ def _next(document: Document, db: str | None) -> list[str]:
 def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
     """How dead letters are run again: one call for each of several maps."""
     if len(maps) < 2:
-        return [again(f"dlq retry {run}", db)]
-    return [again(f"dlq retry {run} --step {quoted(name)}", db) for name in maps]
+        return [command_hint(f"dlq retry {run}", db)]
+    return [command_hint(f"dlq retry {run} --step {quoted(name)}", db) for name in maps]
 
 
 def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:
@@ -228,6 +230,6 @@ def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:
     alike = sum(job["step"] == first["step"] for job in parked) > 1 or first["step"].isdigit()
     job = str(first["id"]) if alike else quoted(first["step"])
     return [
-        (again(f"parked {run}", db), "what waits for judgement (exit code 4)"),
-        (again(f"judge {run} {job} retry --resume", db), "or skip, or fail"),
+        (command_hint(f"parked {run}", db), "what waits for judgement (exit code 4)"),
+        (command_hint(f"judge {run} {job} retry --resume", db), "or skip, or fail"),
     ]

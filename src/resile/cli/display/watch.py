@@ -1,7 +1,7 @@
 """Looking on while a run goes: what the engine tells, what Ctrl-C does, and who shows it.
 
-    engine --started, notes--> Watch --> Tally (counts)
-                                 |-----> Display: Quiet (--json), Lines (no terminal), Live (terminal)
+    engine --started, notes--> ProgressWatcher --> Tally (counts)
+                                 |-----> Display: JsonDisplay (--json), Lines (no terminal), Live (terminal)
     SIGINT, SIGTERM -----------> interrupt(), and a word to the user
 
 Everything here runs on the engine's thread, so it only counts and hands on. SIGHUP keeps its usual meaning: a closed
@@ -172,7 +172,7 @@ class Display(Protocol):
         """The engine has left the run."""
 
 
-class Quiet:
+class JsonDisplay:
     """For programs: the run's id on stderr at once, and what a fan-out reports of its failed items."""
 
     def begin(self, run: int, _state: State, _tally: Tally) -> None:
@@ -195,7 +195,7 @@ class Quiet:
         """Nothing was begun."""
 
 
-class Watch:
+class ProgressWatcher:
     """The watcher of one driven run; as a context it gives the signals back when it is left."""
 
     def __init__(self, display: Display, debug: Callable[[str], None] | None = None) -> None:
@@ -207,7 +207,7 @@ class Watch:
         self.tally: Tally | None = None
         self.run = 0
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ProgressWatcher:
         return self
 
     def __exit__(self, *_error: object) -> None:
