@@ -15,7 +15,8 @@ from typing import get_args
 
 from differences import DIFFERENCES, PYTHON
 
-from resile.api.workflow import STEP_OPTIONS, WORKFLOW_OPTIONS
+from resile.api.step import STEP_OPTIONS
+from resile.api.workflow import WORKFLOW_OPTIONS
 from resile.core.actions import Order
 from resile.core.events import Event
 from resile.core.react import HANDLERS

@@ -8,22 +8,47 @@ The names below are the public API; each is loaded when it is first asked for, s
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Client": "resile.api.client",
+    "Map": "resile.api.options",
+    "OnFailure": "resile.api.options",
     "ResileError": "resile.errors",
-    "Result": "resile.api.workflow",
+    "Resources": "resile.api.options",
+    "Result": "resile.api.build",
+    "Retry": "resile.api.options",
     "Run": "resile.api.run",
     "Workflow": "resile.api.workflow",
-    "current": "resile.api.workflow",
+    "current": "resile.api.step",
     "load": "resile.api.run",
     "resume": "resile.api.run",
     "run": "resile.api.run",
-    "step": "resile.api.workflow",
+    "step": "resile.api.step",
 }
-__all__ = ["ResileError", "Result", "Run", "Workflow", "__version__", "current", "load", "resume", "run", "step"]
+__all__ = [
+    "Client",
+    "Map",
+    "OnFailure",
+    "ResileError",
+    "Resources",
+    "Result",
+    "Retry",
+    "Run",
+    "Workflow",
+    "__version__",
+    "current",
+    "load",
+    "resume",
+    "run",
+    "step",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from resile.api.build import Result
+    from resile.api.client import Client
+    from resile.api.options import Map, OnFailure, Resources, Retry
     from resile.api.run import Run, load, resume, run
-    from resile.api.workflow import Result, Workflow, current, step
+    from resile.api.step import current, step
+    from resile.api.workflow import Workflow
     from resile.errors import ResileError
 
 

@@ -63,6 +63,31 @@ class ResileError(Exception):
         return {"error": error, "diagnostics": [msgspec.to_builtins(d) for d in self.diagnostics]}
 
 
+class WorkflowError(ResileError):
+    """A workflow file, or a workflow built in Python, is wrong; `diagnostics` has every finding."""
+
+
+class RunFailed(ResileError):
+    """A run did not complete; `run` is its number and `status` how it stands."""
+
+    def __init__(self, message: str, *, run: int, status: str, hint: str = "") -> None:
+        super().__init__("run-failed", message, hint=hint)
+        self.run = run
+        self.status = status
+
+
+class StepFailed(ResileError):
+    """A step of a run has no result, because it failed or did not run; `step` is its name."""
+
+    def __init__(self, message: str, *, step: str) -> None:
+        super().__init__("no-result", message)
+        self.step = step
+
+
+class StoreError(ResileError):
+    """The store could not do its work; nothing of the failed transaction is there."""
+
+
 def shorten(text: str, characters_max: int = 60) -> str:
     """A text that fits into one line of a message."""
     line = "".join(c if c.isprintable() else " " for c in text[: characters_max + 1])

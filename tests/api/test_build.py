@@ -12,7 +12,7 @@ import pytest
 import resile
 from resile import ResileError, Workflow, step
 from resile.api.compile import compile_flow
-from resile.api.workflow import StepFunction
+from resile.api.step import StepFunction
 from resile.dialects.compile import compile_text
 from resile.model.workflow import Function
 from tests.api import functions as f

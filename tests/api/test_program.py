@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import traceback
+from datetime import date
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -252,8 +254,30 @@ def test_bytes_that_are_no_text_reach_a_function(place: Place, workers: Any) -> 
         both = f.give([flow.input("name"), flow.input("names")])
     run = place.run(flow, inputs={"name": name, "names": [name, {name: 1}]})
     assert run.result(both) == [name, [name, {name: 1}]]
-    with pytest.raises(ResileError, match="input 'names' is nothing that JSON holds"):
-        place.run(flow, inputs={"names": object()})
-    for wrong in ("NaN", '["\\udce9", Infinity]'):
-        with pytest.raises(ResileError, match=r"input 'names': .* is not a json"):
-            place.run(flow, inputs={"names": wrong})
+    with pytest.raises(ResileError, match="input 'names' is neither JSON nor can it be pickled"):
+        place.run(flow, inputs={"names": Lock()})
+
+
+def test_inputs_arrive_as_the_values_that_they_are(place: Place, workers: Any) -> None:
+    """A number, a flag, a text that looks like a number, a date and a tuple reach a function as what they are."""
+    with Workflow("t", workers=workers, inputs={"any": {"required": True}, "count": 1, "quick": False}) as flow:
+        every = f.give([flow.input("any"), flow.input("count"), flow.input("quick")])
+    for value in (5, 2.5, True, None, "5", [1, {"a": None}], (1, 2), date(2026, 2, 28)):
+        run = place.run(flow, inputs={"any": value, "count": 7, "quick": True})
+        found = run.result(every)
+        assert (found, type(found[0])) == ([value, 7, True], type(value))
+    for name, wrong in (("count", "3"), ("count", True), ("quick", 1)):
+        with pytest.raises(ResileError, match=rf"input '{name}': {wrong!r} is not a "):
+            place.run(flow, inputs={"any": 1, name: wrong})
+    with pytest.raises(ResileError, match="t has no input 'more'"):
+        place.run(flow, inputs={"any": 1, "more": 2})
+
+
+def test_a_file_takes_values_that_json_holds(place: Place) -> None:
+    """Inputs of a native file are values too, and one that only Python could read is refused."""
+    file = place.folder / "flow.yaml"
+    file.write_text("resile: 1\ninputs: {x: {required: true}}\nsteps: {a: {shell: 'echo ${inputs.x}'}}\n")
+    run = resile.run(str(file), db=place.db, output=str(place.folder / "output"), inputs={"x": 5})
+    assert (run.status, run.result("a")) == ("completed", "5")
+    with pytest.raises(ResileError, match="input 'x' is nothing that JSON holds: <object"):
+        resile.run(str(file), db=place.db, inputs={"x": object()})

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from resile.api.workflow import Result, Workflow
+from resile.api.build import Result
+from resile.api.workflow import Workflow
 from resile.commands import run as drive
-from resile.errors import ResileError
+from resile.errors import ResileError, RunFailed, StepFailed
 from resile.languages.python.modules import is_loading
 from resile.languages.python.values import mentions_pickle, revive
-from resile.model import workflow as model
 from resile.model.limits import PARALLEL_MAX
 from resile.model.status import RunStatus, Status
 
@@ -29,18 +29,31 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+OnEvent = Callable[[dict[str, Any]], None]
+"""Called with each event of a run, as `resile events list --json` prints it."""
 
 
-class NullListener:
-    """Nobody looks on."""
+class EventListener:
+    """Hands each event to a callback of the program, as soon as it is on disk."""
 
     debug: Callable[[str], None] | None = None
 
-    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
-        """The run has an id and an engine."""
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event
+        self._run = 0
 
-    def notes(self, state: State, notes: list[Note]) -> None:
+    def started(self, run: int, state: State, interrupt: Interrupt) -> None:  # noqa: ARG002
+        """The run has a number and an engine."""
+        self._run = run
+
+    def notes(self, state: State, notes: list[Note]) -> None:  # noqa: ARG002
         """These events are on disk now."""
+        if self._on_event is None:
+            return
+        from resile.commands.documents import event_document
+
+        for note in notes:
+            self._on_event(event_document(self._run, note))
 
 
 class Run:
@@ -62,6 +75,15 @@ class Run:
         """What `resile run --json` prints."""
         return self._finished.document
 
+    def raise_for_status(self) -> Run:
+        """Return this run if it completed; raise RunFailed, which names the first failure, if it did not."""
+        if self.status == "completed":
+            return self
+        failure = self.document.get("first_failure")
+        why = f": step {failure['step']!r} failed: {failure['message']}" if failure else ""
+        hint = f"resile explain {self.id}"
+        raise RunFailed(f"run {self.id} is {self.status}{why}", run=self.id, status=self.status, hint=hint)
+
     @overload
     def result(self, step: Result[T]) -> T:
         """Of a step by what its call gave."""
@@ -71,7 +93,7 @@ class Run:
         """Of a step by its name."""
 
     def result(self, step: Result[Any] | str) -> Any:
-        """What a step gave; of a map, the list of what its items gave. Raises ResileError where it gave nothing."""
+        """What a step returned; of a map, what its items returned, as a list. Raises StepFailed if there is nothing."""
         from resile.engine.actions.function import home_of
         from resile.engine.evaluation.values import Values
         from resile.engine.replay import folded, row_of
@@ -90,7 +112,7 @@ class Run:
                 failures = [tried.failure.message for tried in store.attempts(self.id, job.id) if tried.failure]
                 why = f" ({failures[-1]})" if failures else ""
                 message = f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing{why}"
-                raise ResileError("no-result", message)
+                raise StepFailed(message, step=name)
             value = Values(store, row.id, row.output, self._state, {}).output(job)
         finally:
             store.close()
@@ -99,55 +121,46 @@ class Run:
         return revive(value, home_of(self._state.workflow))
 
 
-def load(path: str | PathLike[str]) -> model.Workflow:
-    """The workflow in a file of any kind, compiled; raises ResileError with every finding where it is wrong."""
-    from resile.commands.load import compiled
-
-    return compiled(fspath(path))
+def load(path: str | PathLike[str]) -> Workflow:
+    """The workflow in a file of any kind, compiled; raises WorkflowError with every finding where it is wrong."""
+    return Workflow.load(path)
 
 
 def run(
-    workflow: Workflow | model.Workflow | str | PathLike[str],
+    workflow: Workflow | str | PathLike[str],
     *,
     db: str | None = None,
     output: str | None = None,
     inputs: dict[str, Any] | None = None,
     max_parallel: int | None = None,
+    on_event: OnEvent | None = None,
 ) -> Run:
-    """Run a workflow to its end: one built in Python, a loaded one, or a file."""
+    """Run a workflow to its end: one built in Python, a loaded one, or a file.
+
+    Inputs arrive as the values that they are; a text is read as the command line reads it. `on_event` is called on the
+    thread that called `run`; if it raises, the run stops there and can be resumed.
+    """
     if is_loading():
         raise ResileError(
             "bad-call",
             "the file runs its workflow while it is being loaded",
             hint='put the call under `if __name__ == "__main__":`',
         )
-    path, compiled = _given(workflow)
+    if isinstance(workflow, Workflow):
+        path, definition = workflow.file, workflow.compiled()
+    elif isinstance(workflow, str | PathLike):
+        path, definition = fspath(workflow), None
+    else:
+        raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
     call = drive.RunCall(
-        path=path,
-        db=db,
-        output=output,
-        inputs=[f"{name}={_text(name, value)}" for name, value in (inputs or {}).items()],
-        limits=_limits(max_parallel),
-        workflow=compiled,
+        path=path, db=db, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition
     )
-    return Run(drive.run(call, NullListener()), db)
+    return Run(drive.run(call, EventListener(on_event)), db)
 
 
-def resume(run: int, *, db: str | None = None, max_parallel: int | None = None) -> Run:
-    """Go on with a run that was interrupted or is parked; of one that has ended this only tells how."""
-    return Run(drive.resume(run, db=db, limits=_limits(max_parallel), listener=NullListener()), db)
-
-
-def _given(workflow: Workflow | model.Workflow | str | PathLike[str]) -> tuple[str, model.Workflow | None]:
-    """The file of a workflow, and the workflow itself where it is compiled already."""
-    match workflow:
-        case Workflow():
-            return workflow.file, workflow.compiled()
-        case model.Workflow():
-            return workflow.file, workflow
-        case str() | PathLike():
-            return fspath(workflow), None
-    raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
+def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, on_event: OnEvent | None = None) -> Run:
+    """Continue a run that was interrupted or is parked; of one that has ended this only returns how it ended."""
+    return Run(drive.resume(run, db=db, limits=_limits(max_parallel), listener=EventListener(on_event)), db)
 
 
 def _limits(max_parallel: int | None) -> drive.ResourceLimits:
@@ -155,15 +168,3 @@ def _limits(max_parallel: int | None) -> drive.ResourceLimits:
     if max_parallel is not None and (type(max_parallel) is not int or not 1 <= max_parallel <= PARALLEL_MAX):
         raise ResileError("bad-call", f"max_parallel is a whole number from 1 to {PARALLEL_MAX}, not {max_parallel!r}")
     return drive.ResourceLimits(max_parallel=max_parallel)
-
-
-def _text(name: str, value: Any) -> str:
-    """An input as the command line takes it."""
-    if isinstance(value, str):
-        return value
-    from resile.store.sqlite.rows import to_json
-
-    try:
-        return to_json(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ResileError("input-malformed", f"input {name!r} is nothing that JSON holds: {error}") from error

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from resile import __version__
-from resile.errors import Diagnostic, ResileError
+from resile.errors import Diagnostic, ResileError, WorkflowError, shorten
 from resile.model import codec
 from resile.model.fanout import FanOut
 from resile.model.hashing import sha256_hex
@@ -99,7 +99,7 @@ def accepted(result: Compiled) -> Workflow:
     if result.workflow is None or errors:
         first = errors[0]
         count = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise ResileError(first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=findings)
+        raise WorkflowError(first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=findings)
     return result.workflow
 
 
@@ -143,8 +143,13 @@ def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> d
     return {"files": files}
 
 
-def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
-    """The values of a run's inputs: given ones, then defaults; whatever is wrong with them is said at once."""
+def read_inputs(
+    workflow: Workflow, given: Sequence[str], files: Sequence[str], objects: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The values of a run's inputs: given ones, then defaults; every problem with them is reported at once.
+
+    `objects` are values of a calling program, which pass as they are.
+    """
     texts: dict[str, str] = {}
     values: dict[str, Any] = {}
     problems: list[ResileError] = []
@@ -155,9 +160,15 @@ def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) 
             texts[name] = text if option == "--input" else _file_text(name, text)
         except ResileError as problem:
             problems.append(problem)
+    for name, value in (objects or {}).items():
+        try:
+            values[name] = _object(name, workflow, value)
+        except ResileError as problem:
+            problems.append(problem)
     for name, declared in workflow.inputs.items():
         try:
-            values[name] = _value(name, declared, texts.get(name))
+            if name not in values and name not in (objects or {}):
+                values[name] = _value(name, declared, texts.get(name))
         except ResileError as problem:
             problems.append(problem)
     if problems:
@@ -168,16 +179,46 @@ def read_inputs(workflow: Workflow, given: Sequence[str], files: Sequence[str]) 
 def _value(name: str, declared: Input, text: str | None) -> Any:
     """The value of one input: as given, or its default."""
     if text is not None:
-        value = _converted(name, declared, text)
-        if declared.schema is not None:
-            from resile.engine.actions.schemas import unmet
-
-            if problem := unmet(declared.schema, value, f"input {name!r}"):
-                raise ResileError("input-malformed", problem)
-        return value
+        return _checked(name, declared, _converted(name, declared, text))
     if declared.required:
         raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
     return declared.default
+
+
+def _checked(name: str, declared: Input, value: Any) -> Any:
+    """Return the value of an input; refuse one that does not meet its schema."""
+    if declared.schema is not None:
+        from resile.engine.actions.schemas import unmet
+
+        if problem := unmet(declared.schema, value, f"input {name!r}"):
+            raise ResileError("input-malformed", problem)
+    return value
+
+
+def _object(name: str, workflow: Workflow, value: Any) -> Any:
+    """A value of a calling program as data: JSON where that brings back the very same value, else a pickle.
+
+    Only functions of a workflow in Python can read a pickle.
+    """
+    from resile.languages.python.values import ValueUnfit, is_plain, portable
+    from resile.store.sqlite.rows import to_json as json_text
+
+    if name not in workflow.inputs:
+        raise _unknown_input(name, workflow)
+    declared = workflow.inputs[name]
+    fits = {"number": isinstance(value, int | float) and not isinstance(value, bool), "bool": isinstance(value, bool)}
+    if not fits.get(declared.kind, True):
+        raise ResileError("input-malformed", f"input {name!r}: {shorten(repr(value))} is not a {declared.kind}")
+    if not is_plain(value):
+        if workflow.dialect != "python":
+            raise ResileError("input-malformed", f"input {name!r} is nothing that JSON holds: {shorten(repr(value))}")
+        try:
+            return portable(value, f"input {name!r}")
+        except ValueUnfit as error:
+            raise ResileError("input-malformed", str(error)) from error
+    if len(json_text(value)) > INPUT_BYTES_MAX:
+        raise ResileError("input-too-large", f"input {name!r} has more than {INPUT_BYTES_MAX} bytes")
+    return _checked(name, declared, value)
 
 
 def _together(workflow: Workflow, problems: list[ResileError]) -> ResileError:
@@ -199,13 +240,18 @@ def _pair(pair: str, option: str, workflow: Workflow) -> tuple[str, str]:
     if not equals:
         raise ResileError("input-malformed", f"{option} {pair!r} is not name=value")
     if name not in workflow.inputs:
-        known = ", ".join(workflow.inputs) or "none"
-        raise ResileError(
-            "input-unknown", f"{workflow.name} has no input {name!r}", where=workflow.file, hint=f"its inputs: {known}"
-        )
+        raise _unknown_input(name, workflow)
     if len(text) > INPUT_BYTES_MAX:
         raise ResileError("input-too-large", f"input {name!r} has more than {INPUT_BYTES_MAX} bytes")
     return name, text
+
+
+def _unknown_input(name: str, workflow: Workflow) -> ResileError:
+    """The error for an input that the workflow does not declare."""
+    known = ", ".join(workflow.inputs) or "none"
+    return ResileError(
+        "input-unknown", f"{workflow.name} has no input {name!r}", where=workflow.file, hint=f"its inputs: {known}"
+    )
 
 
 def _file_text(name: str, path: str) -> str:

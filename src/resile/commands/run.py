@@ -45,12 +45,16 @@ class ResourceLimits(Struct, frozen=True):
 
 
 class RunCall(Struct):
-    """Everything that `resile run` can be told; where there is a compiled `workflow`, the file is not read."""
+    """Everything that `resile run` can be told; where there is a compiled `workflow`, the file is not read.
+
+    `objects` are inputs as values of a calling program.
+    """
 
     path: str
     db: str | None = None
     inputs: list[str] = []
     input_files: list[str] = []
+    objects: dict[str, Any] = {}
     limits: ResourceLimits = ResourceLimits()
     output: str | None = None
     retry_max: int | None = None
@@ -97,7 +101,7 @@ def run(call: RunCall, listener: EngineListener, launcher: Prestarted | None = N
     """
     before = open_store(call.db) if exists(call.db) else None
     workflow, definition = _definition(call, before)
-    inputs = read_inputs(workflow, call.inputs, call.input_files)
+    inputs = read_inputs(workflow, call.inputs, call.input_files, call.objects)
     capacity = _capacity(workflow, call.limits)
     refuse_misfits(workflow, capacity)
     _refuse_items(workflow)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from resile.errors import ResileError
-
-
-class StoreError(ResileError):
-    """The store could not do its work; nothing of the failed transaction is there."""
+from resile.errors import StoreError as StoreError
 
 
 class LeaseHeld(StoreError):

@@ -1,0 +1,76 @@
+"""`Client`: the runs of one database, for programs that look at them, continue them and judge their failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any, Literal
+
+from resile.api import run as runs
+from resile.api.run import OnEvent, Run
+from resile.api.workflow import Workflow
+from resile.commands import dead_letters, explain, inspect, judge
+from resile.commands import run as drive
+
+
+class Client:
+    """The runs of a database: `db` is a path or an address, as `--db` takes it."""
+
+    def __init__(self, db: str | None = None) -> None:
+        self.db = db
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs: number, workflow, status, times and counts of steps, as `resile status --json` prints them."""
+        found: list[dict[str, Any]] = inspect.status(None, db=self.db)["runs"]
+        return found
+
+    def get(self, run: int) -> dict[str, Any]:
+        """One run with its jobs, as `resile status RUN --json` prints it."""
+        return inspect.status(run, db=self.db)
+
+    def submit(
+        self,
+        workflow: Workflow | str | PathLike[str],
+        *,
+        inputs: dict[str, Any] | None = None,
+        max_parallel: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Run:
+        """Run a workflow in this database."""
+        return runs.run(workflow, db=self.db, inputs=inputs, max_parallel=max_parallel, on_event=on_event)
+
+    def resume(self, run: int, *, max_parallel: int | None = None, on_event: OnEvent | None = None) -> Run:
+        """Continue a run that was interrupted or is parked."""
+        return runs.resume(run, db=self.db, max_parallel=max_parallel, on_event=on_event)
+
+    def cancel(self, run: int, reason: str = "") -> dict[str, Any]:
+        """Cancel a run: ask the engine that drives it, or take the run to its `end` here where none does."""
+        return drive.cancel(run, db=self.db, reason=reason, listener=runs.EventListener(None))
+
+    def judge(
+        self,
+        run: int,
+        step: str,
+        verdict: Literal["retry", "skip", "fail"],
+        *,
+        reason: str = "",
+        output: Any = None,
+        memory_bytes: int = 0,
+        runtime_seconds: float = 0.0,
+    ) -> dict[str, Any]:
+        """Decide on a parked failure; `resume` then continues the run.
+
+        `output` is what a skipped step returns; `memory_bytes` and `runtime_seconds` give a retried one more of either.
+        """
+        judgement = judge.Judgement(
+            verdict=verdict, reason=reason, output=output, memory_bytes=memory_bytes, runtime_seconds=runtime_seconds
+        )
+        return judge.judge(run, step, judgement, db=self.db)
+
+    def explain(self, run: int, step: str | None = None) -> dict[str, Any]:
+        """What failed in a run, which rule answered and why, as `resile explain --json` prints it."""
+        return explain.explain(run, db=self.db, step=step)
+
+    def dead_letters(self, run: int, step: str | None = None) -> Iterator[dict[str, Any]]:
+        """The items of a run that failed for good, with their history."""
+        return dead_letters.letters(run, db=self.db, step=step)
