@@ -25,7 +25,7 @@ from resile.dialects.native.keys.ir import IR_TABLES
 from resile.dialects.native.keys.steps import TABLES
 from resile.dialects.reading.key_tables import Key, Table
 from resile.model import limits
-from resile.model.failure import FailureKind
+from resile.model.failure import FAILURE_KINDS
 from resile.model.rules import Then
 from resile.model.status import TERMINAL, Status
 
@@ -137,7 +137,8 @@ def state_machine() -> str:
     lines += ["", "## Orders: what the core asks for", "", "| order | meaning |", "|---|---|"]
     lines += [f"| `{order.__name__}` | {cell(sentence(order))} |" for order in get_args(Order)]
     lines += ["", "## Words of the ladder", ""]
-    lines += ["Kinds of failure: " + ", ".join(f"`{kind}`" for kind in get_args(FailureKind)) + "."]
+    lines += ["| kind of failure | meaning |", "|---|---|"]
+    lines += [f"| `{kind}` | {row.meaning} |" for kind, row in FAILURE_KINDS.items()]
     lines += ["", "What a rule may decide: " + ", ".join(f"`{then}`" for then in get_args(Then)) + "."]
     return "\n".join(lines) + "\n"
 

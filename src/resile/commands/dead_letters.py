@@ -27,6 +27,7 @@ from resile.engine.replay import row_of
 from resile.engine.session import take
 from resile.errors import ResileError
 from resile.model import codec
+from resile.model.failure import FAILURE_KINDS
 from resile.model.fanout import FanOut
 from resile.model.items import ItemFailure
 from resile.model.workflow import Child, Step
@@ -40,13 +41,6 @@ HOUR_SECONDS = 3_600
 NAMES_MAX = 5
 INDEX_DIGITS_MAX = 18
 
-# Kinds of failure that are no matter of an exit code.
-_ERROR_TYPES = {
-    "timeout": "Timeout",
-    "oom": "ResourceExhausted",
-    "check": "ValidationFailed",
-    "contract": "ValidationFailed",
-}
 _NO_COMMIT = "contract: no commit"
 
 Apart = dict[str, dict[str, str]]
@@ -285,8 +279,8 @@ def _error_type(letter: LetterRow, failure: ItemFailure, apart: Apart) -> str | 
         return apart[letter.map][failure.step]
     if failure.signature == _NO_COMMIT:
         return "CommitValidationFailed"
-    if failure.kind in _ERROR_TYPES:
-        return _ERROR_TYPES[failure.kind]
+    if error_type := FAILURE_KINDS[failure.kind].error_type:
+        return error_type
     return "Unknown" if failure.exit_code is None else {"CommandFailed": {"exit_code": failure.exit_code}}
 
 

@@ -32,16 +32,13 @@ from resile.errors import ResileError
 from resile.executors.outcome import readable, signal_name, signature
 from resile.executors.output import open_output
 from resile.model import codec
-from resile.model.failure import Failure, FailureKind, Outcome
+from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS, Failure, Kind, Outcome
 from resile.model.limits import TAIL_BYTES
 from resile.model.status import RunStatus, Status
 from resile.model.workflow import Need, Noop, Step, Workflow
 from resile.store.contract import RunRow, Store
 from resile.store.memory import MemoryStore
 
-KINDS: tuple[FailureKind, ...] = ("exit", "signal", "timeout", "oom", "lost", "spawn", "check", "contract")
-# The kinds that say nothing without a number.
-_NUMBERED = ("exit", "signal")
 _SIGTERM, _SIGKILL, _SIGNALS_MAX, _CODES_MAX = 15, 9, 64, 255
 # What a step's second go, which is not run, would write.
 _OF_A_GO = ("step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed", "step_recovered")
@@ -51,23 +48,24 @@ _EXIT_CODES = {"fail": 1, "park": 4, "interrupted": 130}
 def supposed(text: str, message: str) -> Failure:
     """A failure as people write it: `exit:10`, `signal:9`, `signal:TERM`, `timeout`, `oom` …"""
     name, colon, detail = text.partition(":")
-    kind = next((known for known in KINDS if known == name), None)
+    kind = next((known for known in MATCHED_KINDS if known == name), None)
     number = _number(name, detail)
-    if kind is None or number is None or (colon and kind not in ("exit", "signal", "check")):
-        hint = f"exit:CODE, signal:NAME or one of {', '.join(known for known in KINDS if known not in _NUMBERED)}"
+    if kind is None or number is None or (colon and kind not in (Kind.EXIT, Kind.SIGNAL, Kind.CHECK)):
+        plain = ", ".join(known for known in MATCHED_KINDS if not FAILURE_KINDS[known].is_numbered)
+        hint = f"exit:CODE, signal:NAME or one of {plain}"
         raise ResileError("bad-failure", f"--fail {text!r} is not a failure", hint=hint)
     code: int | None = number
     signal: int | None = None
     match kind:
-        case "exit" | "check":
+        case Kind.EXIT | Kind.CHECK:
             said = f"exit code {number}"
-        case "signal":
+        case Kind.SIGNAL:
             code, signal, said = 128 + number, number, f"killed by {signal_name(number)}"
-        case "timeout":
-            code, signal, said = 128 + _SIGTERM, _SIGTERM, "timed out"
-        case "oom":
-            code, signal, said = 128 + _SIGKILL, _SIGKILL, "out of memory (killed by the kernel)"
-        case "lost" | "spawn" | "contract" | "canceled":
+        case Kind.TIMEOUT:
+            code, signal, said = 128 + _SIGTERM, _SIGTERM, FAILURE_KINDS[kind].wording
+        case Kind.OOM:
+            code, signal, said = 128 + _SIGKILL, _SIGKILL, FAILURE_KINDS[kind].wording
+        case Kind.LOST | Kind.SPAWN | Kind.CONTRACT | Kind.CANCELED:
             code, said = None, kind
     said = f"{said}: {message}" if message else said
     return Failure(kind, said, code, signal, "", message, signature(kind, code, said))
@@ -76,11 +74,11 @@ def supposed(text: str, message: str) -> Failure:
 def _number(kind: str, detail: str) -> int | None:
     """The number of a failure; 1 where none is needed, None where it is none."""
     if not detail:
-        return None if kind in _NUMBERED else 1
-    most = _SIGNALS_MAX if kind == "signal" else _CODES_MAX
+        return None if kind in FAILURE_KINDS and FAILURE_KINDS[kind].is_numbered else 1
+    most = _SIGNALS_MAX if kind == Kind.SIGNAL else _CODES_MAX
     if detail.isascii() and detail.isdigit() and len(detail) <= 3:
         return int(detail) if 0 < int(detail) <= most else None
-    if kind != "signal":
+    if kind != Kind.SIGNAL:
         return None
     import signal
 

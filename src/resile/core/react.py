@@ -54,7 +54,7 @@ from resile.core.scheduling.reservations import release
 from resile.core.scheduling.reserve_ahead import set_back
 from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import ROOT, SUCCESS, Error, Failed, Job, State
-from resile.model.failure import Failure
+from resile.model.failure import Failure, Kind
 from resile.model.fanout import FanOut
 from resile.model.status import CANCELED, PENDING, PENDING_FAILED, RECOVERING, RUNNING, SKIPPED, TERMINATED
 from resile.model.workflow import Child
@@ -208,7 +208,7 @@ def _attempt_ended(state: State, event: AttemptEnded, out: list[Action]) -> None
             succeeded(state, out, event.at, job)
         return
     failure = outcome.failure
-    kind = "attempt_lost" if failure.kind == "lost" else "attempt_failed"
+    kind = "attempt_lost" if failure.kind == Kind.LOST else "attempt_failed"
     note_job(state, out, event.at, kind, job, _usage(event) | _evidence(failure))
     if event.canceled:
         settle(state, out, event.at, job, TERMINATED, {"message": failure.message})
@@ -321,10 +321,10 @@ def _arcs_answered(state: State, event: ArcsAnswered, out: list[Action]) -> None
         state.memory = {**state.memory, **event.memory}
     if event.refused and not stopping(state, job):
         job.tolerated = False
-        job.error = Error(event.at, job.attempt, state.step_of(job).name, Failure("contract", event.refused))
+        job.error = Error(event.at, job.attempt, state.step_of(job).name, Failure(Kind.CONTRACT, event.refused))
         if state.first_failure is None:
             name = state.step_of(job).name
-            state.first_failure = Failed(name, job.attempt, "contract", job.exit_code, event.refused)
+            state.first_failure = Failed(name, job.attempt, Kind.CONTRACT, job.exit_code, event.refused)
         fail(state, out, event.at, job, event.refused)
     elif stopping(state, job) or take_arcs(state, out, event.at, job, event.values, event.given):
         finish(state, out, event.at, job)

@@ -29,7 +29,7 @@ from resile.engine.secrets import redact, redact_failure, redact_outcome, redact
 from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
 from resile.languages.references import MISSING, ValueRefused
-from resile.model.failure import Failure, Outcome
+from resile.model.failure import Failure, Kind, Outcome
 from resile.model.fanout import FanOut
 from resile.model.status import Status
 from resile.model.workflow import Action, Agent, Capture, Child, Step, Validate
@@ -287,9 +287,9 @@ class Observer:
         except CaptureRefused:
             values = {}
         failure = outcome.failure
-        if isinstance(step.action, Validate) and failure.kind == "exit":
-            failure = msgspec.structs.replace(failure, kind="check")
-        if (isinstance(step.action, Agent) and failure.kind == "spawn") or failure.exit_code == 127:
+        if isinstance(step.action, Validate) and failure.kind == Kind.EXIT:
+            failure = msgspec.structs.replace(failure, kind=Kind.CHECK)
+        if (isinstance(step.action, Agent) and failure.kind == Kind.SPAWN) or failure.exit_code == 127:
             failure = _with_hint(failure, step.action)
         if self._secrets:
             failure = redact_failure(failure, self._secrets)
@@ -319,7 +319,7 @@ def output_lost(report: Ended) -> bool:
 
 def _broken(outcome: Outcome, message: str, signature: str) -> Outcome:
     """A success that did not keep what the step promised."""
-    failure = Failure("contract", message, outcome.exit_code, signature=f"contract: {signature}")
+    failure = Failure(Kind.CONTRACT, message, outcome.exit_code, signature=f"contract: {signature}")
     return msgspec.structs.replace(outcome, failure=failure)
 
 

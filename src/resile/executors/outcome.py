@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from resile.executors.contract import Ended, Lost, OutputReader
-from resile.model.failure import Failure, FailureKind, Outcome, Usage
+from resile.model.failure import FAILURE_KINDS, Failure, FailureKind, Kind, Outcome, Usage
 from resile.model.limits import MESSAGE_CHARACTERS_MAX, TAIL_BYTES
 
 SIGKILL = 9
@@ -47,7 +47,7 @@ def outcome(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, di
 def lost(report: Lost) -> Outcome:
     """The outcome of an attempt whose end is unknown."""
     message = report.why
-    return Outcome(None, Failure("lost", message, signature=signature("lost", None, message)))
+    return Outcome(None, Failure(Kind.LOST, message, signature=signature(Kind.LOST, None, message)))
 
 
 def exit_code(wait_status: int) -> int:
@@ -59,14 +59,14 @@ def exit_code(wait_status: int) -> int:
 def kind_of(ended: Ended) -> FailureKind:
     """What went wrong."""
     if ended.spawn_error:
-        return "spawn"
+        return Kind.SPAWN
     if ended.reason == "timeout":
-        return "timeout"
+        return Kind.TIMEOUT
     if ended.reason == "killed":
-        return "canceled"
+        return Kind.CANCELED
     if ended.oom_kills and exit_code(ended.wait_status) == 128 + SIGKILL:
-        return "oom"
-    return "signal" if ended.wait_status & 0x7F else "exit"
+        return Kind.OOM
+    return Kind.SIGNAL if ended.wait_status & 0x7F else Kind.EXIT
 
 
 def message_of(
@@ -74,16 +74,14 @@ def message_of(
 ) -> str:
     """One readable line."""
     match kind:
-        case "spawn":
+        case Kind.SPAWN:
             where = f" {directory}" if ended.spawn_stage == "cwd" and directory else ""
             text = f"{_STAGES[ended.spawn_stage]}{where}: {os.strerror(ended.spawn_error)}"
-        case "timeout":
-            text = f"timed out after {seconds(timeout_seconds)}" if timeout_seconds else "timed out"
-        case "canceled":
-            text = "ended on request"
-        case "oom":
-            text = "out of memory (killed by the kernel)"
-        case "signal":
+        case Kind.TIMEOUT:
+            text = FAILURE_KINDS[kind].wording + (f" after {seconds(timeout_seconds)}" if timeout_seconds else "")
+        case Kind.CANCELED | Kind.OOM:
+            text = FAILURE_KINDS[kind].wording
+        case Kind.SIGNAL:
             text = f"killed by {signal_name(ended.wait_status & 0x7F)}"
         case _:
             last = last_line(output)

@@ -22,6 +22,7 @@ from resile.explain.grouping import close_items, close_scopes, on_item_dead_lett
 from resile.explain.report import AttemptEvent, AttemptReport, Canceled, Result, RuleReport
 from resile.explain.timeline import Timeline
 from resile.explain.wording import condition_text, consequence_of, mismatch_of, shorten
+from resile.model.failure import Kind
 from resile.model.rules import Rule
 from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Step
@@ -63,7 +64,7 @@ def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
         timeline.report_of(note.job).add(entry)
         return
     event: AttemptEvent = "lost" if note.type == "attempt_lost" else "failed"
-    if data.get("kind") == "canceled" or job.status is Status.terminated:
+    if data.get("kind") == Kind.CANCELED or job.status is Status.terminated:
         event = "ended"
     else:
         timeline.failures += 1
@@ -71,7 +72,7 @@ def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
         note.seq,
         event,
         note.attempt,
-        data.get("kind", "canceled" if event == "ended" else "exit"),
+        data.get("kind", Kind.CANCELED if event == "ended" else Kind.EXIT),
         data.get("exit_code"),
         data.get("signal"),
         data.get("message", ""),
@@ -143,7 +144,7 @@ def _add_rules(timeline: Timeline, walk: Walk) -> None:
         before.decision, before.why = "declined", _decline_reason_of(timeline.state.step_of(job), rule)
     entry.result = ""
     # The implicit rule for lost attempts says nothing about other failures.
-    implicit = 0 if failure.kind == "lost" else timeline.implicit_rules_of(job)
+    implicit = 0 if failure.kind == Kind.LOST else timeline.implicit_rules_of(job)
     for look in walk.passed:
         if look.rule >= implicit:
             rule = timeline.rule_of(job, look.rule)

@@ -12,6 +12,7 @@ from resile.core.state import Job
 from resile.explain.report import CHAIN_MAX, Link, StepReport, add_name
 from resile.explain.timeline import Timeline
 from resile.explain.wording import consequence_of, shorten
+from resile.model.failure import Kind
 from resile.model.status import TERMINAL, Status
 
 
@@ -102,7 +103,7 @@ def stopper_of(timeline: Timeline, job: Job) -> str:
     scope = state.scopes[job.scope]
     while scope.owner:
         if scope.expired or (
-            scope.stopped and scope.first_failure is not None and scope.first_failure.kind == "timeout"
+            scope.stopped and scope.first_failure is not None and scope.first_failure.kind == Kind.TIMEOUT
         ):
             return f"{scope.name} ran out of time"
         scope = state.scopes[state.jobs[scope.owner].scope]

@@ -1,10 +1,60 @@
 """What an attempt came to: its outcome, and the failure that climbs the ladder when it went wrong."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
+from resile.model.limits import LOST_RETRIES
+
 FailureKind = Literal["exit", "signal", "timeout", "oom", "lost", "spawn", "check", "contract", "canceled"]
+
+
+class Kind:
+    """The kinds of failure by name: no other module spells them out."""
+
+    EXIT: Final = "exit"
+    SIGNAL: Final = "signal"
+    TIMEOUT: Final = "timeout"
+    OOM: Final = "oom"
+    LOST: Final = "lost"
+    SPAWN: Final = "spawn"
+    CHECK: Final = "check"
+    CONTRACT: Final = "contract"
+    CANCELED: Final = "canceled"
+
+
+class KindRow(NamedTuple):
+    """What is known about a kind of failure.
+
+    `wording` is what messages call it where there is no more to say, `retries` how often every step is tried again by
+    itself, `error_type` its name in exported dead letters. Rules can match it, and rehearsals suppose it, where it
+    `is_matched`; with `is_numbered` only together with a number.
+    """
+
+    meaning: str
+    wording: str = ""
+    retries: int = 0
+    error_type: str = ""
+    is_matched: bool = True
+    is_numbered: bool = False
+
+
+FAILURE_KINDS: dict[str, KindRow] = {
+    Kind.EXIT: KindRow("The program ended with an exit code other than 0.", is_numbered=True),
+    Kind.SIGNAL: KindRow("A signal ended the program.", is_numbered=True),
+    Kind.TIMEOUT: KindRow("It took longer than it may.", "timed out", error_type="Timeout"),
+    Kind.OOM: KindRow(
+        "The kernel killed it for want of memory.",
+        "out of memory (killed by the kernel)",
+        error_type="ResourceExhausted",
+    ),
+    Kind.LOST: KindRow("How it ended is unknown: its executor or machine went away.", retries=LOST_RETRIES),
+    Kind.SPAWN: KindRow("The program could not be started."),
+    Kind.CHECK: KindRow("A check of the step was not met.", error_type="ValidationFailed"),
+    Kind.CONTRACT: KindRow("A value or an output is not what the step promised.", error_type="ValidationFailed"),
+    Kind.CANCELED: KindRow("It was ended on request.", "ended on request", is_matched=False),
+}
+MATCHED_KINDS: tuple[FailureKind, ...] = tuple(kind for kind in get_args(FailureKind) if FAILURE_KINDS[kind].is_matched)
 
 
 class Usage(Struct, frozen=True, array_like=True, gc=False):

@@ -20,7 +20,7 @@ from resile.core.scheduling.goto import drop_stale
 from resile.core.scheduling.reservations import rest, stir
 from resile.core.scheduling.scopes import close_scope, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Failed, Job, Scope, State
-from resile.model.failure import Failure, Outcome
+from resile.model.failure import Failure, Kind, Outcome
 from resile.model.items import ItemFailure
 from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Child
@@ -57,7 +57,7 @@ def expire_child(state: State, out: list[Action], at: float, job: Job) -> None:
     """A child took too long: kill what it runs; its `end` still runs, and then it has failed."""
     scope = next(found for found in state.scopes.values() if found.owner == job.id and found.kind == "child")
     limit = state.step_of(job).timeout_seconds or 0.0
-    scope.first_failure = ItemFailure(0, at, "", "timeout", f"timed out after {limit:g}s")
+    scope.first_failure = ItemFailure(0, at, "", Kind.TIMEOUT, f"timed out after {limit:g}s")
     stop_scope(state, out, at, scope, job.last_event_seq)
 
 
@@ -72,7 +72,7 @@ def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None
     before = execution(state, scope.id)
     failed = list(before["failed_steps"])
     verdict = (
-        "failed" if scope.first_failure is not None and scope.first_failure.kind == "timeout" else before["status"]
+        "failed" if scope.first_failure is not None and scope.first_failure.kind == Kind.TIMEOUT else before["status"]
     )
     if end.status is Status.completed and scope.override:
         verdict = scope.override
@@ -137,10 +137,10 @@ def _concluded(
 def _failure(scope: Scope, failed: list[str]) -> Failure:
     """Why a child failed, as its parent's rules see it."""
     broken = scope.first_failure
-    if broken is not None and broken.kind == "timeout" and not broken.step:
-        return Failure("timeout", broken.message, 1, signature="timeout: child")
+    if broken is not None and broken.kind == Kind.TIMEOUT and not broken.step:
+        return Failure(Kind.TIMEOUT, broken.message, 1, signature="timeout: child")
     message = scope.aborted or f"failed: {', '.join(failed) or scope.name}"
     if broken is not None and broken.step:
         message = f"{broken.step} failed: {broken.message}"
     signature = broken.signature if broken is not None else ""
-    return Failure("exit", message, 1, stderr=broken.stderr if broken is not None else "", signature=signature)
+    return Failure(Kind.EXIT, message, 1, stderr=broken.stderr if broken is not None else "", signature=signature)

@@ -11,6 +11,7 @@ from resile.core.actions import Action
 from resile.core.event_log import note_job
 from resile.core.fanout.progress import Fan, Pattern
 from resile.core.state import Job, State
+from resile.model.failure import Kind
 from resile.model.fanout import ErrorPolicy
 from resile.model.items import Item, ItemFailure
 from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX, REPORTED_ITEMS_MAX
@@ -54,7 +55,7 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
     before = fan.counted.pop(item.index, None)
     if before is None:
         return False
-    if not before or before[-1].kind == "canceled":
+    if not before or before[-1].kind == Kind.CANCELED:
         fan.held -= 1
         return True
     fan.failed -= 1
@@ -71,7 +72,7 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
 
 def _kind(failure: ItemFailure) -> str:
     """The type of a failure, with the exit code where that is what it was."""
-    return f"exit:{failure.exit_code}" if failure.kind == "exit" and failure.exit_code is not None else failure.kind
+    return f"exit:{failure.exit_code}" if failure.kind == Kind.EXIT and failure.exit_code is not None else failure.kind
 
 
 def report_rest(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:

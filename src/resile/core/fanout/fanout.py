@@ -26,7 +26,7 @@ from resile.core.scheduling.goto import drop_stale
 from resile.core.scheduling.reservations import rest, stir
 from resile.core.scheduling.scopes import is_parked, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Job, Scope, State
-from resile.model.failure import Failure
+from resile.model.failure import Failure, Kind
 from resile.model.fanout import FanOut
 from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
@@ -188,7 +188,7 @@ def expire_item(state: State, out: list[Action], at: float, job: Job, scope: Sco
         number=scope.number,
         at=at,
         step=step,
-        kind="timeout",
+        kind=Kind.TIMEOUT,
         message=f"the item timed out after {limit:g}s",
         signature="timeout: item",
         seconds=max(0.0, at - scope.started_at),
@@ -305,7 +305,7 @@ def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> No
         return
     job.exit_code = 1
     note_job(state, out, at, "attempt_failed", job, {"message": problem, **counts(fan)})
-    failure = Failure("timeout" if fan.expired else "exit", problem, 1, signature="fan-out failed")
+    failure = Failure(Kind.TIMEOUT if fan.expired else Kind.EXIT, problem, 1, signature="fan-out failed")
     job.error = Error(at, job.attempt, state.step_of(job).name, failure)
     climb(state, out, at, job, failure)
 

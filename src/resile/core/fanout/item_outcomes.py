@@ -20,6 +20,7 @@ from resile.core.recovery.backoff import delay_seconds
 from resile.core.scheduling.dependencies import has_turn, stopping, wake
 from resile.core.scheduling.scopes import close_scope, stop_scope, unstart_scope
 from resile.core.state import Job, Scope, State
+from resile.model.failure import Kind
 from resile.model.fanout import ErrorPolicy
 from resile.model.items import Item, ItemFailure
 from resile.model.limits import ITEM_HISTORY_MAX, PROGRESS_NOTES
@@ -92,7 +93,7 @@ def _failed(
 ) -> None:
     """An execution of an item failed: try it again, keep it, or skip it; and see what that means for the others."""
     stopped = stopping(state, job) or fan.stopped == CANCELED
-    canceled = stopped and (scope.first_failure is None or scope.first_failure.kind == "canceled")
+    canceled = stopped and (scope.first_failure is None or scope.first_failure.kind == Kind.CANCELED)
     failure = scope.first_failure or _cut_short(state, at, scope)
     history = (*item.history, failure)[-ITEM_HISTORY_MAX:]
     kept = replace(item, history=history)

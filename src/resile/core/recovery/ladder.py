@@ -24,7 +24,7 @@ from resile.core.scheduling.ready_queue import enqueue
 from resile.core.scheduling.reservations import granted, rest, stir
 from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import NO_RULE, Cause, Error, Failed, Job, State
-from resile.model.failure import Failure
+from resile.model.failure import Failure, Kind
 from resile.model.rules import Rule
 from resile.model.status import Status
 from resile.model.workflow import Step
@@ -307,7 +307,7 @@ def _more(state: State, job: Job, rule: Rule, failure: Failure) -> tuple[int, fl
     if change is None or resources is None:
         return None
     memory, runtime = resources.memory_bytes, resources.runtime_seconds or 0.0
-    if failure.kind == "timeout":
+    if failure.kind == Kind.TIMEOUT:
         ceiling = change.runtime_seconds_max
         grown = min(runtime * change.factor, ceiling) if ceiling else runtime * change.factor
         return (memory, grown) if grown > runtime else None

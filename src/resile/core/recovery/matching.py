@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from resile.model.failure import Failure
-from resile.model.limits import LOST_RETRIES
+from resile.model.failure import FAILURE_KINDS, Failure, Kind
 from resile.model.rules import Match, Rule
 from resile.model.workflow import Step
 
-_LOST = Match(kinds=("lost",))
+_LOST = Match(kinds=(Kind.LOST,))
 _POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)
 # Every step's implicit first rules: a machine that fails is not the step's fault, but not for ever.
+_RETRY = Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=FAILURE_KINDS[Kind.LOST].retries)
 _LOSS_RULES: dict[str, tuple[Rule, ...]] = {
-    "retry": (Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=LOST_RETRIES), _POISON),
+    "retry": (
+        Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=FAILURE_KINDS[Kind.LOST].retries),
+        _POISON,
+    ),
     "park": (_POISON,),
 }
 

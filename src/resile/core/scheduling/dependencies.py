@@ -17,6 +17,7 @@ from resile.core.scheduling.ready_queue import enqueue
 from resile.core.scheduling.reservations import in_time, release, rest, stir
 from resile.core.scheduling.reserve_ahead import NEEDS_MAX, hope, set_back
 from resile.core.state import NO_RULE, Cause, Failed, Job, Route, Scope, State
+from resile.model.failure import Kind
 from resile.model.fanout import FanOut
 from resile.model.items import ItemFailure
 from resile.model.limits import ROUTES_MAX
@@ -390,7 +391,7 @@ def spend(state: State, out: list[Action], at: float, job: Job, cost: int, trigg
         scope.open += 1
     name = state.step_of(job).name
     if state.first_failure is None:
-        state.first_failure = Failed(name, job.attempt, "contract", None, message)
+        state.first_failure = Failed(name, job.attempt, Kind.CONTRACT, None, message)
     fail(state, out, at, job, message)
     stop_scope(state, out, at, frame, seq, Cause(name, job.id, STATUS_NAMES[job.status]))
     return False
@@ -422,7 +423,7 @@ def _evidence(state: State, at: float, scope: Scope, job: Job, message: str) -> 
         number=scope.number,
         at=at,
         step=state.step_of(job).name,
-        kind=failure.kind if failure is not None else "contract",
+        kind=failure.kind if failure is not None else Kind.CONTRACT,
         message=message,
         exit_code=job.exit_code,
         stderr=failure.stderr if failure is not None else "",

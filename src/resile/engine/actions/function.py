@@ -23,7 +23,7 @@ from resile.executors.contract import Launch, OutputReader, Returned
 from resile.executors.functions.calls import Call, Failed
 from resile.languages.python.modules import NO_HOME, Home
 from resile.languages.python.values import mentions_pickle
-from resile.model.failure import Failure, FailureKind, Outcome, Usage
+from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage
 from resile.model.fanout import FanOut
 from resile.model.limits import TAIL_BYTES
 from resile.model.nested import family
@@ -152,14 +152,14 @@ def outcome_of(report: Returned, state: State, job: Job | None, step: Step | Non
         return Outcome(0, None, usage, log, {name: value})
     if verdict not in OVERRIDES:
         message = f"workflow_status is {str(verdict)[:60]!r}, not completed or failed"
-        failure = Failure("contract", message, 0, signature="contract: verdict")
+        failure = Failure(Kind.CONTRACT, message, 0, signature="contract: verdict")
         return Outcome(0, failure, usage, log, {name: value})
     return Outcome(0, None, usage, log, {name: value, "workflow_status": verdict})
 
 
 def _failure(report: Returned, output: OutputReader) -> Failure:
     """What a function raised, with the evidence that rules look at."""
-    kind: FailureKind = "contract" if report.kind == "contract" else "exit"
+    kind: FailureKind = Kind.CONTRACT if report.kind == Kind.CONTRACT else Kind.EXIT
     log = report.log if report.log.segment else None
     stdout = evidence.readable(output.read_output(log, "out", -TAIL_BYTES))
     stderr = evidence.readable(output.read_output(log, "err", -TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]

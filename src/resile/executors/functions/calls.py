@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from resile.languages.python.modules import NO_HOME, Home, object_named, type_name
 from resile.languages.python.values import ValueUnfit, portable, revive
+from resile.model.failure import Kind
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 
@@ -200,7 +201,7 @@ def _performed(call: Call, functions: Functions, begun: Begun) -> Done:
             value = asyncio.run(_awaited(value))
         data = b"" if value is None else msgspec.json.encode(portable(value, "the result"))
     except ValueUnfit as problem:
-        return Done(call.job, call.attempt, begun.at, time.time(), kind="contract", message=_carried(str(problem)))
+        return Done(call.job, call.attempt, begun.at, time.time(), kind=Kind.CONTRACT, message=_carried(str(problem)))
     except BaseException as error:
         return _raised(call, begun, error)
     return Done(call.job, call.attempt, begun.at, time.time(), data)
@@ -238,7 +239,7 @@ def _raised(call: Call, begun: Begun, error: BaseException) -> Done:
         call.attempt,
         begun.at,
         time.time(),
-        kind="exit",
+        kind=Kind.EXIT,
         message=_carried(said[0])[:MESSAGE_CHARACTERS_MAX],
         types=types,
         traceback=_carried(_trace(error)),

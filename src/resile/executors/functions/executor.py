@@ -33,7 +33,7 @@ from resile.executors.functions.worker import Setting
 from resile.executors.local.oom import OomCounter
 from resile.executors.local.segments import SegmentReader
 from resile.languages.python.modules import NO_HOME, Home
-from resile.model.failure import LogRange
+from resile.model.failure import Kind, LogRange
 
 TICK_SECONDS = 0.05
 TELL_SECONDS = 0.02
@@ -334,7 +334,7 @@ class FunctionExecutor(SegmentReader):
             kills = self._kills_of(hand, status, begun)
             return Ended(*key, begun.at, now, status, 0.0, 0, log, hand.cut, oom_kills=kills, pid=pid)
         message = "the function ended its process before it returned"
-        return returned(Done(*key, begun.at, now, b"", "exit", message), hand.base, pid, log)
+        return returned(Done(*key, begun.at, now, b"", Kind.EXIT, message), hand.base, pid, log)
 
     def _kills_of(self, hand: ProcessHand, status: int, begun: Begun) -> int:
         """How many kills for want of memory may explain that a worker is gone."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resile.core.actions import DropLetter, KeepLetter
+from resile.model.failure import Kind
 from resile.model.items import DeadLetter, ItemFailure, KeptScope
 from resile.model.limits import ITEM_HISTORY_MAX
 from resile.store.contract import LetterRow
@@ -63,7 +64,7 @@ def as_row(run: int, letter: DeadLetter, before: LetterRow | None = None) -> Let
         failure_count=len(history),
         first_at=history[0].at if history else letter.at,
         last_at=letter.at if last is None else last.at,
-        eligible=last is None or last.kind != "lost",
+        eligible=last is None or last.kind != Kind.LOST,
         value=letter.item.value,
         history=history,
     )

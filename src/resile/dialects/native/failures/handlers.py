@@ -19,6 +19,7 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import filled, name_problem, text, wrong
 from resile.errors import shorten
+from resile.model.failure import Kind
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule
 from resile.model.workflow import Resources, Shell, Step
 
@@ -141,7 +142,7 @@ def read_escalation(reading: Reading, node: Node, resources: Resources) -> Rule 
     return Rule(
         then="retry",
         text=f"escalate x{change.factor:g}",
-        match=Match(kinds=("oom", "timeout")),
+        match=Match(kinds=(Kind.OOM, Kind.TIMEOUT)),
         limit=rounds,
         change=change,
         origin=Origin(node.line, node.column),

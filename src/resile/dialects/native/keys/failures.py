@@ -29,7 +29,7 @@ from resile.dialects.reading.values import (
     wrong,
 )
 from resile.errors import shorten
-from resile.model.failure import FailureKind
+from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS
 from resile.model.limits import LOOPS_MAX, RETRIES_MAX
 from resile.model.rules import Backoff, Then, Transition
 
@@ -282,8 +282,8 @@ RULE = table(
         _listed(integer(0, EXIT_CODE_MAX)), "codes"),
     Key("match_all_exit_codes", "true or false", "`true`: every failure.", boolean),
     Key("signals", "signal or list", "Signals that ended the step, by name or number.", _listed(_signal)),
-    Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(get_args(FailureKind)[:-1]) + ".",
-        _listed(choice(*get_args(FailureKind)[:-1]))),
+    Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(MATCHED_KINDS) + ".",
+        _listed(choice(*MATCHED_KINDS))),
     Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
     _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file.",
@@ -310,7 +310,7 @@ STEP_RULE = table(
     Key("except_exit_codes", "number or list", "All exit codes but these.", _listed(integer(0, EXIT_CODE_MAX)),
         "codes_excluded"),
     Key("signals", "signal or list", "Only these signals.", _listed(_signal)),
-    Key("kinds", "kind or list", "Only these kinds of failure.", _listed(choice(*get_args(FailureKind)))),
+    Key("kinds", "kind or list", "Only these kinds of failure.", _listed(choice(*FAILURE_KINDS))),
     Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
         _pattern),
     _TYPES,
