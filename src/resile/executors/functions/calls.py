@@ -25,7 +25,7 @@ from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 
 class Failed(Struct, frozen=True):
-    """What a function is called to mend: the attempt that failed, and how; the names are those of `${error.…}`."""
+    """The failed attempt that a function is called to repair; the names are those of `${error.…}`."""
 
     step: str
     job: int
@@ -58,9 +58,9 @@ class Call(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Current(Struct, frozen=True):
-    """What a function is being called for: the run and its epoch, the step, its job and the attempt.
+    """The call that a function is being made for: the run and its epoch, the step, its job and the attempt.
 
-    Where it is called to mend another step, `failed` says what failed.
+    Where it is called to repair another step, `failed` describes the failure.
     """
 
     run: int
@@ -86,7 +86,7 @@ class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
 class Done(Struct, gc=False, array_like=True, tag="D"):
     """A call is over: `value` is JSON, empty for None; or it failed, with `kind` and what was raised.
 
-    Whoever made the call adds what it took, and where it is written down.
+    The worker adds what the call used, and where it is written down.
     """
 
     job: int
@@ -109,7 +109,7 @@ class Done(Struct, gc=False, array_like=True, tag="D"):
 
 
 class Dropped(Struct, frozen=True, gc=False, array_like=True, tag="W"):
-    """A call that was taken and never begun, because its engine is gone."""
+    """A call that a worker took and never began, because its engine is gone."""
 
     job: int
     attempt: int
@@ -178,15 +178,15 @@ class Functions:
 
 
 def perform(call: Call, functions: Functions, begun: Begun) -> Done:
-    """Call the function; whatever it raises is what became of the call."""
-    done = _performed(call, functions, begun)
+    """Call the function; what it raises becomes the record of a failed call."""
+    done = _call_function(call, functions, begun)
     if os.getpid() != functions.pid:
         _end_copy(done)
     return done
 
 
-def _performed(call: Call, functions: Functions, begun: Begun) -> Done:
-    """What became of a call."""
+def _call_function(call: Call, functions: Functions, begun: Begun) -> Done:
+    """Call the function and encode its result, or what it raised."""
     try:
         _calling.set((functions, call))
         function = functions.find(call.function)
@@ -198,17 +198,19 @@ def _performed(call: Call, functions: Functions, begun: Begun) -> Done:
         if hasattr(value, "__await__"):
             import asyncio
 
-            value = asyncio.run(_awaited(value))
+            value = asyncio.run(_await_value(value))
         data = b"" if value is None else msgspec.json.encode(portable(value, "the result"))
     except ValueUnfit as problem:
-        return Done(call.job, call.attempt, begun.at, time.time(), kind=Kind.CONTRACT, message=_carried(str(problem)))
+        return Done(
+            call.job, call.attempt, begun.at, time.time(), kind=Kind.CONTRACT, message=_storable_text(str(problem))
+        )
     except BaseException as error:
-        return _raised(call, begun, error)
+        return _failure_of(call, begun, error)
     return Done(call.job, call.attempt, begun.at, time.time(), data)
 
 
 def _end_copy(done: Done) -> None:
-    """A function that forked came back here in the child too: only what its own process says counts."""
+    """End the copy of this process that a function forked and that returned here too."""
     try:
         if done.traceback:
             sys.stderr.write(done.traceback)
@@ -218,40 +220,40 @@ def _end_copy(done: Done) -> None:
 
 
 def flush_output() -> None:
-    """Bring what a function printed to where it goes; one that closed its output has printed all it wanted to."""
+    """Flush what a function printed; it may have closed its output."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(ValueError, OSError):
             stream.flush()
 
 
-async def _awaited(value: Any) -> Any:
-    """What an awaitable gives."""
+async def _await_value(value: Any) -> Any:
+    """The value of an awaitable."""
     return await value
 
 
-def _raised(call: Call, begun: Begun, error: BaseException) -> Done:
+def _failure_of(call: Call, begun: Begun, error: BaseException) -> Done:
     """An exception as data: its types from the most special to the most general, its text, its traceback."""
-    types = tuple(_carried(type_name(kind)) for kind in type(error).__mro__ if kind is not object)
+    types = tuple(_storable_text(type_name(kind)) for kind in type(error).__mro__ if kind is not object)
     code = error.code if isinstance(error, SystemExit) and type(error.code) is int else 1
-    said = f"{types[0]}: {_words(error)}".removesuffix(": ").splitlines() or [""]
+    lines = f"{types[0]}: {_message_of(error)}".removesuffix(": ").splitlines() or [""]
     return Done(
         call.job,
         call.attempt,
         begun.at,
         time.time(),
         kind=Kind.EXIT,
-        message=_carried(said[0])[:MESSAGE_CHARACTERS_MAX],
+        message=_storable_text(lines[0])[:MESSAGE_CHARACTERS_MAX],
         types=types,
-        traceback=_carried(_trace(error)),
+        traceback=_storable_text(_traceback_of(error)),
         exit_code=code & 0xFF or 1,
     )
 
 
-def _trace(error: BaseException) -> str:
-    """The traceback of an exception; none where its own code fails when it is asked."""
+def _traceback_of(error: BaseException) -> str:
+    """The traceback of an exception; empty where its own code fails."""
     import traceback
 
-    # The frames of this module say nothing about the user's code.
+    # Leave out the frames of this module.
     own = error.__traceback__
     while own is not None and own.tb_frame.f_code.co_filename == __file__:
         own = own.tb_next
@@ -261,13 +263,13 @@ def _trace(error: BaseException) -> str:
         return ""
 
 
-def _carried(text: str) -> str:
-    """Text that UTF-8 and every database hold: half a character and NUL are spelled out."""
+def _storable_text(text: str) -> str:
+    """Text that UTF-8 and every database can hold: lone surrogates and NULs are spelled out."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
-def _words(error: BaseException) -> str:
-    """What an exception says; one that can't say anything says nothing."""
+def _message_of(error: BaseException) -> str:
+    """The message of an exception; empty where its own code fails."""
     try:
         return str(error)
     except Exception:

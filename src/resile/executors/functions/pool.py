@@ -1,9 +1,9 @@
-"""Who makes the calls: worker processes that share a socket, or threads that share a queue.
+"""The pool that makes calls: worker processes that share a socket, or threads that share a queue.
 
-    Channel   send(call) -> taken?    take_back() -> calls that nobody has taken yet
-    Hand      receive() -> records    current: the call that it makes    end(signal)
+    CallQueue   send(call) -> taken?    take_back() -> calls that no worker has taken yet
+    Worker      receive() -> records    current: the call that it makes    signal(number)
 
-Whoever takes a call out of a channel has it, so what is taken back is certain never to run.
+A worker that takes a call out of the queue has it alone, so a call that is taken back is certain never to run.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from resile.executors.functions.calls import (
 from resile.executors.functions.spool import Spool, write_all
 from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting
 
-RING_AT = 64
+WAKE_AT = 64
 CLOSE_SECONDS_MAX = 5.0
 RECEIVE_BYTES = 256 * 1024
-CHANNEL_BYTES = 1024 * 1024
+CALL_QUEUE_BYTES = 1024 * 1024
 _BOOT = "from resile.executors.functions.worker import main; main()"
 
 
-class SocketChannel:
-    """Calls for worker processes: one message each, whole, for whoever reads first."""
+class SocketCallQueue:
+    """Calls for worker processes: one message each, which the first free worker reads whole."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._ours, self.theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-        self._ours.setsockopt(SOL_SOCKET, SO_SNDBUF, CHANNEL_BYTES)
+        self._ours.setsockopt(SOL_SOCKET, SO_SNDBUF, CALL_QUEUE_BYTES)
 
     def send(self, call: Call) -> bool:
         """Offer a call to the workers; False where they have enough for a while."""
@@ -66,7 +66,7 @@ class SocketChannel:
         return True
 
     def take_back(self) -> list[Call]:
-        """The calls that nobody has taken yet, in order."""
+        """The calls that no worker has taken yet, in order."""
         found: list[Call] = []
         while True:
             try:
@@ -81,13 +81,13 @@ class SocketChannel:
                 os.unlink(message[1:])
 
     def close(self) -> None:
-        """Nobody gets a call any more: what lies there is thrown away, and workers that wait for one end."""
+        """Drop the calls that are left; workers that wait for one exit."""
         self.take_back()
         self._ours.close()
         self.theirs.close()
 
 
-class QueueChannel:
+class ThreadCallQueue:
     """Calls for threads."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class QueueChannel:
         return True
 
     def take_back(self) -> list[Call]:
-        """The calls that nobody has taken yet, in order."""
+        """The calls that no worker has taken yet, in order."""
         found: list[Call] = []
         while True:
             try:
@@ -111,28 +111,28 @@ class QueueChannel:
                 found.append(call)
 
     def close(self) -> None:
-        """Nobody gets a call any more, and threads that wait for one end."""
+        """Drop the calls that are left; threads that wait for one exit."""
         self.take_back()
         for _ in range(self.threads):
             self.queue.put(None)
 
 
-class Hand:
-    """What both kinds have: the call that is being made, and how far ending it has come.
+class Worker:
+    """What both kinds of workers have: the call that is being made, and how far terminating it has come.
 
-    Its signal goes astray where the call was over before it came.
+    `signal_is_pending` where a call returned before its SIGTERM arrived, which may then hit the next call.
     """
 
     def __init__(self, base: str) -> None:
         self.base = base
         self.pid = os.getpid()
         self.current: Begun | None = None
-        self.told = self.left_key = (0, 0)
-        self.cut = ""
-        self.cut_at = self.kill_at = 0.0
-        self.is_astray = False
-        self.recorded = 0
-        self.heard = 0
+        self.reported_key = self.abandoned_key = (0, 0)
+        self.reason = ""
+        self.terminated_at = self.kill_at = 0.0
+        self.signal_is_pending = False
+        self.recorded_spool = 0
+        self.received_spool = 0
         self.has_begun = False
 
     @property
@@ -142,12 +142,12 @@ class Hand:
         return None if begun is None else (begun.job, begun.attempt)
 
     @property
-    def untold_pid(self) -> int:
-        """Its process, unless the start of its call has been told."""
-        return 0 if self.told == self.key else self.pid
+    def unreported_pid(self) -> int:
+        """Its pid, unless the start of its call has been reported."""
+        return 0 if self.reported_key == self.key else self.pid
 
 
-class ProcessHand(Hand):
+class ProcessWorker(Worker):
     """A worker process."""
 
     def __init__(self, base: str, calls: socket, setting: Setting, env: dict[str, str], directory: str | None) -> None:
@@ -175,12 +175,12 @@ class ProcessHand(Hand):
         self._inbox = b""
 
     def fileno(self) -> int:
-        """Readable when it has something to tell, or is gone."""
+        """Readable when there are records, and when the process has exited."""
         return self._reports.fileno()
 
     def receive(self) -> tuple[list[Record], bool]:
-        """What it has told since the last time, and whether it is gone."""
-        gone = False
+        """Its records since the last time, and whether it has exited."""
+        has_exited = False
         while True:
             try:
                 data = self._reports.recv(RECEIVE_BYTES, MSG_DONTWAIT)
@@ -189,7 +189,7 @@ class ProcessHand(Hand):
             except ConnectionResetError:
                 data = b""
             if not data:
-                gone = True
+                has_exited = True
                 break
             self._inbox += data
         found: list[Record] = []
@@ -201,53 +201,53 @@ class ProcessHand(Hand):
             found.append(decode_record(inbox[place + 4 : end]))
             place = end
         self._inbox = inbox[place:]
-        return found, gone
+        return found, has_exited
 
     def wait_status(self) -> int:
-        """How a worker that is gone has ended."""
+        """The wait status of a worker that has exited."""
         code = self._process.wait()
         return -code if code < 0 else code << 8
 
-    def end(self, number: int) -> None:
-        """Send a signal to it and to everything that it started."""
+    def signal(self, number: int) -> None:
+        """Signal it and everything that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
     def close(self) -> bool:
-        """Let go: a call that it makes goes on, and it ends after that. Has it ended already?"""
+        """Close its socket: it finishes the call that it makes, and exits. Has it exited already?"""
         import subprocess
 
         self._reports.close()
         if self.current is None:
-            # It may have taken a call of which nobody has heard.
+            # It may have taken a call that it has not reported yet.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_SECONDS_MAX)
                 return True
-        # Its exit is the system's to take, once this process is gone; it must not warn of that.
+        # init reaps it once this process is gone; Popen must not warn of that.
         self._process.returncode = 0
         return False
 
 
-class ThreadHand(Hand):
-    """A thread of this process. It can't be killed: one whose call takes too long is left to itself.
+class ThreadWorker(Worker):
+    """A thread of this process. It can't be killed: one whose call takes too long is abandoned.
 
-    Where it can't go on by itself, because what it must write down can't be written, it ends with a `problem`.
+    It ends with a `problem` where it can't write down what it must.
     """
 
-    def __init__(self, base: str, queue: SimpleQueue[Call | None], functions: Functions, ring: Callable[[], None]):
+    def __init__(self, base: str, queue: SimpleQueue[Call | None], functions: Functions, wake: Callable[[], None]):
         super().__init__(base)
         self.done: deque[Done] = deque()
         self.problem = ""
         self._queue = queue
         self._functions = functions
-        self._ring = ring
+        self._wake = wake
         self._spool = Spool(base, "thread")
         self._log = -1
         self._thread = Thread(target=self._work, name=f"resile {os.path.basename(base)}", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
-        """Make calls, and never end unheard."""
+        """Make calls; wake the engine where there is something left to receive at the end."""
         try:
             self._make_calls()
         except BaseException as error:
@@ -257,17 +257,17 @@ class ThreadHand(Hand):
             if self._log >= 0:
                 os.close(self._log)
             if self.done or self.problem:
-                self._ring()
+                self._wake()
 
     def _make_calls(self) -> None:
-        """Make calls until there is a None; the bell is rung when there is nothing left to do."""
+        """Make calls until there is a None; wake the engine when the queue is empty."""
         queue, spool, done = self._queue, self._spool, self.done
-        while not self.cut:
+        while not self.reason:
             try:
                 call = queue.get_nowait()
             except Empty:
                 if done:
-                    self._ring()
+                    self._wake()
                 call = queue.get()
             if call is None:
                 return
@@ -279,18 +279,18 @@ class ThreadHand(Hand):
             ended.cpu_seconds = time.thread_time() - cpu
             ended.spool = spool.number
             if ended.traceback:
-                self._keep(ended)
+                self._log_traceback(ended)
             try:
                 spool.add(encode_record(ended))
             finally:
-                # Known here, so not lost, also where there is no room for it.
+                # The engine gets it even where the disk has no room for it.
                 done.append(ended)
                 self.current = None
-            if len(done) == RING_AT:
-                self._ring()
+            if len(done) == WAKE_AT:
+                self._wake()
 
-    def _keep(self, ended: Done) -> None:
-        """Put the traceback into the log of the call; where there is no room the engine is told of it as it is."""
+    def _log_traceback(self, ended: Done) -> None:
+        """Write the traceback to the log of the call; where there is no room the record keeps it."""
         data = ended.traceback.encode()
         with suppress(OSError):
             if self._log < 0:
@@ -300,17 +300,17 @@ class ThreadHand(Hand):
             ended.err, ended.err_length, ended.traceback = place, len(data), ""
 
     def receive(self) -> tuple[list[Record], bool]:
-        """What it has done since the last time."""
-        gone = not self._thread.is_alive()
-        # A little at a time: while the engine takes that in, what it took in before goes to disk.
+        """Its records since the last time, and whether the thread has ended."""
+        has_exited = not self._thread.is_alive()
+        # A few at a time: while the engine handles these, the writer puts the ones before on disk.
         done = self.done
-        found: list[Record] = [done.popleft() for _ in range(min(len(done), RING_AT))]
+        found: list[Record] = [done.popleft() for _ in range(min(len(done), WAKE_AT))]
         if done:
-            self._ring()
-        return found, gone and not done
+            self._wake()
+        return found, has_exited and not done
 
     def close(self) -> bool:
-        """Let go: a call that it makes goes on as long as this process does. Has it ended already?"""
+        """Wait for an idle thread to end; a call that it makes goes on with this process. Has it ended already?"""
         if self.current is None:
             self._thread.join(CLOSE_SECONDS_MAX)
         return not self._thread.is_alive()

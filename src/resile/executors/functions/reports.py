@@ -1,7 +1,7 @@
-"""What the engine is told of a call, from what its worker has written down of it.
+"""The reports of calls, made from the records that their workers wrote.
 
-Done, by itself        --> Returned          Done, after we told it to end --> Ended, and why we did
-Begun, worker gone     --> Ended, as its exit status says; Lost where nobody knows that
+Done, by itself        --> Returned          Done, after we terminated it --> Ended, with the reason
+Begun, worker gone     --> Ended, as its exit status says; Lost where that is unknown
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NO_LOG = LogRange("")
 
 
 def segment_of(base: str) -> str:
-    """The name that the log of a worker has in the run's folder."""
+    """The segment of a worker, as log ranges name it."""
     return f"{FOLDER}/{os.path.basename(base)}"
 
 
 def log_of(begun: Begun, base: str) -> LogRange:
-    """What a call has printed, as long as it is being made or where its worker died of it."""
-    out, err = (_grown(base + ending, before) for ending, before in ((".o", begun.out), (".e", begun.err)))
+    """The log range of a call that has not returned: its worker is making it, or died of it."""
+    out, err = (_growth_of(base + ending, before) for ending, before in ((".o", begun.out), (".e", begun.err)))
     return LogRange(segment_of(base), begun.out, out, begun.err, err)
 
 
-def returned(done: Done, base: str, pid: int, log: LogRange | None = None) -> Returned:
-    """A call that came to its end by itself; its log is where it says, unless somebody knows better."""
+def returned_report(done: Done, base: str, pid: int, log: LogRange | None = None) -> Returned:
+    """Report a call that returned normally; `log` overrides the log range in the record."""
     return Returned(
         done.job,
         done.attempt,
@@ -47,8 +47,8 @@ def returned(done: Done, base: str, pid: int, log: LogRange | None = None) -> Re
     )
 
 
-def obeyed(done: Done, base: str, cut: str, pid: int) -> Ended:
-    """A call that came to its end because it was told to: that is what counts, whatever it gave or raised."""
+def terminated_report(done: Done, base: str, reason: str, pid: int) -> Ended:
+    """Report a call that ended after SIGTERM: that counts, whatever it returned or raised."""
     return Ended(
         done.job,
         done.attempt,
@@ -58,20 +58,20 @@ def obeyed(done: Done, base: str, cut: str, pid: int) -> Ended:
         done.cpu_seconds,
         done.rss_bytes_max,
         _log_of_done(done, base),
-        cut,
+        reason,
         pid=pid,
     )
 
 
 def _log_of_done(done: Done, base: str) -> LogRange:
-    """What a call has printed."""
+    """The log range of a call that is over."""
     if not done.out_length and not done.err_length:
         return NO_LOG
     return LogRange(segment_of(base), done.out, done.out_length, done.err, done.err_length)
 
 
-def _grown(path: str, before: int) -> int:
-    """How much a file has grown."""
+def _growth_of(path: str, before: int) -> int:
+    """How much a file has grown beyond a size."""
     try:
         return max(0, os.path.getsize(path) - before)
     except OSError:

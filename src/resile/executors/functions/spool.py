@@ -1,12 +1,12 @@
-"""The spool of a worker: what it began and what came of it, until an engine has that on disk.
+"""The spool of a worker: the calls it began and their results, until an engine has recorded them.
 
-    functions/TOKEN-K.lock       who writes (`pid kind`); locked for as long as the worker lives
-    functions/TOKEN-K.N.calls    its records: length (4 bytes, little end first), record, length, record ... 0
+    functions/TOKEN-K.lock       `pid kind` of the worker, which holds a lock on it as long as it lives
+    functions/TOKEN-K.N.calls    its records_of: length (4 bytes, little end first), record, length, record ... 0
 
 Records are put into a mapped file: no system call, so a thread that writes one keeps the interpreter's lock. They
 outlive the process, not the machine. The length is written after its record, so a worker that is killed in between
-leaves a whole record or none. A full file is followed by the next one; whoever has recorded something of file N
-needs no earlier one. Where a function forks, its children let go of the locks, which are not theirs.
+leaves a whole record or none. A full file is followed by the next one; an engine that has recorded something of
+file N needs no earlier one. Where a function forks, its children release the locks, which are not theirs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _LENGTH_BYTES, _write_length = _LENGTH.size, _LENGTH.pack_into
 _locks: set[int] = set()
 
 
-def _let_go() -> None:
-    """In a child: the locks are its parent's, and end with that."""
+def _release_locks() -> None:
+    """Close the locks in a forked child: they are its parent's."""
     while _locks:
         os.close(_locks.pop())
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_locks)
 
 
 class Spool:
@@ -55,7 +55,7 @@ class Spool:
             raise
 
     def _open(self, size: int) -> None:
-        """The next file; its place on disk is taken now, because a mapped file can't say that the disk is full."""
+        """Open the next file; its space is allocated now, because a mapped file can't report that the disk is full."""
         path = f"{self._base}.{self.number + 1}{CALLS_ENDING}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -84,14 +84,14 @@ class Spool:
         self._place = end
 
     def close(self) -> None:
-        """The worker ends: its lock says so."""
+        """Release the lock: the worker ends."""
         if self._lock in _locks:
             _locks.remove(self._lock)
             os.close(self._lock)
 
 
-def is_held(base: str) -> bool:
-    """Does the worker that writes here still live?"""
+def is_alive(base: str) -> bool:
+    """Does the worker that writes here still run?"""
     try:
         descriptor = os.open(base + LOCK_ENDING, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def is_held(base: str) -> bool:
 
 
 def writer_of(base: str) -> tuple[int, str]:
-    """The process and the kind of the worker that writes here."""
+    """The pid and the kind of the worker that writes here."""
     try:
         with open(base + LOCK_ENDING) as file:
             words = file.read().split()
@@ -115,14 +115,14 @@ def writer_of(base: str) -> tuple[int, str]:
     return (int(words[0]), words[1]) if len(words) == 2 else (0, "")
 
 
-def bases(folder: str) -> list[str]:
-    """The workers that have left something in this folder."""
+def workers_in(folder: str) -> list[str]:
+    """The workers that have left files in this folder, by the base of their file names."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [os.path.join(folder, name.removesuffix(LOCK_ENDING)) for name in names if name.endswith(LOCK_ENDING)]
 
 
-def files(base: str) -> list[tuple[int, str]]:
-    """The spool files of one worker by number."""
+def files_of(base: str) -> list[tuple[int, str]]:
+    """The spool files of one worker, by number."""
     folder, stem = os.path.split(base)
     found: list[tuple[int, str]] = []
     for name in os.listdir(folder):
@@ -132,9 +132,9 @@ def files(base: str) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def records(base: str) -> Iterator[Record]:
+def records_of(base: str) -> Iterator[Record]:
     """Everything that one worker has written, in order."""
-    for _, path in files(base):
+    for _, path in files_of(base):
         with open(path, "rb") as file:
             data = file.read()
         place = 0
@@ -149,7 +149,7 @@ def records(base: str) -> Iterator[Record]:
 
 def forget(base: str, below: int | None = None) -> None:
     """Remove the files that are numbered below this; all of them, with the lock and empty output, where none is."""
-    for number, path in files(base):
+    for number, path in files_of(base):
         if below is None or number < below:
             _unlink(path)
     if below is None:

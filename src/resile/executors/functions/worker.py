@@ -1,6 +1,6 @@
-"""A warm worker process: takes calls from a socket that all workers of a run share, and tells what came of each.
+"""A warm worker process: takes calls from a socket that all workers of a run share, and reports the result of each.
 
-    engine --calls (one message each)--> whoever is free --> spool, then reports --> engine
+    engine --calls (one message each)--> a free worker --> spool, then reports --> engine
 
 What a function prints goes to the worker's two files; each call's share of them is a range. When the engine is gone
 the worker finishes its call, writes that down, and begins no other. A call too large for a message is in a file.
@@ -37,7 +37,7 @@ INLINE = b"="
 
 
 class Setting(msgspec.Struct):
-    """What a worker is told when it is started.
+    """The settings that a worker is started with.
 
     `file` or `module` is where the first of the functions comes from, `home` where the workflow was written.
     """
@@ -53,7 +53,7 @@ class Setting(msgspec.Struct):
     home: Home = NO_HOME
 
 
-class Worker:
+class WorkerProcess:
     """One worker process."""
 
     def __init__(self, setting: Setting) -> None:
@@ -67,27 +67,27 @@ class Worker:
         self._functions = Functions(setting.run, setting.epoch, setting.home)
         self._hangup = select.poll()
         self._hangup.register(setting.reports, select.POLLHUP)
-        os.register_at_fork(after_in_child=self._let_go)
+        os.register_at_fork(after_in_child=self._close_sockets)
 
-    def _let_go(self) -> None:
-        """In a child of a function: the engine must not take it for the worker, dead or alive."""
+    def _close_sockets(self) -> None:
+        """Close the sockets in a child that a function forked: the engine must not take it for the worker."""
         self._calls.close()
         self._reports.close()
 
     def work(self) -> None:
         """Make calls until the engine is gone."""
-        untold = b""
+        unsent = b""
         while True:
             try:
                 message = self._calls.recv(2 * MESSAGE_BYTES_MAX, MSG_DONTWAIT)
             except BlockingIOError:
-                if untold and not self._tell(untold):
+                if unsent and not self._send(unsent):
                     return
-                untold = b""
+                unsent = b""
                 message = self._calls.recv(2 * MESSAGE_BYTES_MAX)
             if not message:
                 return
-            call = decode_call(_body(message))
+            call = decode_call(_call_body(message))
             begun = Begun(
                 call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds, *_output_sizes()
             )
@@ -95,21 +95,21 @@ class Worker:
             try:
                 self._spool.add(record)
             except OSError:
-                # Not written down, so not made.
-                self._tell(untold + framed(encode_record(Dropped(call.job, call.attempt, time.time()))))
+                # A call that is not written down is not made.
+                self._send(unsent + frame_of(encode_record(Dropped(call.job, call.attempt, time.time()))))
                 raise
-            if self._hangup.poll(0) or not self._tell(untold + framed(record)):
-                # Nobody waits for this call any more; whoever comes next must know that it never ran.
+            if self._hangup.poll(0) or not self._send(unsent + frame_of(record)):
+                # The engine is gone; the next one must know that this call never ran.
                 self._spool.add(encode_record(Dropped(call.job, call.attempt, time.time())))
                 return
-            untold = self._make(call, begun)
+            unsent = self._make_call(call, begun)
 
-    def _make(self, call: Call, begun: Begun) -> bytes:
-        """One call; what is to be told of it, written down."""
+    def _make_call(self, call: Call, begun: Begun) -> bytes:
+        """Make one call, and write its record down; returns the framed record for the engine."""
         before = self._usage(self._self)
-        displaced = _enter(call)
+        displaced = _set_environment(call)
         done = perform(call, self._functions, begun)
-        _leave(displaced)
+        _restore_environment(displaced)
         flush_output()
         if done.traceback:
             # The engine reads what was raised from the log, unless the function has closed that.
@@ -122,17 +122,17 @@ class Worker:
         done.out, done.err = begun.out, begun.err
         out, err = _output_sizes()
         done.out_length, done.err_length = out - begun.out, err - begun.err
-        return framed(self._written(done))
+        return frame_of(self._spool_done(done))
 
-    def _written(self, done: Done) -> bytes:
-        """The record of a call that is over, in the spool where there is room for it."""
+    def _spool_done(self, done: Done) -> bytes:
+        """Encode the record of a call that is over, and add it to the spool where there is room."""
         with suppress(OSError):
             self._spool.reserve(len(encode_record(done)) + 16)
             done.spool = self._spool.number
             self._spool.add(encode_record(done))
         return encode_record(done)
 
-    def _tell(self, data: bytes) -> bool:
+    def _send(self, data: bytes) -> bool:
         """Send records to the engine; False where it is gone."""
         try:
             self._reports.sendall(data)
@@ -141,13 +141,13 @@ class Worker:
         return True
 
 
-def framed(record: bytes) -> bytes:
+def frame_of(record: bytes) -> bytes:
     """A record with its length in front."""
     return len(record).to_bytes(4, "big") + record
 
 
-def _enter(call: Call) -> dict[bytes, bytes | None]:
-    """Give a call its environment; what stood there before of what belongs to this call alone."""
+def _set_environment(call: Call) -> dict[bytes, bytes | None]:
+    """Set the environment of a call; returns the values that it displaces."""
     displaced = {name: os.environb.get(name) for name, _ in call.env}
     os.environ["RESILE_JOB_ID"] = str(call.job)
     os.environ["RESILE_JOB_NAME"] = call.step
@@ -156,8 +156,8 @@ def _enter(call: Call) -> dict[bytes, bytes | None]:
     return displaced
 
 
-def _leave(displaced: dict[bytes, bytes | None]) -> None:
-    """Put the environment back."""
+def _restore_environment(displaced: dict[bytes, bytes | None]) -> None:
+    """Restore the values that a call displaced."""
     for name, value in displaced.items():
         if value is None:
             os.environb.pop(name, None)
@@ -165,7 +165,7 @@ def _leave(displaced: dict[bytes, bytes | None]) -> None:
             os.environb[name] = value
 
 
-def _body(message: bytes) -> bytes:
+def _call_body(message: bytes) -> bytes:
     """The call in a message, or in the file that it names."""
     if message[:1] == INLINE:
         return message[1:]
@@ -177,7 +177,7 @@ def _body(message: bytes) -> bytes:
 
 
 def _output_sizes() -> tuple[int, int]:
-    """How much has been printed to each of the two files."""
+    """The sizes of the two output files."""
     try:
         return os.fstat(1).st_size, os.fstat(2).st_size
     except OSError:
@@ -185,13 +185,13 @@ def _output_sizes() -> tuple[int, int]:
 
 
 def main() -> None:
-    """The process: its setting is its one argument."""
+    """Run a worker process; its setting is its one argument."""
     setting = msgspec.json.decode(sys.argv[1], type=Setting)
     sys.path[:] = setting.path
     sys.argv = [setting.file or setting.module or "resile"]
-    worker = Worker(setting)
+    worker = WorkerProcess(setting)
     if setting.file or setting.module:
-        # Where it can't be loaded, each call of its functions says what is wrong with it.
+        # Where it can't be loaded, each call of its functions reports why.
         with suppress(BaseException):
             # Pickles of the caller's program name its classes by `__main__`.
             sys.modules["__main__"] = load_file(setting.file) if setting.file else import_module(setting.module)
