@@ -16,7 +16,7 @@ from resile.executors.contract import Launch, Report, Returned, Started, Withdra
 from resile.executors.functions import executor as functions
 from resile.executors.functions.calls import Call
 from resile.executors.functions.executor import FunctionExecutor
-from resile.executors.functions.spool import SPOOL_BYTES, Spool, records
+from resile.executors.functions.spool import SPOOL_BYTES, Spool, records_of
 
 SECONDS_MAX = 30.0
 
@@ -109,9 +109,9 @@ def test_a_full_spool_is_followed_by_the_next(tmp_path: Path) -> None:
     for number, size in enumerate(sizes, 1):
         spool.add(encode_record(Done(number, 1, 0.0, 0.0, b"x" * size)))
     spool.close()
-    assert [(found.job, len(found.value)) for found in records(str(tmp_path / "w")) if isinstance(found, Done)] == list(
-        enumerate(sizes, 1)
-    )
+    assert [
+        (found.job, len(found.value)) for found in records_of(str(tmp_path / "w")) if isinstance(found, Done)
+    ] == list(enumerate(sizes, 1))
     assert spool.number == 4
 
 
