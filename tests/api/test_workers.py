@@ -126,7 +126,7 @@ def test_a_full_disk_ends_no_call_in_a_worker_process(tmp_path: Path) -> None:
 
 def test_a_call_that_vanished_with_its_worker_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that dies as it takes a call leaves nothing of it, and nobody waits for it for ever."""
-    monkeypatch.setattr(executor_module, "DOUBT_SECONDS", 0.2)
+    monkeypatch.setattr(executor_module, "PERHAPS_TAKEN_SECONDS", 0.2)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     executor = opened(tmp_path)

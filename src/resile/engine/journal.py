@@ -1,6 +1,6 @@
 """Gathers what the core decided until it goes to the store as one batch.
 
-Orders wait here too: they are handed out for performing only when the batch that holds their event is durable.
+Orders wait here too: the engine gets them only when the batch that holds their event is durable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEPT = (KeepLetter, DropLetter, KeepScope)
 
 
 class Journal:
-    """The engine's pen: one for each driven run."""
+    """The entries, rows and orders of one driven run on their way to the store."""
 
     def __init__(self, writer: Writer, run: int, token: str) -> None:
         self._writer = writer
@@ -43,10 +43,10 @@ class Journal:
         self._since_snapshot = 0
 
     def add(self, state: State, event: Event, actions: list[Action], attempt: AttemptRow | None) -> None:
-        """Take down one event with its notes and orders, and remember which rows it changed."""
+        """Add one event with its notes and orders, and remember which rows it changed."""
         notes: list[Note] = []
         for action in actions:
-            # The usual ones first, and this by its very type: to say no to a Struct takes isinstance a while.
+            # The most frequent first, and by its exact type: isinstance is slow to reject a Struct.
             if type(action) is StartAttempt:
                 self._orders.append(action)
             elif isinstance(action, Note):
@@ -62,14 +62,14 @@ class Journal:
             if job.scope == ROOT:
                 self._touched.add(number)
             else:
-                # Its scope may be forgotten with the next event.
+                # The next event may drop its scope.
                 self._rows[number] = job_row(state, job)
         state.touched.clear()
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
 
     def _keep(self, record: KeepLetter | DropLetter | KeepScope) -> None:
-        """What the next batch says of dead letters and of the scopes that they stand in."""
+        """Add a change of a dead letter, or a scope that one needs, to the next batch."""
         if isinstance(record, KeepScope):
             self._scopes[record.kept.scope] = record.kept
         elif isinstance(record, DropLetter):
@@ -78,7 +78,7 @@ class Journal:
             self._keep_letter(record)
 
     def _keep_letter(self, order: KeepLetter) -> None:
-        """A letter for the next batch; one of the same item that is in it already is a part of its history."""
+        """Add a letter to the next batch; an earlier one of the same item there joins its history."""
         letter = order.letter
         key = letter.name, letter.item.index
         before = self._letters.get(key)
@@ -88,35 +88,35 @@ class Journal:
         self._letters[key] = order
 
     def skip_ready(self, state: State) -> None:
-        """A new run's rows were stored with it; of those that its first event touched only the moved ones changed."""
+        """Leave out rows of jobs that are still ready: the run was stored with them."""
         self._touched = {number for number in self._touched if state.jobs[number].status is not Status.ready}
 
     def forget_orders(self) -> None:
-        """A resume repeats every order that is owed; what events before it ordered would be given twice."""
+        """Drop the orders so far: a resume repeats every order that is still to be performed."""
         self._orders.clear()
 
-    def answered(self, request: int) -> None:
-        """A request became an event of the next batch."""
+    def answer(self, request: int) -> None:
+        """Mark a request as answered with the next batch, which holds its event."""
         self._answered = (*self._answered, request)
 
-    def row(self, row: RunRow) -> None:
+    def write_row(self, row: RunRow) -> None:
         """Write the run's own row with the next batch."""
         self._row = row
 
-    def waiting(self) -> bool:
-        """Is there something that has not been handed to the writer?"""
+    def has_entries(self) -> bool:
+        """Is there something that has not been submitted to the writer?"""
         return bool(self._entries) or self._row is not None
 
-    def urgent(self) -> bool:
-        """Do orders wait for what has not been handed to the writer?"""
+    def has_orders(self) -> bool:
+        """Do orders wait for a batch that has not been submitted?"""
         return bool(self._orders)
 
-    def unfinished(self) -> bool:
-        """Is there anything that is not yet durable, or whose orders have not been handed out?"""
+    def is_unfinished(self) -> bool:
+        """Is there anything that is not durable yet, or whose orders the engine has not taken?"""
         return bool(self._entries or self._written) or self._row is not None
 
     def submit(self, state: State, *, snapshot: bool = False, at_once: bool = False) -> None:
-        """Hand everything gathered to the writer; `at_once` where nobody has anything to do until it is durable."""
+        """Submit everything gathered to the writer; `at_once` where the engine is idle until it is durable."""
         self._since_snapshot += len(self._entries)
         picture = None
         # A snapshot holds every job, so the more there are the longer the next one waits: together they cost no more
@@ -137,8 +137,8 @@ class Journal:
         self._entries, self._orders, self._notes = [], [], []
         self._attempts, self._touched, self._rows, self._row, self._answered = {}, set(), {}, None, ()
 
-    def durable(self) -> tuple[list[Order], list[Note]]:
-        """The orders that may be performed now, and the notes that the world may see."""
+    def take_durable(self) -> tuple[list[Order], list[Note]]:
+        """Take the orders and notes whose batches are durable: they may be performed and shown."""
         orders: list[Order] = []
         notes: list[Note] = []
         done = self._writer.durable()

@@ -1,13 +1,12 @@
 """Turns an order to start an attempt into something an executor can launch.
 
-Rendering happens here and not in the core, because values are read from the log segments. A value that can't
-be put where it stands fails the attempt (`contract`) before anything runs.
+Rendering happens here and not in the core, because values are read from the output of other attempts. A value that
+can't be rendered fails the attempt (`contract`) before anything runs.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -18,6 +17,7 @@ from resile.core.events import GroupsRead, ItemsRead
 from resile.core.scheduling.reservations import granted
 from resile.core.state import ROOT, Error, Job, State
 from resile.engine.actions.git import head_of
+from resile.engine.clock import Clock
 from resile.engine.evaluation.templates import render_shell, render_text
 from resile.engine.evaluation.values import Values, parsed
 from resile.engine.resources import visible_gpus
@@ -39,7 +39,7 @@ ARGUMENT_BYTES_MAX = 128 * 1024 - 1
 # Runs an agent with its prompt on standard input: $0 is the file, the rest its command.
 _FROM_FILE = b'exec "$@" < "$0"'
 
-# In a rehearsal (`resile rehearse`) it says what an attempt comes to without running it.
+# In a rehearsal it gives the outcome of an attempt without running it.
 Rehearsal = Callable[[StartAttempt, Step], Outcome | None]
 
 
@@ -55,14 +55,16 @@ class Performer:
         output: str,
         folder: str,
         directory: str,
-        inside: Evaluators,
+        clock: Clock,
+        evaluators: Evaluators,
         secrets: tuple[str, ...] = (),
         rehearsal: Rehearsal | None = None,
     ) -> None:
+        self._clock = clock
         self._secrets = secrets
         self._rehearsal = rehearsal
         self._launch_of: Callable[..., Launch] | None = None
-        self._inside = inside
+        self._evaluators = evaluators
         self._gpus = visible_gpus(os.environ)
         self._state = state
         self._values = values
@@ -72,60 +74,60 @@ class Performer:
         self._run_env = identity(run, state.epoch, output)
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
-        """What to run for this attempt, or its outcome where nothing needs to run."""
+        """What the executor is to run for this attempt, or its outcome where nothing needs to run."""
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
             return supposed
-        told: tuple[tuple[bytes, bytes], ...] = ()
+        variables: tuple[tuple[bytes, bytes], ...] = ()
         try:
-            memory = self._inside.cases().entered(job, step) if step.effects else {}
+            memory = self._evaluators.cases().entered(job, step) if step.effects else {}
             if isinstance(step.action, Function):
-                return self._call(order, job, step, step.action)
+                return self._launch_call(order, job, step, step.action)
             lookup = self._values.of(job)
             match step.action:
                 case Shell() | Validate():
-                    argv, fallback = self._command(order, step.action.command, step.action.program, lookup)
+                    argv, fallback = self._shell_command(order, step.action.command, step.action.program, lookup)
                     if isinstance(step.action, Shell) and step.action.stdin:
-                        argv, fallback = self._reading(order, fallback or argv, step.action.stdin, lookup), ()
+                        argv, fallback = self._with_stdin(order, fallback or argv, step.action.stdin, lookup), ()
                 case Noop():
                     return Outcome(exit_code=0)
                 case WriteFile():
                     return self._write_file(job, step, step.action, lookup)
                 case Log():
-                    argv, fallback = self._log(order, job, step, step.action, lookup), ()
+                    argv, fallback = self._log_command(order, job, step, step.action, lookup), ()
                 case Script() | Memory() | Collect() | Ask():
-                    return self._inside.perform(job, step, time.time())
+                    return self._evaluators.perform(job, step, self._clock.now())
                 case Agent():
-                    argv, fallback = self._agent(order, step.action, lookup), ()
+                    argv, fallback = self._agent_command(order, step.action, lookup), ()
                 case Http() | Python() | Query():
-                    (argv, told), fallback = self._program(order, job, step.name, step.action, lookup), ()
+                    (argv, variables), fallback = self._program(order, job, step.name, step.action, lookup), ()
                 case FanOut():
                     listed = self._list_items(order, job, step.action, lookup)
                     if isinstance(listed, Outcome):
                         return replace(listed, memory=memory) if memory else listed
-                    (argv, told), fallback = listed, ()
+                    (argv, variables), fallback = listed, ()
                 case Child():
                     from resile.engine.actions.programs import render_data
 
-                    given = {**render_data(step.action.inputs, lookup), **self._carried(job)}
+                    given = {**render_data(step.action.inputs, lookup), **self._playbook_arguments(job)}
                     return Outcome(0, values=self._child_inputs(step.action, given), memory=memory)
                 case _:
                     assert_never(step.action)
             if step.commit_required:
-                self._note_head(order, job, step, lookup)
-            return self._launch(order, job, step, argv, fallback, lookup, told)
+                self._keep_head(order, job, step, lookup)
+            return self._launch(order, job, step, argv, fallback, lookup, variables)
         except ValueRefused as problem:
-            return self._refused(job, step, Failure("contract", str(problem), signature="contract: value refused"))
+            return self._refuse(job, step, Failure("contract", str(problem), signature="contract: value refused"))
         except UnicodeError:
             message = "a value is no valid text: it holds half a character (a lone surrogate)"
-            return self._refused(job, step, Failure("contract", message, signature="contract: no valid text"))
+            return self._refuse(job, step, Failure("contract", message, signature="contract: no valid text"))
 
-    def _refused(self, job: Job, step: Step, failure: Failure) -> Outcome:
-        """What an attempt comes to that can't start, with what follows from that; of a loop that is asked later."""
+    def _refuse(self, job: Job, step: Step, failure: Failure) -> Outcome:
+        """The outcome of an attempt that can't start, after the step's cases; those of a loop are asked later."""
         outcome = Outcome(failure=failure)
         is_answered = bool(step.cases or step.effects) and not isinstance(step.action, FanOut)
-        return self._inside.cases().concluded(job, step, outcome) if is_answered else outcome
+        return self._evaluators.cases().concluded(job, step, outcome) if is_answered else outcome
 
     def _launch(
         self,
@@ -135,7 +137,7 @@ class Performer:
         argv: tuple[bytes, ...],
         fallback: tuple[bytes, ...],
         lookup: Lookup,
-        told: tuple[tuple[bytes, bytes], ...],
+        variables: tuple[tuple[bytes, bytes], ...],
     ) -> Launch:
         """The attempt with its environment, place and limits."""
         directory = self.directory_of(job, step, lookup)
@@ -143,16 +145,16 @@ class Performer:
             order.job,
             order.attempt,
             argv,
-            self._env(order, job, step) + told,
+            self._environment_of(order, job, step) + variables,
             b"" if directory == self._directory else os.fsencode(directory),
             time_limit(self._state, job) or 0.0,
-            self._grace(job, step),
+            self._grace_of(job, step),
             fallback,
             after=order.after,
         )
 
-    def _call(self, order: StartAttempt, job: Job, step: Step, action: Function) -> Launch:
-        """A call of a function; its worker knows the run, and the call its job."""
+    def _launch_call(self, order: StartAttempt, job: Job, step: Step, action: Function) -> Launch:
+        """The launch of a function call; its worker knows the run, the call knows its job."""
         if self._launch_of is None:
             from resile.engine.actions.function import launch_of
 
@@ -161,7 +163,7 @@ class Performer:
         workflow = state.workflow if job.scope == ROOT else state.workflow_of(job.scope)
         env: tuple[tuple[bytes, bytes], ...] = ()
         if action.workers == "processes" and (step.env or workflow.env or order.gpus or self._values.failed_job(job)):
-            env = self._env(order, job, step)
+            env = self._environment_of(order, job, step)
         return self._launch_of(
             order,
             job,
@@ -174,50 +176,52 @@ class Performer:
             env=env,
         )
 
-    def _grace(self, job: Job, step: Step) -> float:
+    def _grace_of(self, job: Job, step: Step) -> float:
         """The time between SIGTERM and SIGKILL."""
         return self._state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds
 
-    def _command(
+    def _shell_command(
         self, order: StartAttempt, command: str, program: str, lookup: Lookup
     ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-        """A shell command: plain words directly (with the shell to fall back on), anything else through its shell."""
+        """The argv of a shell command: plain words with the shell as fallback, anything else in its shell."""
         rendered = render_shell(command, lookup, program)
         text = os.fsencode(rendered)
         shell = os.fsencode(program)
         if len(text) > ARGUMENT_BYTES_MAX:
-            return (shell, self._file(order, "sh", text)), ()
+            return (shell, self._write_attempt_file(order, "sh", text)), ()
         plain = plain_argv(rendered) if program == "sh" else None
         if plain is None:
             return (shell, b"-c", text), ()
         return tuple(map(os.fsencode, plain)), (shell, b"-c", text)
 
-    def _reading(self, order: StartAttempt, argv: tuple[bytes, ...], stdin: str, lookup: Lookup) -> tuple[bytes, ...]:
-        """A command that reads a text on standard input."""
+    def _with_stdin(
+        self, order: StartAttempt, argv: tuple[bytes, ...], stdin: str, lookup: Lookup
+    ) -> tuple[bytes, ...]:
+        """The argv of a command that reads a text on standard input."""
         text = os.fsencode(render_text(stdin, lookup))
-        return (b"sh", b"-c", _FROM_FILE, self._file(order, "stdin", text), *argv)
+        return (b"sh", b"-c", _FROM_FILE, self._write_attempt_file(order, "stdin", text), *argv)
 
-    def _log(self, order: StartAttempt, job: Job, step: Step, action: Log, lookup: Lookup) -> tuple[bytes, ...]:
-        """A program that says a text, with its level before it where that is another than `info`."""
+    def _log_command(self, order: StartAttempt, job: Job, step: Step, action: Log, lookup: Lookup) -> tuple[bytes, ...]:
+        """The argv of a program that prints a text, with its level in front where that is not `info`."""
         text = render_text(action.message, lookup).strip()
         if action.with_outputs:
             names = [name for need in step.needs for name in need.any_of]
             text += "".join(f"\n{name}: {text_of(self._values.find(('steps', name, 'output'), job))}" for name in names)
         mark = "" if action.level == "info" else f"[{action.level}] "
-        return (b"cat", self._file(order, "text", os.fsencode(f"{mark}{text}\n")))
+        return (b"cat", self._write_attempt_file(order, "text", os.fsencode(f"{mark}{text}\n")))
 
-    def _agent(self, order: StartAttempt, action: Agent, lookup: Lookup) -> tuple[bytes, ...]:
-        """An agent's command with its prompt as the last argument, or on standard input where it is too long."""
+    def _agent_command(self, order: StartAttempt, action: Agent, lookup: Lookup) -> tuple[bytes, ...]:
+        """The argv of an agent, with its prompt as the last argument, or on standard input where it is too long."""
         prompt = os.fsencode(render_text(action.prompt, lookup))
         command = tuple(map(os.fsencode, action.command))
         if action.prompt_by == "argument" and len(prompt) <= ARGUMENT_BYTES_MAX:
             return (*command, prompt)
-        return (b"sh", b"-c", _FROM_FILE, self._file(order, "prompt", prompt), *command)
+        return (b"sh", b"-c", _FROM_FILE, self._write_attempt_file(order, "prompt", prompt), *command)
 
     def _list_items(
         self, order: StartAttempt, job: Job, action: FanOut, lookup: Lookup
     ) -> Outcome | tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
-        """List the items of a fan-out: here where they are known, else by a program."""
+        """List the items of a fan-out: at once where they are known, else by a program."""
         from resile.engine.actions.items import ItemsRefused, items_path, items_program, list_values, redact_items
         from resile.engine.actions.programs import VARIABLE
 
@@ -225,10 +229,10 @@ class Performer:
         source = action.source
         if source.path or source.command:
             folder, since = self._state.workflow_of(job.scope).folder, self._state.started_at
-            argv, told = items_program(source, path, folder, lookup, since)
-            return argv, ((VARIABLE, told),)
+            argv, variables = items_program(source, path, folder, lookup, since)
+            return argv, ((VARIABLE, variables),)
         try:
-            values = self._listed(source, job, lookup)
+            values = self._known_items(source, job, lookup)
             count = list_values(path, values, source)
             redact_items(path, self._secrets)
             return Outcome(exit_code=0, values={"items": count})
@@ -237,8 +241,8 @@ class Performer:
         except OSError as error:
             return Outcome(failure=Failure("contract", f"can't list the items: {error.strerror}"))
 
-    def _listed(self, source: Source, job: Job, lookup: Lookup) -> Sequence[Any]:
-        """The items that are known here; raises ValueRefused where there is no list."""
+    def _known_items(self, source: Source, job: Job, lookup: Lookup) -> Sequence[Any]:
+        """The items that the engine knows; raises ValueRefused where they are no list."""
         if source.values is not None:
             return source.values
         if not source.template:
@@ -247,7 +251,7 @@ class Performer:
 
         values = render_data(source.template, lookup)
         if is_one_reference(source.template):
-            # As what another step printed: JSON text is its value.
+            # JSON text that another step printed is its value.
             values = parsed(values)
         if not isinstance(values, list):
             raise ValueRefused(f"`{source.template}` is not a list")
@@ -283,30 +287,37 @@ class Performer:
     def _program(
         self, order: StartAttempt, job: Job, name: str, action: Http | Python | Query, lookup: Lookup
     ) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
-        """A program of ours: its command, and the variable by which it hears what to do."""
+        """The argv of a program of ours, and the variable that holds its orders."""
         from resile.engine.actions.programs import VARIABLE, http_program, python_program
 
         workflow = self._state.workflow_of(job.scope)
         if workflow.templates == "jinja":
             from resile.engine.actions.playbook_programs import tool_program
 
-            texts = self._inside.cases().texts(job)
-            argv, told = tool_program(
-                action, name, workflow.folder, self._folder, texts, lambda data: self._file(order, "json", data)
+            texts = self._evaluators.cases().texts(job)
+            argv, variables = tool_program(
+                action,
+                name,
+                workflow.folder,
+                self._folder,
+                texts,
+                lambda data: self._write_attempt_file(order, "json", data),
             )
         elif isinstance(action, Http):
-            argv, told = http_program(action, lookup)
+            argv, variables = http_program(action, lookup)
         else:
             assert isinstance(action, Python)
-            argv, told = python_program(action, name, workflow.folder, lookup)
-        return argv, ((VARIABLE, told),)
+            argv, variables = python_program(action, name, workflow.folder, lookup)
+        return argv, ((VARIABLE, variables),)
 
-    def _carried(self, job: Job) -> dict[str, Any]:
-        """The arguments of a step that runs a playbook, and what the arc carries that led to it."""
-        return self._inside.cases().texts(job).args if self._state.workflow_of(job.scope).templates == "jinja" else {}
+    def _playbook_arguments(self, job: Job) -> dict[str, Any]:
+        """The arguments of a step that runs a playbook, with those of the arc that led to it."""
+        return (
+            self._evaluators.cases().texts(job).args if self._state.workflow_of(job.scope).templates == "jinja" else {}
+        )
 
     def _write_file(self, job: Job, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
-        """A file made from text: it appears whole or not at all."""
+        """Write a file that appears whole or not at all."""
         path = os.path.join(self.directory_of(job, step, lookup), render_text(action.path, lookup))
         folder, name = os.path.split(path)
         data = render_text(action.content, lookup).encode("utf-8", "surrogateescape")
@@ -330,20 +341,20 @@ class Performer:
         """The files that a step must leave."""
         return [render_text(name, lookup) for name in step.outputs]
 
-    def _note_head(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> None:
-        """Keep the commit that a step starts from; a crash must not forget it, so it is a file."""
+    def _keep_head(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> None:
+        """Keep the commit that a step starts from in a file, which outlives a crash."""
         head = head_of(self.directory_of(job, step, lookup))
         if head is None:
             raise ValueRefused("commit_required: the step does not run inside a git repository")
-        self._file(order, "head", head.encode())
+        self._write_attempt_file(order, "head", head.encode())
 
     def head_before(self, job: int, attempt: int) -> str:
         """The commit that an attempt started from."""
-        with open(self._path(job, attempt, "head")) as file:
+        with open(self._path_of(job, attempt, "head")) as file:
             return file.read()
 
-    def _env(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
-        """What a step's environment has beyond its run's; in a repair it tells of the attempt that failed."""
+    def _environment_of(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
+        """The variables that a step has beyond its run's; in a repair they describe the attempt that failed."""
         failed = self._values.failed_job(job)
         if failed is not None and failed.error is not None:
             pairs = self._repair_env(failed.id, failed.error)
@@ -357,32 +368,32 @@ class Performer:
             seen = self._gpus or [str(number) for number in range(max(order.gpus) + 1)]
             names = ",".join(seen[number % len(seen)] for number in order.gpus)
             pairs.append((b"CUDA_VISIBLE_DEVICES", os.fsencode(names)))
-        pairs += _encoded(self._values.environment(job))
+        pairs += _encode_env(self._values.environment(job))
         return tuple(pairs)
 
     def _repair_env(self, failed: int, error: Error) -> list[tuple[bytes, bytes]]:
-        """What a repair is told of the attempt that failed, under our names and under Torc's."""
+        """The variables that describe the failed attempt to a repair, under our names and under Torc's."""
         code = error.failure.exit_code
-        told = {**self._run_env, "JOB_ID": str(failed), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
-        told["RETURN_CODE"] = "" if code is None else str(code)
+        variables = {**self._run_env, "JOB_ID": str(failed), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
+        variables["RETURN_CODE"] = "" if code is None else str(code)
         prefixes = ("RESILE_", "TORC_")
-        return [(os.fsencode(prefix + name), os.fsencode(told[name])) for prefix in prefixes for name in told]
+        return [(os.fsencode(prefix + name), os.fsencode(variables[name])) for prefix in prefixes for name in variables]
 
-    def _path(self, job: int, attempt: int, ending: str) -> str:
-        """Where a file of one attempt is kept."""
+    def _path_of(self, job: int, attempt: int, ending: str) -> str:
+        """The path of a file that belongs to one attempt."""
         return os.path.join(self._scripts, f"job_j{job}_r{self._state.epoch}_a{attempt}.{ending}")
 
-    def _file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
-        """A file that belongs to one attempt, readable by its owner alone."""
+    def _write_attempt_file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
+        """Write a file that belongs to one attempt, readable by its owner alone; its path."""
         os.makedirs(self._scripts, mode=0o700, exist_ok=True)
-        path = self._path(order.job, order.attempt, ending)
+        path = self._path_of(order.job, order.attempt, ending)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(text)
         return os.fsencode(path)
 
 
 def identity(run: int, epoch: int, output: str) -> dict[str, str]:
-    """By which names everything that a run starts knows it; each stands behind `RESILE_`."""
+    """The variables that name a run to everything that it starts; each with `RESILE_` in front."""
     return {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch), "OUTPUT_DIR": output, "API_URL": ""}
 
 
@@ -399,8 +410,8 @@ def time_limit(state: State, job: Job) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _encoded(given: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
-    """Environment variables as a process takes them; Linux limits each as it limits an argument."""
+def _encode_env(given: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
+    """Encode environment variables; Linux limits each as it limits an argument."""
     pairs = [(os.fsencode(name), os.fsencode(text)) for name, text in given.items()]
     for name, value in pairs:
         if len(name) + len(value) >= ARGUMENT_BYTES_MAX:

@@ -8,9 +8,9 @@
                                                               |
               perform (executor, timers, conditions) <-- orders, once durable
 
-One thread, one loop, no clock of its own in any decision: the time of an event is read here and written down.
+One thread, one loop. Time comes from the clock, and every event has the time at which the loop read it.
 While the executor has attempts in reserve, or nothing waits for a commit, commits gather for a few milliseconds;
-else they go at once.
+otherwise they go at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import heapq
 import os
 import select
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import assert_never
@@ -43,11 +42,12 @@ from resile.core.actions import (
 from resile.core.events import CancelRequested, Event, Judged, RunResumed, RunStarted, TimerFired
 from resile.core.react import react
 from resile.core.state import State
+from resile.engine.clock import Clock
 from resile.engine.evaluation.questions import Conditions
 from resile.engine.journal import Journal
 from resile.engine.launch import Performer
 from resile.engine.log_files import LogFiles
-from resile.engine.outcomes import Observer, output_lost
+from resile.engine.outcomes import Observer, is_output_lost
 from resile.executors.contract import Adopted, Ended, Executor, Launch, Returned, Started
 from resile.model.status import RunStatus
 from resile.store.contract import AttemptRow, Lease, Request, Store, Writer
@@ -60,7 +60,7 @@ _BEGUN = frozenset((Started, Adopted))
 _OVER = frozenset((Ended, Returned))
 
 Listener = Callable[[State, list[Note]], None]
-# What Ctrl-C does; its argument is called when that is in force.
+# What Ctrl-C calls; its argument is called once the executor knows.
 Interrupt = Callable[[Callable[[], None]], None]
 
 
@@ -81,7 +81,9 @@ class Engine:
         journal: Journal,
         logfiles: LogFiles,
         listener: Listener,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._store = store
         self._writer = writer
         self._lease = lease
@@ -98,25 +100,28 @@ class Engine:
         self._running: set[tuple[int, int]] = set()
         self._stop: RunStatus | None = None
         self._interrupts = 0
-        self._untold: deque[Callable[[], None]] = deque()
-        self._born = time.time()
+        self._interrupted: deque[Callable[[], None]] = deque()
+        self._opened_at = clock.now()
         self.problem: StoreFull | None = None
         self._drained = False
         self._killed: set[tuple[int, int]] = set()
         self._gather_until = 0.0
         self._next_requests = 0.0
         self._last_request = 0
-        self._next_renewal = time.time() + LEASE_SECONDS / 3
+        self._next_renewal = clock.now() + LEASE_SECONDS / 3
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def interrupt(self, told: Callable[[], None]) -> None:
-        """Stop gently; called again, kill what runs; `told` once the executor knows. Safe in a signal handler."""
+    def interrupt(self, done: Callable[[], None]) -> None:
+        """Stop gently; called a second time, kill what runs; `done` is called once the executor knows.
+
+        Safe in a signal handler.
+        """
         self._interrupts += 1
-        self._untold.append(told)
+        self._interrupted.append(done)
         os.write(self._wake_write, b"!")
 
     def drive(self, events: list[Event]) -> RunStatus:
-        """Go on from these events until nothing is left to do here."""
+        """Feed these events, and drive the run until there is nothing left to do."""
         for event in events:
             if isinstance(event, RunResumed | RunStarted):
                 self._journal.forget_orders()
@@ -126,57 +131,57 @@ class Engine:
         poll = select.poll()
         for descriptor in (self._executor.fileno(), self._writer.fileno(), self._wake_read):
             poll.register(descriptor, select.POLLIN)
-        heard = True
+        has_reports = True
         while True:
-            now = time.time()
-            if heard:
-                self._hear_executor()
-            self._hear_others(now)
+            now = self._clock.now()
+            if has_reports:
+                self._collect_reports()
+            self._collect_others(now)
             if self._inbox:
                 self._feed_all()
             self._submit(now)
             self._perform_durable()
             if self._inbox:
-                heard = False
+                has_reports = False
                 continue
-            if self._stop is not None and not self._journal.unfinished():
+            if self._stop is not None and not self._journal.is_unfinished():
                 return self._stop
-            ready = [descriptor for descriptor, _ in poll.poll(self._patience(time.time()))]
-            heard = self._executor.fileno() in ready
+            ready = self._clock.wait(poll, self._next_deadline())
+            has_reports = self._executor.fileno() in ready
             if self._wake_read in ready:
                 os.read(self._wake_read, 64)
 
     def feed(self, event: Event, attempt: AttemptRow | None = None) -> None:
-        """One event through the door and into the journal."""
+        """Let the core react to one event, and add it to the journal."""
         _, actions = react(self._state, event)
         self._journal.add(self._state, event, actions, attempt)
 
     def _feed_all(self) -> None:
-        """Everything that was heard, in order; with the first of it a new batch begins."""
-        if not self._journal.waiting():
-            self._gather_until = time.time() + GATHER_SECONDS
+        """Feed everything in the inbox, in order; the first event opens a new batch."""
+        if not self._journal.has_entries():
+            self._gather_until = self._clock.now() + GATHER_SECONDS
         inbox = self._inbox
         while inbox:
             event, attempt = inbox.popleft()
             self.feed(event, attempt)
 
     def close(self) -> None:
-        """Let go of everything; attempts that still run go on without us."""
+        """Close everything; attempts that still run go on."""
         self._executor.close()
         self._conditions.close()
         self._logfiles.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def _hear_executor(self) -> None:
-        """Collect what became of attempts."""
+    def _collect_reports(self) -> None:
+        """Turn the executor's reports into events."""
         for report in self._executor.reports():
             key = (report.job, report.attempt)
             if type(report) in _BEGUN:
                 self._running.add(key)
             else:
                 self._running.discard(key)
-            if type(report) is Ended and output_lost(report) and report.at >= self._born:
+            if type(report) is Ended and is_output_lost(report) and report.at >= self._opened_at:
                 self.problem = StoreFull(
                     "disk-full",
                     "the disk is full: what a step printed could not be kept",
@@ -188,8 +193,8 @@ class Engine:
                 self._logfiles.write(row, at_once=row.failure is not None and self._has_repairs(row.job))
             self._inbox.append((event, row))
 
-    def _hear_others(self, now: float) -> None:
-        """Collect what timers, other surfaces and signals have to say, and keep the lease."""
+    def _collect_others(self, now: float) -> None:
+        """Collect due timers and requests, renew the lease, and act on interrupts."""
         while self._timers and self._timers[0][0] <= now and not self._interrupts:
             _, job, attempt, repair, item = heapq.heappop(self._timers)
             self._inbox.append((TimerFired(now, job, attempt, repair, item), None))
@@ -197,7 +202,7 @@ class Engine:
             self._next_requests = now + REQUESTS_SECONDS
             for request in self._store.requests(self._lease.run, self._last_request):
                 self._last_request = request.id
-                self._obey(request)
+                self._handle_request(request)
         if now >= self._next_renewal:
             self._next_renewal = now + LEASE_SECONDS / 3
             self._store.renew_lease(self._lease, now, LEASE_SECONDS)
@@ -205,13 +210,13 @@ class Engine:
             self._wind_down()
 
     def _has_repairs(self, number: int) -> bool:
-        """Could a failure of this job start a repair, which finds its log files written?"""
+        """Could a failure of this job start a repair, which expects its log files to exist?"""
         job = self._state.jobs.get(number)
         return job is not None and any(rule.repair is not None for rule in self._state.step_of(job).rules)
 
-    def _obey(self, request: Request) -> None:
-        """Something that another surface asked of this run; it is answered with the events that it becomes."""
-        self._journal.answered(request.id)
+    def _handle_request(self, request: Request) -> None:
+        """Turn what another surface asked of this run into an event; the batch of that event answers it."""
+        self._journal.answer(request.id)
         match request.kind:
             case "cancel":
                 by, reason = str(request.body.get("by", "")), str(request.body.get("reason", ""))
@@ -220,17 +225,17 @@ class Engine:
                 self._inbox.append((msgspec.convert({"at": request.at, **request.body}, Judged), None))
 
     def _wind_down(self) -> None:
-        """Interrupted: start nothing more, and once nothing runs, stop; the second time, kill what runs."""
+        """Start nothing more, and stop once nothing runs; after a second interrupt kill what runs."""
         if not self._drained:
             self._drained = True
             self._executor.drain()
         if self._interrupts > 1:
-            # Also what had started by then but is told of only now.
+            # Also what had started by then and is reported only now.
             for job, attempt in sorted(self._running - self._killed):
                 self._executor.kill(job, attempt)
             self._killed |= self._running
-        while self._untold:
-            self._untold.popleft()()
+        while self._interrupted:
+            self._interrupted.popleft()()
         if not self._running and not self._executor.queued() and self._stop is None:
             self._stop = "interrupted"
 
@@ -239,15 +244,15 @@ class Engine:
 
         It does while nothing waits for it: no order, or an executor that has enough to do.
         """
-        if not self._journal.waiting():
+        if not self._journal.has_entries():
             return
-        idle = self._journal.urgent() and not self._executor.queued()
+        idle = self._journal.has_orders() and not self._executor.queued()
         if idle or now >= self._gather_until:
             self._journal.submit(self._state, at_once=idle)
 
     def _perform_durable(self) -> None:
-        """Carry out what is on disk, and let the world see it."""
-        orders, notes = self._journal.durable()
+        """Perform the orders that are durable, and show their notes to the listener."""
+        orders, notes = self._journal.take_durable()
         launches: list[Launch] = []
         finds: list[tuple[int, int]] = []
         for order in orders:
@@ -256,53 +261,53 @@ class Engine:
             self._executor.find(finds)
         if launches:
             self._executor.start(launches)
-        # Told while the attempts start: who looks on does not hold anybody up.
+        # After the starts, so that a slow listener delays no attempt.
         if notes:
             self._listener(self._state, notes)
-        if not self._journal.unfinished():
+        if not self._journal.is_unfinished():
             self._executor.acknowledge()
 
     def _perform(self, order: Order, launches: list[Launch], finds: list[tuple[int, int]]) -> None:
-        """One order."""
+        """Perform one order."""
         match order:
             case StartAttempt():
                 if not self._interrupts:
                     self._start(order, launches)
             case KillAttempt():
-                # What was to start before this order must be known to the executor before it is killed.
+                # The executor must know of the attempts that were to start before this order.
                 self._executor.start(launches)
                 launches.clear()
                 self._executor.kill(order.job, order.attempt)
             case FindAttempt():
                 finds.append((order.job, order.attempt))
             case AnswerCondition() | AnswerArcs() | AnswerRoute() | AnswerValue():
-                # A job that was stopped meanwhile may be gone with its item.
+                # A job that was stopped meanwhile may have been dropped with its item.
                 if order.job in self._state.jobs:
-                    self._inbox.append((self._conditions.answer(order, time.time()), None))
+                    self._inbox.append((self._conditions.answer(order, self._clock.now()), None))
             case SetTimer():
                 heapq.heappush(self._timers, (order.due, order.job, order.attempt, order.repair, order.item))
             case ReadItems():
-                self._inbox.append((self._performer.read_items(order, time.time()), None))
+                self._inbox.append((self._performer.read_items(order, self._clock.now()), None))
             case ReadGroups():
-                self._inbox.append((self._performer.read_groups(order, time.time()), None))
+                self._inbox.append((self._performer.read_groups(order, self._clock.now()), None))
             case StopEngine():
                 self._stop = order.status
             case _:
                 assert_never(order)
 
     def _start(self, order: StartAttempt, launches: list[Launch]) -> None:
-        """Start an attempt, or record what it came to without starting anything."""
+        """Start an attempt, or record its outcome where nothing needs to start."""
         launch = self._performer.launch(order)
         if isinstance(launch, Launch):
             launches.append(launch)
         else:
-            self._inbox.append(self._observer.ended(order.job, order.attempt, time.time(), launch))
+            self._inbox.append(self._observer.end_attempt(order.job, order.attempt, self._clock.now(), launch))
 
-    def _patience(self, now: float) -> int:
-        """How many milliseconds the loop may wait for news."""
+    def _next_deadline(self) -> float:
+        """Until when the loop may wait for descriptors."""
         until = min(self._next_requests, self._next_renewal)
-        if self._journal.waiting():
+        if self._journal.has_entries():
             until = min(until, self._gather_until)
         if self._timers and not self._interrupts:
             until = min(until, self._timers[0][0])
-        return max(0, int((until - now) * 1000) + 1)
+        return until

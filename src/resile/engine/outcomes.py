@@ -1,8 +1,7 @@
-"""Turns what an executor reports into events for the core and rows for the store."""
+"""Turns an executor's reports into events for the core and rows for the store."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any, assert_never
@@ -23,6 +22,7 @@ from resile.engine.capture import (
     parse_result,
     verdict_of,
 )
+from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
 from resile.engine.launch import Performer, time_limit
 from resile.engine.secrets import redact, redact_failure, redact_outcome, redact_value
@@ -50,37 +50,43 @@ class Observer:
         state: State,
         performer: Performer,
         values: Values,
-        inside: Evaluators,
+        evaluators: Evaluators,
         *,
         output: OutputReader,
+        clock: Clock,
         folder: str,
         secrets: tuple[str, ...],
     ) -> None:
-        self._inside = inside
+        self._evaluators = evaluators
         self._state = state
         self._performer = performer
         self._values = values
         self._output = output
+        self._clock = clock
         self._folder = folder
         self._secrets = secrets
         self._started: dict[tuple[int, int], AttemptRow] = {}
         self._outcome_of: Callable[..., Outcome] | None = None
 
     def observe(self, report: Report, *, interrupted: bool) -> tuple[Event, AttemptRow | None]:
-        """The event that a report stands for, and the attempt's row where that changed."""
+        """The event that a report becomes, and the attempt's row where that changed."""
         match report:
-            # The two that attempts end with come first, because no pattern says no quickly.
+            # Ended and Returned first: they are the most frequent, and a failed class pattern is slow.
             case Returned():
-                return self.ended(report.job, report.attempt, report.at, self._returned(report), pid=report.pid)
+                return self.end_attempt(
+                    report.job, report.attempt, report.at, self._outcome_of_call(report), pid=report.pid
+                )
             case Ended():
-                if output_lost(report) or (interrupted and report.reason == "killed"):
+                if is_output_lost(report) or (interrupted and report.reason == "killed"):
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
-                limit = self._timeout(report) if report.reason else 0.0
-                outcome = evidence.outcome(report, self._output, limit, self._directory(report))
+                limit = self._time_limit_of(report) if report.reason else 0.0
+                outcome = evidence.outcome(report, self._output, limit, self._directory_of(report))
                 outcome = self._complete(report, outcome)
-                outcome = self._concluded(report.job, outcome, report.reason == "killed")
-                return self.ended(report.job, report.attempt, report.at, outcome, report.reason == "killed", report.pid)
+                outcome = self._apply_cases(report.job, outcome, report.reason == "killed")
+                return self.end_attempt(
+                    report.job, report.attempt, report.at, outcome, report.reason == "killed", report.pid
+                )
             case Started():
                 row = AttemptRow(
                     report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid
@@ -88,22 +94,22 @@ class Observer:
                 self._started[report.job, report.attempt] = row
                 return AttemptStarted(report.at, report.job, report.attempt, report.pid), row
             case Adopted():
-                # Its start was long ago; that it was found is news of now.
-                return AttemptAdopted(time.time(), report.job, report.attempt, report.pid), None
+                # The event has the time of the adoption; the start was long ago.
+                return AttemptAdopted(self._clock.now(), report.job, report.attempt, report.pid), None
             case Withdrawn():
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
-                return self.ended(report.job, report.attempt, report.at, evidence.lost(report))
+                return self.end_attempt(report.job, report.attempt, report.at, evidence.lost(report))
         assert_never(report)
 
-    def ended(
+    def end_attempt(
         self, job: int, attempt: int, at: float, outcome: Outcome, canceled: bool = False, pid: int = 0
     ) -> tuple[Event, AttemptRow]:
-        """An attempt's end and its finished row, both without secrets."""
+        """The event of an attempt's end and its finished row, both without secrets."""
         found = self._state.jobs.get(job)
         # No handler runs in the root scope.
         if found is not None and found.scope != ROOT and outcome.failure is None and not canceled:
-            outcome = self._for_others(found, outcome, at)
+            outcome = self._capture_for_owners(found, outcome, at)
         if self._secrets:
             outcome = redact_outcome(outcome, self._secrets)
         known = self._started.pop((job, attempt), None)
@@ -121,37 +127,37 @@ class Observer:
         )
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
 
-    def _for_others(self, job: Job, outcome: Outcome, at: float) -> Outcome:
-        """The outcome of a fallback's last command, with what the steps capture whose output it is.
+    def _capture_for_owners(self, job: Job, outcome: Outcome, at: float) -> Outcome:
+        """Add what the owners of a fallback capture from the output of its last command.
 
-        An output that such a step can't take fails the command, and so the fallback.
+        An output that an owner can't take fails the command, and so the fallback.
         """
         if not self._in_handler(job) or isinstance(self._state.step_of(job).action, FanOut | Child):
             return outcome
-        # What runs inside the engine prints nothing: what it captures is what it gave.
+        # A step that runs inside the engine prints nothing: its value is captured.
         gave = next(iter(outcome.values.values()), MISSING) if outcome.log is None else MISSING
-        other = _stands_for(self._state, job)
+        other = _fallback_owner_of(self._state, job)
         while other is not None:
             step = self._state.step_of(other)
             try:
                 if gave is not MISSING:
                     values = capture_value(gave, step.capture, outcome.exit_code)
                 else:
-                    values = self._captured(other, step, step.capture, outcome)
+                    values = self._capture(other, step, step.capture, outcome)
             except CaptureRefused as problem:
                 message = f"the fallback of {step.name!r}: {problem}"
-                return _broken(outcome, redact(message, self._secrets), "capture")
+                return _fail_contract(outcome, redact(message, self._secrets), "capture")
             if step.transform is not None:
-                made = self._inside.complete(other, step, outcome, values[step.capture[0].name], at)
+                made = self._evaluators.complete(other, step, outcome, values[step.capture[0].name], at)
                 if made.failure is not None:
                     return made
                 values = made.values
             outcome = msgspec.structs.replace(outcome, values={**outcome.values, **values})
-            other = _stands_for(self._state, other)
+            other = _fallback_owner_of(self._state, other)
         return outcome
 
-    def _returned(self, report: Returned) -> Outcome:
-        """What a call of a function came to."""
+    def _outcome_of_call(self, report: Returned) -> Outcome:
+        """The outcome of a function call."""
         if self._outcome_of is None:
             from resile.engine.actions.function import outcome_of
 
@@ -161,74 +167,76 @@ class Observer:
         outcome = self._outcome_of(report, self._state, job, step, self._output)
         if job is None or step is None:
             return outcome
-        return self._inside.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
+        return self._evaluators.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
 
-    def _timeout(self, report: Ended) -> float:
-        """The time that an attempt had, for its message."""
+    def _time_limit_of(self, report: Ended) -> float:
+        """The time limit of an attempt, for its message."""
         job = self._state.jobs.get(report.job)
         return 0.0 if job is None else time_limit(self._state, job) or 0.0
 
-    def _directory(self, report: Ended) -> str:
-        """Where an attempt was to run that could not enter it, for its message."""
+    def _directory_of(self, report: Ended) -> str:
+        """The directory that an attempt could not enter, for its message."""
         job = self._state.jobs.get(report.job) if report.spawn_stage == "cwd" else None
         return "" if job is None else self._performer.directory_of(job, self._state.step_of(job), self._values.of(job))
 
-    def _concluded(self, number: int, outcome: Outcome, canceled: bool) -> Outcome:
-        """The outcome with what the step's cases make of it."""
+    def _apply_cases(self, number: int, outcome: Outcome, canceled: bool) -> Outcome:
+        """Let the step's cases change the outcome."""
         job = self._state.jobs.get(number)
         if job is None or canceled:
             return outcome
         step = self._state.step_of(job)
-        return self._inside.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
+        return self._evaluators.cases().concluded(job, step, outcome) if step.cases or step.effects else outcome
 
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
-        """The outcome with what the step promised: captures, output files, a commit, `end`'s verdict."""
+        """Add what the step promised to the outcome: captures, output files, a commit, `end`'s verdict."""
         job = self._state.jobs.get(report.job)
         if job is None:
             return outcome
         step = self._state.step_of(job)
         if outcome.failure is not None:
-            return self._failed(job, step, outcome)
+            return self._complete_failure(job, step, outcome)
         action = step.action
         if type(action) is FanOut:
-            return self._listed(report, outcome)
+            return self._count_items(report, outcome)
         if step.transform is not None:
-            return self._valued(job, step, outcome, report.at)
+            return self._transform_output(job, step, outcome, report.at)
         if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
-            return outcome if type(action) is not Agent else self._agent(action, outcome)
+            return outcome if type(action) is not Agent else self._check_spending(action, outcome)
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:
-            values = self._captured(job, step, step.capture, outcome)
+            values = self._capture(job, step, step.capture, outcome)
         except CaptureRefused as problem:
-            return _broken(outcome, redact(str(problem), self._secrets), "capture")
+            return _fail_contract(outcome, redact(str(problem), self._secrets), "capture")
         if self._state.is_end(job) and (verdict := verdict_of(self._output, outcome.log, values)):
             if verdict not in OVERRIDES:
-                return _broken(outcome, f"workflow_status is {verdict[:60]!r}, not completed or failed", "verdict")
+                return _fail_contract(
+                    outcome, f"workflow_status is {verdict[:60]!r}, not completed or failed", "verdict"
+                )
             values = {**values, "workflow_status": verdict}
         outcome = msgspec.structs.replace(outcome, values=values)
         try:
-            return self._kept(report, job, step, outcome)
+            return self._check_outputs(report, job, step, outcome)
         except ValueRefused as problem:
-            return _broken(outcome, problem.message, "value refused")
+            return _fail_contract(outcome, problem.message, "value refused")
 
-    def _kept(self, report: Ended, job: Job, step: Step, outcome: Outcome) -> Outcome:
-        """The outcome of a step that may have promised files or a commit; raises ValueRefused."""
+    def _check_outputs(self, report: Ended, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """Fail an outcome whose step promised files or a commit and has not left them; raises ValueRefused."""
         lookup = self._values.of(job)
         directory = self._performer.directory_of(job, step, lookup)
         if step.outputs and (missing := missing_outputs(directory, self._performer.outputs_of(step, lookup))):
-            return _broken(outcome, missing, "output file missing")
+            return _fail_contract(outcome, missing, "output file missing")
         if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):
-            return _broken(outcome, "commit_required: the step made no commit", "no commit")
-        return outcome if not isinstance(step.action, Agent) else self._agent(step.action, outcome)
+            return _fail_contract(outcome, "commit_required: the step made no commit", "no commit")
+        return outcome if not isinstance(step.action, Agent) else self._check_spending(step.action, outcome)
 
-    def _valued(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
-        """The outcome of a step whose output is made into a value, which must meet conditions."""
+    def _transform_output(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
+        """Make the output of a step a value, which must meet the step's conditions."""
         try:
-            values = self._captured(job, step, step.capture, outcome)
+            values = self._capture(job, step, step.capture, outcome)
         except CaptureRefused as problem:
-            return _broken(outcome, redact(str(problem), self._secrets), "capture")
-        outcome = self._inside.complete(job, step, outcome, values[step.capture[0].name], at)
+            return _fail_contract(outcome, redact(str(problem), self._secrets), "capture")
+        outcome = self._evaluators.complete(job, step, outcome, values[step.capture[0].name], at)
         if not self._state.is_end(job) or outcome.failure is not None:
             return outcome
         value = outcome.values.get(step.capture[0].name)
@@ -236,15 +244,17 @@ class Observer:
         if verdict is None:
             return outcome
         if verdict not in OVERRIDES:
-            return _broken(outcome, f"workflow_status is {str(verdict)[:60]!r}, not completed or failed", "verdict")
+            return _fail_contract(
+                outcome, f"workflow_status is {str(verdict)[:60]!r}, not completed or failed", "verdict"
+            )
         return msgspec.structs.replace(outcome, values={**outcome.values, "workflow_status": verdict})
 
-    def _listed(self, report: Ended, outcome: Outcome) -> Outcome:
-        """How many items the program listed: the last word of its output; no secret stays in their file."""
+    def _count_items(self, report: Ended, outcome: Outcome) -> Outcome:
+        """Count the items that the program listed: the last word of its output; redact their file."""
         assert outcome.log is not None
         words = self._output.read_output(outcome.log, "out", -64).split()
         if not words or not words[-1].isdigit():
-            return _broken(outcome, "the items were not listed", "items")
+            return _fail_contract(outcome, "the items were not listed", "items")
         if self._secrets:
             from resile.engine.actions.items import items_path, redact_items
 
@@ -252,12 +262,12 @@ class Observer:
             try:
                 redact_items(items_path(self._folder, label), self._secrets)
             except OSError as error:
-                return _broken(outcome, f"can't list the items: {error.strerror}", "items")
+                return _fail_contract(outcome, f"can't list the items: {error.strerror}", "items")
         return msgspec.structs.replace(outcome, values={"items": int(words[-1])})
 
-    def _captured(self, job: Job, step: Step, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
-        """The values that an attempt's output gives, without secrets; raises CaptureRefused."""
-        # In a handler it is what the commands wrote, one after the other, so that the last one that ran has it all.
+    def _capture(self, job: Job, step: Step, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
+        """Capture an attempt's output, without secrets; raises CaptureRefused."""
+        # In a handler `combined` is the output of all its commands so far, so that the last one that ran has it all.
         joined = [one.name for one in captures if one.form == "combined"] if self._in_handler(job) else []
         own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
         values = capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
@@ -268,38 +278,38 @@ class Observer:
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values
 
     def _in_handler(self, job: Job) -> bool:
-        """Is this job a command of a handler, or of what follows a success?"""
+        """Is this job a command of a handler, or of `on_success`?"""
         return self._state.scopes[job.scope].kind == "repair"
 
-    def _agent(self, action: Agent, outcome: Outcome) -> Outcome:
-        """An agent that reports having spent more than it may has failed."""
+    def _check_spending(self, action: Agent, outcome: Outcome) -> Outcome:
+        """Fail an agent that reports having spent more than its limits."""
         assert outcome.log is not None
         problem = excess_spending(self._output, outcome.log, action)
-        return _broken(outcome, problem, "agent limit") if problem else outcome
+        return _fail_contract(outcome, problem, "agent limit") if problem else outcome
 
-    def _failed(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
-        """A failed attempt still gives what every output has, for handlers and tolerant dependents."""
+    def _complete_failure(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+        """Add what any output gives to a failed outcome, for handlers and tolerant dependents."""
         if outcome.log is None or outcome.failure is None:
             return outcome
         captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
         try:
-            values = self._captured(job, step, captures, outcome) if captures else {}
+            values = self._capture(job, step, captures, outcome) if captures else {}
         except CaptureRefused:
             values = {}
         failure = outcome.failure
         if isinstance(step.action, Validate) and failure.kind == Kind.EXIT:
             failure = msgspec.structs.replace(failure, kind=Kind.CHECK)
         if (isinstance(step.action, Agent) and failure.kind == Kind.SPAWN) or failure.exit_code == 127:
-            failure = _with_hint(failure, step.action)
+            failure = _add_hint(failure, step.action)
         if self._secrets:
             failure = redact_failure(failure, self._secrets)
         if step.transform is not None:
-            values = dict.fromkeys((capture.name for capture in step.capture), self._inside.failed_value(failure))
+            values = dict.fromkeys((capture.name for capture in step.capture), self._evaluators.failed_value(failure))
         return msgspec.structs.replace(outcome, values=values, failure=failure)
 
 
-def _stands_for(state: State, job: Job) -> Job | None:
-    """The job whose output this one's is: its fallback ends here, and all that came before went well."""
+def _fallback_owner_of(state: State, job: Job) -> Job | None:
+    """The job whose fallback ends with this job, all commands before which succeeded."""
     scope = state.scopes[job.scope]
     if scope.kind != "repair":
         return None
@@ -312,19 +322,19 @@ def _stands_for(state: State, job: Job) -> Job | None:
     return owner if job.id == final and worked else None
 
 
-def output_lost(report: Ended) -> bool:
-    """Was there no room for what an attempt printed? That is our trouble and not the step's: it is tried again."""
+def is_output_lost(report: Ended) -> bool:
+    """Was there no room for what an attempt printed? That is no failure of the step: it is retried."""
     return report.spawn_stage == "output" and report.spawn_error in (ENOSPC, EDQUOT)
 
 
-def _broken(outcome: Outcome, message: str, signature: str) -> Outcome:
-    """A success that did not keep what the step promised."""
+def _fail_contract(outcome: Outcome, message: str, signature: str) -> Outcome:
+    """Fail a success that broke a promise of the step."""
     failure = Failure(Kind.CONTRACT, message, outcome.exit_code, signature=f"contract: {signature}")
     return msgspec.structs.replace(outcome, failure=failure)
 
 
-def _with_hint(failure: Failure, action: Action) -> Failure:
-    """The failure of an agent whose program is not there, with what to do about it."""
+def _add_hint(failure: Failure, action: Action) -> Failure:
+    """Add a hint to the failure of an agent whose program does not exist."""
     if not isinstance(action, Agent):
         return failure
     hint = f"is the agent {action.command[0]!r} installed? Name another with `agent: {{command: …}}`"

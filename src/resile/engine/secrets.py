@@ -1,4 +1,4 @@
-"""Secrets: where their values come from, and how text is cleaned of them before it leaves a step."""
+"""Secrets: where their values come from, and how they are redacted before text leaves a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MASK = "***"
 def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
     """The value of each secret that a workflow or one inside it declares; the whole run has them.
 
-    One that can't be had is an error before anything runs, as are two of one name that differ.
+    A missing secret is an error before anything runs, as are two of one name that differ.
     """
     values: dict[str, str] = {}
     for one in family(workflow):
@@ -66,8 +66,8 @@ def _from_file(name: str, path: str) -> str:
     return data.decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
-def needles(values: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not appear anywhere: each value, each of its longer lines, and both as programs escape them.
+def redaction_patterns(values: Mapping[str, str]) -> tuple[str, ...]:
+    """The texts to redact: each value, each of its longer lines, and both as programs escape them.
 
     Longest first, so that a part never hides the whole.
     """
@@ -112,7 +112,7 @@ def redact_value(value: Any, secrets: tuple[str, ...]) -> Any:
 
 
 def redact_outcome(outcome: Outcome, secrets: tuple[str, ...]) -> Outcome:
-    """What an attempt came to, with every secret in its values and in its failure replaced."""
+    """An outcome with every secret in its values and in its failure replaced."""
     if not secrets:
         return outcome
     failure = outcome.failure
@@ -136,8 +136,8 @@ def redact_failure(failure: Failure, secrets: tuple[str, ...]) -> Failure:
 
 
 def refuse_secret_inputs(inputs: Mapping[str, Any], values: Mapping[str, str]) -> None:
-    """Inputs are stored with the run, so a secret can't be one."""
-    hidden = needles(values)
+    """Refuse an input that holds a secret: inputs are stored with the run."""
+    hidden = redaction_patterns(values)
     for name, value in inputs.items():
         if redact_value(value, hidden) != value:
             raise ResileError(

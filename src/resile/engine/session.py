@@ -1,9 +1,8 @@
-"""Puts an engine together for one run and lets it drive: a new run, a resumed one, or one that goes again."""
+"""Puts an engine together for one run and lets it drive: a new run, a resumed one, or one more epoch."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import msgspec
 
 from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
 from resile.core.state import State, new_state
+from resile.engine.clock import Clock, SystemClock
 from resile.engine.env_files import load_env_files
 from resile.engine.evaluation.evaluators import Evaluators
 from resile.engine.evaluation.values import Values
@@ -21,7 +21,7 @@ from resile.engine.loop import LEASE_SECONDS, Engine, Listener
 from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder, label
 from resile.engine.replay import counts
-from resile.engine.secrets import load_secrets, needles
+from resile.engine.secrets import load_secrets, redaction_patterns
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
 from resile.model import codec
@@ -34,11 +34,20 @@ from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
 if TYPE_CHECKING:
     from resile.executors.local.prestart import Prestarted
 
+SYSTEM_CLOCK = SystemClock()
+
 
 def create(
-    store: Store, workflow: Workflow, definition: bytes, first: RunStarted, *, output: str, directory: str
+    store: Store,
+    workflow: Workflow,
+    definition: bytes,
+    first: RunStarted,
+    *,
+    output: str,
+    directory: str,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[RunRow, State]:
-    """Store a new run with its definition, its jobs and how it is to start; its row and its state before that start.
+    """Store a new run with its definition, its jobs and its first event; its row, and its state before that event.
 
     An engine that dies before the first event is durable leaves a run that a resume can still start.
     """
@@ -49,7 +58,7 @@ def create(
         dialect=workflow.dialect,
         definition=codec.content_hash(definition),
         status="running",
-        created_at=time.time(),
+        created_at=clock.now(),
         output=output,
         directory=directory,
         summary={"first": msgspec.to_builtins(first)},
@@ -59,7 +68,7 @@ def create(
 
 
 def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> RunStarted | RunResumed:
-    """What an engine that takes a run up feeds it: a resume, or the start that never came to be."""
+    """The event with which an engine takes a run up: a resume, or the start that an earlier engine did not record."""
     if state.phase != "new":
         return RunResumed(now, capacity, caller())
     first = msgspec.convert(row.summary["first"], RunStarted)
@@ -67,7 +76,7 @@ def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> Run
 
 
 def _first_rows(state: State) -> list[JobRow]:
-    """The jobs of a run as they are when it starts: what waits for nothing is ready."""
+    """The rows of a run's jobs when it starts: jobs that wait for nothing are ready."""
     plan = state.plan
     rows: list[JobRow] = []
     for number, step in enumerate(plan.steps):
@@ -78,7 +87,7 @@ def _first_rows(state: State) -> list[JobRow]:
 
 
 class Session:
-    """One engine's time with one run."""
+    """Drives one run with one engine, or records single events of it."""
 
     def __init__(
         self,
@@ -89,7 +98,12 @@ class Session:
         env: Mapping[str, str],
         listener: Listener,
         debug: Callable[[str], None] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` runs the attempts; by default processes of this machine do."""
+        self._clock = clock
+        self._given_executor = executor
         self._debug = debug
         self._store = store
         self._row = row
@@ -98,7 +112,7 @@ class Session:
         self._listener = listener
 
     def record(self, lease: Lease, event: Event) -> State:
-        """Take down one event without performing anything: `reset`, and a judgement where nobody drives."""
+        """Record one event without performing anything: `reset`, and a judgement while no engine drives the run."""
         from resile.core.actions import StopEngine
         from resile.core.react import react
 
@@ -108,7 +122,7 @@ class Session:
         journal.add(self._state, event, actions, None)
         status = next((action.status for action in actions if isinstance(action, StopEngine)), "running")
         self._row = msgspec.structs.replace(self._row, status=status, epoch=self._state.epoch, ended_at=None)
-        journal.row(self._row)
+        journal.write_row(self._row)
         journal.submit(self._state)
         writer.flush()
         return self._state
@@ -123,7 +137,7 @@ class Session:
         ready: Callable[[Engine], None],
         rehearsal: Rehearsal | None = None,
     ) -> RunStatus:
-        """Drive the run from these events until it ends, parks or is interrupted; its row says how it stands."""
+        """Drive the run from these events until it ends, parks or is interrupted; its row then has the status."""
         row, state = self._row, self._state
         epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
         writer = self._store.writer()
@@ -131,9 +145,9 @@ class Session:
         engine = self._engine(lease, writer, journal, epoch, parallel, launcher, rehearsal)
         try:
             ready(engine)
-            journal.row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
+            journal.write_row(msgspec.structs.replace(row, status="running", started_at=events[0].at, ended_at=None))
             status = engine.drive(events)
-            journal.row(closing_row(row, state, status))
+            journal.write_row(closing_row(row, state, status))
             journal.submit(state, snapshot=True)
             writer.flush()
             if engine.problem is not None:
@@ -157,11 +171,11 @@ class Session:
         env = {**self._env, **load_env_files(state.workflow)}
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
-        hidden = needles(secrets)
-        # What every step's process knows of its run.
+        hidden = redaction_patterns(secrets)
+        # The variables by which every step's process knows its run.
         known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
         base_env = {**env, **secrets, **known}
-        executor = self._executor(folder, parallel, epoch, base_env, hidden, launcher)
+        executor = self._given_executor or self._executor(folder, parallel, epoch, base_env, hidden, launcher)
         values = Values(self._store, row.id, output, state, {**env, **secrets}, executor)
         evaluators = Evaluators(self._store, row, state, values, env, hidden, self._debug)
         performer = Performer(
@@ -171,7 +185,8 @@ class Session:
             output=output,
             folder=folder,
             directory=row.directory,
-            inside=evaluators,
+            clock=self._clock,
+            evaluators=evaluators,
             secrets=hidden,
             rehearsal=rehearsal,
         )
@@ -182,11 +197,21 @@ class Session:
             state=state,
             executor=executor,
             performer=performer,
-            observer=Observer(state, performer, values, evaluators, output=executor, folder=folder, secrets=hidden),
+            observer=Observer(
+                state,
+                performer,
+                values,
+                evaluators,
+                output=executor,
+                clock=self._clock,
+                folder=folder,
+                secrets=hidden,
+            ),
             conditions=evaluators.conditions,
             journal=journal,
             logfiles=LogFiles(executor, output, row.id, state),
             listener=self._listener,
+            clock=self._clock,
         )
 
     def _executor(
@@ -258,18 +283,18 @@ def _call(steps: tuple[Step, ...]) -> bool:
 
 
 def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
-    """The run's row when an engine leaves it."""
+    """The run's row when an engine stops driving it."""
     ended = state.ended_at if status in RUN_ENDED else None
     return msgspec.structs.replace(
         row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=counts(state)
     )
 
 
-def take(store: Store, run: int) -> Lease:
-    """The right to drive a run."""
-    return store.acquire_lease(run, time.time(), LEASE_SECONDS)
+def take(store: Store, run: int, clock: Clock = SYSTEM_CLOCK) -> Lease:
+    """Acquire the lease of a run: the right to drive it."""
+    return store.acquire_lease(run, clock.now(), LEASE_SECONDS)
 
 
 def caller() -> str:
-    """Who acts, for the log."""
+    """The user, machine and process that act, for the log."""
     return f"{os.environ.get('USER') or os.environ.get('LOGNAME') or os.getuid()}@{os.uname().nodename}:{os.getpid()}"
