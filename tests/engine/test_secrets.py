@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from resile.engine.secrets import redaction_patterns
 from tests.engine.conftest import Place
 
 SECRET = "hunter2-very-secret"
@@ -15,6 +16,14 @@ LINES = "first-line-secret\nsecond-line-secret"
 def _found(folder: Path, needle: bytes) -> list[str]:
     """The files that hold some bytes."""
     return [str(path) for path in folder.rglob("*") if path.is_file() and needle in path.read_bytes()]
+
+
+def test_a_line_of_four_characters_is_long_enough() -> None:
+    """Of the lines of a secret those of four characters or more are redacted by themselves, longest text first."""
+    patterns = redaction_patterns({"KEY": "abcd\nxyz"})
+    assert [text for text in patterns if text.isalnum()] == ["abcd"]
+    assert "abcd\nxyz" in patterns
+    assert [len(text) for text in patterns] == sorted(map(len, patterns), reverse=True)
 
 
 def test_a_secret_appears_nowhere(place: Place) -> None:

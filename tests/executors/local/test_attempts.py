@@ -6,12 +6,13 @@ import ctypes
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from resile.executors.local.launcher.attempts import NEVER, Attempts
+from resile.executors.local.launcher.attempts import KILLED, NEVER, Attempts
 from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.launcher.system_calls import PR_SET_CHILD_SUBREAPER
 
@@ -42,4 +43,18 @@ def test_an_attempt_that_is_killed_as_it_starts_gets_the_signal_when_it_runs(att
     attempts.leader_started(slot, pid, 0.0)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGTERM
     assert slot.deadline > slot.started
+    slot.close()
+
+
+def test_the_group_is_killed_even_where_the_process_table_is_older_than_its_members(attempts: Attempts) -> None:
+    """When the grace is over SIGKILL goes to the group as well, so a child that no table shows yet is not missed."""
+    slot = Slot(0, attempts.folder, attempts.token)
+    slot.key = b"1 1"
+    slot.pid = os.posix_spawnp("sleep", ["sleep", "10"], os.environ, setsid=True)
+    slot.reason = KILLED
+    slot.listened = True
+    attempts.running[slot.key] = slot
+    attempts.table = {}
+    attempts.advance(slot, time.monotonic())
+    assert os.WTERMSIG(os.waitpid(slot.pid, 0)[1]) == signal.SIGKILL
     slot.close()

@@ -33,3 +33,9 @@ def test_overlapping_secrets_leave_no_end() -> None:
 def test_short_lines_of_a_secret_are_not_looked_for() -> None:
     """Lines below four characters would turn ordinary text into stars; the value itself always counts."""
     assert patterns([b"abc\nlong enough", b"xy"]) == (b"abc\nlong enough", b"xy", b"long enough")
+
+
+def test_a_line_of_four_characters_is_long_enough() -> None:
+    """Four characters count and three do not, however many bytes they have."""
+    assert patterns([b"abcd\nxyz"]) == (b"abcd\nxyz", b"abcd")
+    assert patterns(["äöüß\näöü".encode()]) == ("äöüß\näöü".encode(), "äöüß".encode())

@@ -1,0 +1,108 @@
+"""The engine in simulated time: leases, interrupts and kills, without a process and without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from resile.core.events import CancelRequested
+from resile.engine.loop import LEASE_SECONDS
+from resile.executors.contract import Launch, Started
+from resile.model.failure import LogRange
+from resile.model.workflow import Resources, Shell, Step
+from tests.core.world import flow
+from tests.engine.simulated import START, HandClock, SimulatedExecutor, Simulation
+
+
+def shell(name: str, **keys: object) -> Step:
+    """A step that would run a command."""
+    return Step(name=name, action=Shell("true"), **keys)  # type: ignore[arg-type]
+
+
+def test_a_run_takes_simulated_time_only(tmp_path: Path) -> None:
+    """Two attempts of one second each, side by side, and `end`, which takes no time, end after one simulated second."""
+    simulation = Simulation(flow(shell("a"), shell("b")), str(tmp_path))
+    assert simulation.drive() == "completed"
+    run = simulation.store.run(simulation.row.id)
+    assert run is not None
+    assert (run.status, run.started_at, run.ended_at) == ("completed", START, START + 1.0)
+    assert [(row.job, row.started_at, row.ended_at) for row in simulation.store.attempts(run.id)] == [
+        (1, START, START + 1.0),
+        (2, START, START + 1.0),
+        (3, START + 1.0, START + 1.0),
+    ]
+
+
+def test_the_lease_is_renewed_while_a_step_runs_longer_than_it(tmp_path: Path) -> None:
+    """After 31 simulated seconds of one attempt the lease, which lasts 30, is still held, renewed every 10 seconds."""
+    executor = SimulatedExecutor(HandClock(), seconds=35.0)
+    simulation = Simulation(flow(shell("a")), str(tmp_path), executor)
+    held: list[float] = []
+
+    def look() -> None:
+        """See until when the lease holds."""
+        lease = simulation.store.lease(simulation.row.id, executor.clock.now())
+        held.append(0.0 if lease is None else lease.expires_at - START)
+
+    for seconds in (9.0, 11.0, 31.0):
+        executor.clock.plan(seconds, look)
+    assert simulation.drive() == "completed"
+    assert [round(seconds) for seconds in held] == [LEASE_SECONDS, 10 + LEASE_SECONDS, 30 + LEASE_SECONDS]
+
+
+def test_a_kill_comes_after_the_starts_that_were_ordered_before_it(tmp_path: Path) -> None:
+    """A start and its kill in one batch reach the executor in this order, so the kill finds the attempt."""
+    simulation = Simulation(flow(shell("a"), shell("b")), str(tmp_path))
+    assert simulation.drive(CancelRequested(START, "me", "")) == "canceled"
+    assert simulation.executor.calls == [("start", 1, 1), ("start", 2, 1), ("kill", 1, 1), ("kill", 2, 1)]
+
+
+class LateReports(SimulatedExecutor):
+    """An executor whose second attempt had started before the drain, and is reported only after the first is over."""
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        """Begin the first one; keep quiet about the second."""
+        super().start([launch for launch in launches if launch.job == 1])
+        self.launches += [launch for launch in launches if launch.job != 1]
+
+    def kill(self, job: int, attempt: int) -> None:
+        """End it; with the first, the start of the second is reported."""
+        super().kill(job, attempt)
+        if job == 1:
+            self.running[2, 1] = self.clock.now()
+            self.report(Started(2, 1, self.clock.now(), 8, LogRange("2-1")))
+            self.clock.plan(self.seconds, lambda: self.end(2, 1))
+
+
+def test_the_second_interrupt_kills_what_is_reported_later(tmp_path: Path) -> None:
+    """An attempt whose start is reported after the second Ctrl-C is killed too, once."""
+    executor = LateReports(HandClock(), seconds=1000.0)
+    simulation = Simulation(flow(shell("a"), shell("b")), str(tmp_path), executor)
+    heard: list[str] = []
+
+    def interrupt(name: str) -> None:
+        """Press Ctrl-C."""
+        assert simulation.engine is not None
+        simulation.engine.interrupt(lambda: heard.append(name))
+
+    executor.clock.plan(1.0, lambda: interrupt("first"))
+    executor.clock.plan(2.0, lambda: interrupt("second"))
+    assert simulation.drive() == "interrupted"
+    assert executor.calls == [("start", 1, 1), ("drain", 0, 0), ("kill", 1, 1), ("kill", 2, 1)]
+    assert (heard, executor.clock.now()) == (["first", "second"], START + 2.0)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "runtime", "limit"),
+    [(5.0, 3.0, 3.0), (3.0, 5.0, 3.0), (None, 4.0, 4.0), (4.0, None, 4.0), (None, None, 0.0)],
+)
+def test_an_attempt_has_the_shorter_of_two_limits(
+    tmp_path: Path, timeout: float | None, runtime: float | None, limit: float
+) -> None:
+    """Of a timeout and a granted runtime the shorter one is the attempt's limit; without either it has none."""
+    resources = Resources(runtime_seconds=runtime) if runtime is not None else None
+    simulation = Simulation(flow(shell("a", timeout_seconds=timeout, resources=resources)), str(tmp_path))
+    assert simulation.drive() == "completed"
+    assert [launch.timeout_seconds for launch in simulation.executor.launches] == [limit]
