@@ -23,6 +23,7 @@ from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts, settle
 from resile.dialects.native.step import FANOUT_DEPTH_MAX, NativeReading, Scope, Within
+from resile.dialects.native.step_types.map import FILE_ENDINGS
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import filled, text
@@ -31,7 +32,6 @@ from resile.languages.references import is_one_reference, names, path_of
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 from resile.model.workflow import Step
 
-FILE_ENDINGS = (".json", ".jsonl", ".ndjson")
 _SELECTION = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offset", "items_max")
 _SETTINGS = ("max_parallel", "item_timeout_seconds", "isolation", "scope", "item_name")
 

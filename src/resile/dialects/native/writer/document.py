@@ -16,10 +16,11 @@ import msgspec
 
 from resile.dialects.compile import compile_text
 from resile.dialects.native.keys.steps import WORKFLOW
+from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.writer.compare import Difference, differences
 from resile.dialects.native.writer.relocate import moved
 from resile.dialects.native.writer.rules import handler_rule, rule_by_rule
-from resile.dialects.native.writer.step import Around, Writer
+from resile.dialects.native.writer.step import Writer
 from resile.dialects.native.writer.values import duration, given, under_ir
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
@@ -74,7 +75,7 @@ def _text(
     original: Workflow, workflow: Workflow, plainly: frozenset[int] | None, findings: Sequence[Diagnostic]
 ) -> str:
     """The text, with comments at the steps that they are about."""
-    document = part(workflow, Writer(plainly, findings, workflow))
+    document = part(workflow, Writer(plainly, findings, workflow, part))
     name = os.path.basename(original.file)
     notes = (f"From {name}, a file of {original.dialect}; written by `resile migrate`.", *document.notes)
     return write(Block({"resile": 1, **document}), notes)
@@ -82,7 +83,7 @@ def _text(
 
 def part(workflow: Workflow, writer: Writer) -> Block:
     """A workflow as a mapping: a file, or what stands in the step that calls it."""
-    inner = Writer(writer.plainly, writer.findings, workflow)
+    inner = Writer(writer.plainly, writer.findings, workflow, part)
     program = _program(workflow)
     written = Block({"name": workflow.name})
     written |= given(workflow, max_parallel="max_parallel")
@@ -106,7 +107,7 @@ def part(workflow: Workflow, writer: Writer) -> Block:
         written["failure_handlers"] = _handlers(workflow, inner)
     if workflow.loops_max != 10:
         written["routing"] = {"max_loops": workflow.loops_max}
-    written["steps"] = inner.steps(workflow.steps, workflow.end, Around(program))
+    written["steps"] = inner.steps(workflow.steps, workflow.end, Inherited(program))
     written.notes = inner.left_over()
     return under_ir(written, WORKFLOW)
 
@@ -122,7 +123,7 @@ def _handlers(workflow: Workflow, writer: Writer) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for name, rules in workflow.failure_handlers.items():
         listed = [None if is_plain else handler_rule(rule, workflow.folder) for rule in rules]
-        full = rule_by_rule(rules, lambda steps, word: writer.commands(steps, word, Around()))
+        full = rule_by_rule(rules, lambda steps, word: writer.commands(steps, word, Inherited()))
         written[name] = {"rules": [short or long for short, long in zip(listed, full, strict=True)]}
     return written
 

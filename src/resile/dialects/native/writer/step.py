@@ -9,16 +9,16 @@ A step inside another takes over its environment, folder and shell, so only what
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.dialects.native.keys.steps import STEP
 from resile.dialects.native.routes import STRING_LITERAL, remedies_among
-from resile.dialects.native.writer.actions import action_keys
+from resile.dialects.native.step_types.contract import Inherited
+from resile.dialects.native.step_types.registry import BY_STRUCT
 from resile.dialects.native.writer.rules import escalation, rule_by_rule, short, success
 from resile.dialects.native.writer.values import condition, duration, given, need, one_or_list, size, under_ir
 from resile.dialects.native.writer.yaml import Block
@@ -28,14 +28,6 @@ from resile.model.rules import Match, Origin, Rule
 from resile.model.workflow import Arc, Function, Need, Noop, Shell, Step, Validate, Workflow
 
 
-class Around(Struct, frozen=True):
-    """What a step takes over from where it stands."""
-
-    program: str = "sh"
-    env: dict[str, str] = {}
-    working_dir: str = ""
-
-
 class Writer:
     """Writes the steps of one workflow.
 
@@ -43,8 +35,15 @@ class Writer:
     at the step at or below which they stand in the old file.
     """
 
-    def __init__(self, plainly: frozenset[int] | None, findings: Sequence[Diagnostic], workflow: Workflow) -> None:
+    def __init__(
+        self,
+        plainly: frozenset[int] | None,
+        findings: Sequence[Diagnostic],
+        workflow: Workflow,
+        write_workflow: Callable[[Workflow, Writer], Block],
+    ) -> None:
         self.plainly = plainly
+        self._write_workflow = write_workflow
         self.findings = findings
         self.handlers = workflow.failure_handlers
         self._notes: dict[Origin, list[str]] = {}
@@ -54,11 +53,15 @@ class Writer:
                 before = [place for place in places if place.line <= finding.line]
                 self._notes.setdefault(before[-1] if before else Origin(), []).append(finding.message)
 
+    def workflow(self, workflow: Workflow) -> Block:
+        """A workflow that stands in the step that calls it."""
+        return self._write_workflow(workflow, self)
+
     def left_over(self) -> tuple[str, ...]:
         """Comments that belong to no step."""
         return tuple(note for notes in self._notes.values() for note in notes)
 
-    def steps(self, steps: tuple[Step, ...], end: Step | None, around: Around) -> Any:
+    def steps(self, steps: tuple[Step, ...], end: Step | None, around: Inherited) -> Any:
         """The steps of a scope."""
         is_list = _is_list(steps)
         placed = list(_in_order(steps)) if is_list else [(step, step.needs) for step in steps]
@@ -73,12 +76,12 @@ class Writer:
         written = {step.name: self._named(step, {}, needs, odd, around) for step, needs in placed}
         return written | {name: self._named(step, {}, (), odd, around) for name, step in last}
 
-    def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Around) -> Block:
+    def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited) -> Block:
         """A step of a list; its number is its name where it has no other."""
         return self._named(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
 
     def _named(
-        self, step: Step, name: dict[str, str], needs: tuple[Need, ...], odd: dict[str, bool], around: Around
+        self, step: Step, name: dict[str, str], needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited
     ) -> Block:
         """A step of a scope, with what it waits for."""
         written = self.step(step, around, name, needs)
@@ -86,16 +89,16 @@ class Writer:
             written["called_only"] = odd[step.name]
         return under_ir(written, STEP)
 
-    def step(self, step: Step, around: Around, name: dict[str, str], needs: tuple[Need, ...] = ()) -> Block:
+    def step(self, step: Step, around: Inherited, name: dict[str, str], needs: tuple[Need, ...] = ()) -> Block:
         """The keys of a step."""
         inherited = around
         inherits = around.env.items() <= step.env.items() and bool(step.working_dir or not around.working_dir)
         if not inherits:
-            inherited = Around()
-        inner = Around(_program(step, inherited), step.env, step.working_dir)
+            inherited = Inherited()
+        inner = Inherited(_program(step, inherited), step.env, step.working_dir)
         written = Block(name)
         written.notes = tuple(self._notes.pop(step.origin, ()))
-        written |= action_keys(step.action, self, inner)
+        written |= BY_STRUCT[type(step.action)].write(step.action, self, inner)
         if inner.program != inherited.program:
             written["shell_program"] = inner.program
         if not inherits:
@@ -112,7 +115,7 @@ class Writer:
             written["on_success"] = success(step.on_success, lambda steps, word: self.commands(steps, word, inner))
         return written
 
-    def commands(self, steps: tuple[Step, ...], word: str, around: Around) -> list[Any]:
+    def commands(self, steps: tuple[Step, ...], word: str, around: Inherited) -> list[Any]:
         """The commands of a handler; one without keys is just its text."""
         written: list[Any] = []
         for place, step in enumerate(steps, 1):
@@ -122,7 +125,7 @@ class Writer:
             written.append(keys["shell"] if is_text else keys)
         return written
 
-    def _ladder(self, step: Step, inner: Around) -> dict[str, Any]:
+    def _ladder(self, step: Step, inner: Inherited) -> dict[str, Any]:
         """The rules of a step, with what it takes of the machine."""
         resources: dict[str, Any] = {}
         if step.resources is not None:
@@ -163,7 +166,7 @@ class Writer:
         return list(rules), ""
 
 
-def _program(step: Step, around: Around) -> str:
+def _program(step: Step, around: Inherited) -> str:
     """The shell that a step says for itself and for what stands inside it."""
     match step.action:
         case Shell(program=program) | Validate(program=program):

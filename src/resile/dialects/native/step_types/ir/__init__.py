@@ -1,0 +1,1 @@
+"""Step types that stand under `ir`: only files of other systems have them."""
