@@ -1,6 +1,6 @@
 """Imports point downwards only, and the command starts without loading what it does not need.
 
-cli
+cli  testing
 api  commands
 engine  explain
 store  executors
@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"model", "core", "languages", "store", "executors"},
     "api": {"model", "core", "languages", "dialects", "store", "executors", "engine", "commands"},
     "commands": {"model", "core", "languages", "dialects", "store", "executors", "explain", "engine"},
+    "testing": {"model", "api"},
     "cli": {"model", "core", "dialects", "store", "executors", "explain", "engine", "commands", "api"},
 }
 

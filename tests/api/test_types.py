@@ -1,54 +1,63 @@
-"""Type checkers know what a step gives."""
+"""Type checkers know the parameters and the result of a step, and refuse what a run would refuse."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-CODE = """
-from typing import Any, assert_type
-from resile import Result, Run, Workflow, run, step
+USES = Path(__file__).parent / "uses.py"
+WRONG = """
+from resile import Map, Resources, Retry, Workflow, run, step
 
 @step
-def one() -> int:
-    return 1
-
-@step(retry=2)
-def two(number: int) -> list[str]:
-    return [str(number)]
-
-@step
-async def three() -> bytes:
-    return b""
-
-@step(timeout="5s")
-async def four() -> float:
-    return 4.0
+def two(number: int, *, by: int = 1) -> list[str]:
+    return [str(number * by)]
 
 with Workflow("t") as flow:
-    x = one()
-    texts = two.options(timeout=3)(x)
-    every = two.map([1, 2])
+    two("text")
+    two(1, to=2)
+    two()
+    Retry(max="3")
+    Resources(cpu=2)
+    Map(parallel=3)
 
-done: Run = run(flow)
-assert_type(x, Result[int])
-assert_type(done.result(x), int)
-assert_type(done.result(texts), list[str])
-assert_type(done.result(every), list[list[str]])
-assert_type(done.result(three()), bytes)
-assert_type(done.result(four()), float)
-assert_type(done.result("one"), Any)
+number: int = run(flow).result(two(1))
 """
+WRONG_LINES = [9, 10, 11, 12, 13, 14, 16]
+
+
+def check_with(checker: str, file: Path, folder: Path) -> tuple[int, Sequence[int], str]:
+    """The exit code of a strict type checker on a file, the lines it complains about, and what it prints."""
+    if checker == "mypy":
+        argv = ["-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), str(file)]
+    else:
+        config = {"include": [str(file)], "typeCheckingMode": "strict", "pythonVersion": "3.11"}
+        (folder / "pyrightconfig.json").write_text(json.dumps(config))
+        argv = ["-m", "basedpyright", "-p", str(folder), "--pythonpath", sys.executable]
+    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, check=False, timeout=300)
+    found = re.findall(rf"{re.escape(str(file))}:(\d+)(?::\d+)?(?: -|:) error", done.stdout)
+    return done.returncode, sorted({int(line) for line in found}), done.stdout
 
 
 @pytest.mark.slow
-def test_a_result_has_the_type_that_the_function_returns(tmp_path: Path) -> None:
-    """What `Run.result` gives has the type of the function, of coroutines what they await, of maps a list of it."""
-    file = tmp_path / "flow.py"
-    file.write_text(CODE)
-    argv = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.stdout, done.returncode) == ("Success: no issues found in 1 source file\n", 0)
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_uses_of_the_api_type_check_in_strict_mode(checker: str, tmp_path: Path) -> None:
+    """A result has the type that its function returns and fits every parameter, and each option has its type."""
+    code, lines, printed = check_with(checker, USES, tmp_path)
+    assert (code, lines) == (0, []), printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_wrong_uses_are_found_by_type_checkers(checker: str, tmp_path: Path) -> None:
+    """A wrong argument, an unknown option and a result of another type are errors in their lines."""
+    file = tmp_path / "wrong.py"
+    file.write_text(WRONG)
+    code, lines, printed = check_with(checker, file, tmp_path)
+    assert (code, lines) == (1, WRONG_LINES), printed

@@ -10,8 +10,9 @@ was broken off.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from resile.api.build import Result
 from resile.api.workflow import Workflow
@@ -26,11 +27,23 @@ if TYPE_CHECKING:
     from resile.core.actions import Note
     from resile.core.state import State
     from resile.engine.loop import Interrupt
+    from resile.model import workflow as model
 
 
 T = TypeVar("T")
 OnEvent = Callable[[dict[str, Any]], None]
 """Called with each event of a run, as `resile events list --json` prints it."""
+
+
+class RunSettings(NamedTuple):
+    """What runs of this program use where the caller names nothing else; `prepare` changes each definition first."""
+
+    db: str
+    output: str
+    prepare: Callable[[model.Workflow], model.Workflow]
+
+
+run_settings: ContextVar[RunSettings | None] = ContextVar("run_settings", default=None)
 
 
 class EventListener:
@@ -152,6 +165,10 @@ def run(
         path, definition = fspath(workflow), None
     else:
         raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
+    settings = run_settings.get()
+    if settings is not None:
+        definition = settings.prepare(definition or Workflow.load(path).compiled())
+        db, output = db or settings.db, output or settings.output
     call = drive.RunCall(
         path=path, db=db, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition
     )
@@ -160,6 +177,8 @@ def run(
 
 def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, on_event: OnEvent | None = None) -> Run:
     """Continue a run that was interrupted or is parked; of one that has ended this only returns how it ended."""
+    settings = run_settings.get()
+    db = db or (settings.db if settings is not None else None)
     return Run(drive.resume(run, db=db, limits=_limits(max_parallel), listener=EventListener(on_event)), db)
 
 
