@@ -10,7 +10,7 @@ from resile.languages.references import names
 from resile.model.builtin_actions import Collect, Memory, Script
 from resile.model.fanout import FanOut
 from resile.model.limits import SCRIPT_BYTES_MAX
-from resile.model.nested import family
+from resile.model.nested import workflows_within
 from resile.model.rules import Origin, Transition
 from resile.model.workflow import Condition, Shell, Step, Workflow
 
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
     """What is wrong with the expressions of a workflow and of those it calls; the sandbox is only started for some."""
-    steps = [(flow, step) for flow in family(workflow) for step in _steps(flow) if _may_have_code(step)]
+    steps = [(flow, step) for flow in workflows_within(workflow) for step in _steps(flow) if _may_have_code(step)]
     pieces = [(flow, piece) for flow, step in steps for piece in pieces_of(step)]
     if not pieces:
         return []

@@ -14,7 +14,7 @@ from resile.model import codec
 from resile.model.fanout import FanOut
 from resile.model.hashing import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
-from resile.model.nested import holders
+from resile.model.nested import steps_with_inner_workflows
 from resile.model.workflow import Child, Input, Step, Workflow
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def remember(
 
 def _stands_alone(workflow: Workflow) -> bool:
     """Did the file alone decide on the definition? Other dialects may take in other files."""
-    found = holders((*workflow.steps, workflow.end))
+    found = steps_with_inner_workflows((*workflow.steps, workflow.end))
     return workflow.dialect == "native" and not any(_looks_around(step) for step in found)
 
 
@@ -69,7 +69,7 @@ def _looks_around(step: Step) -> bool:
             return True
         case FanOut():
             inner += step.action.steps
-    return any(_looks_around(other) for other in holders(inner))
+    return any(_looks_around(other) for other in steps_with_inner_workflows(inner))
 
 
 def compiled(path: str, options: CompileOptions = CompileOptions()) -> Workflow:

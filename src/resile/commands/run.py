@@ -24,7 +24,7 @@ from resile.engine.session import Session, caller, calls_functions, create, next
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.fanout import FanOut
-from resile.model.nested import hosts
+from resile.model.nested import steps_with_inner_steps
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, Step, Workflow
 from resile.store.contract import Lease, RunRow, Store
@@ -244,7 +244,9 @@ def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
         # A fan-out that asks for more at a time gets it, unless somebody said how much there may be.
-        asked = max((wanted for host in hosts(workflow.steps) for wanted in _item_slots(host)), default=0)
+        asked = max(
+            (wanted for host in steps_with_inner_steps(workflow.steps) for wanted in _item_slots(host)), default=0
+        )
         return msgspec.structs.replace(capacity, parallel=max(capacity.parallel, asked))
     return capacity
 
@@ -259,13 +261,13 @@ def _item_slots(step: Step) -> Iterator[int]:
             inner = step.action.workflow.steps
         case _:
             return
-    for nested in hosts(inner):
+    for nested in steps_with_inner_steps(inner):
         yield from _item_slots(nested)
 
 
 def _refuse_items(workflow: Workflow) -> None:
     """Maps that wait for nothing read their items at once: what is wrong with those is known before anything runs."""
-    maps = hosts(workflow.steps)
+    maps = steps_with_inner_steps(workflow.steps)
     targets = {arc.step for step in workflow.steps for arc in step.arcs} if maps else set()
     for step in maps:
         waits = step.needs or step.when is not None or step.called_only or step.name in targets

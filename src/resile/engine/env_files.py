@@ -13,7 +13,7 @@ import re
 
 from resile.errors import ResileError
 from resile.model.limits import INPUT_BYTES_MAX
-from resile.model.nested import family
+from resile.model.nested import workflows_within
 from resile.model.workflow import Workflow
 
 _LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
@@ -22,7 +22,7 @@ _LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
 def load_env_files(workflow: Workflow) -> dict[str, str]:
     """The variables that a workflow and those inside it name files for; the outermost one's count."""
     values: dict[str, str] = {}
-    for one in reversed(list(family(workflow))):
+    for one in reversed(list(workflows_within(workflow))):
         values |= _own_files(one)
     return values
 

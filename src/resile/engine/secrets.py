@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from resile.errors import ResileError
 from resile.model.failure import Failure, Outcome
-from resile.model.nested import family
+from resile.model.nested import workflows_within
 from resile.model.workflow import Workflow
 
 LINE_CHARACTERS_MIN = 4
@@ -24,7 +24,7 @@ def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
     A missing secret is an error before anything runs, as are two of one name that differ.
     """
     values: dict[str, str] = {}
-    for one in family(workflow):
+    for one in workflows_within(workflow):
         for name, value in _own_secrets(one, env).items():
             if values.setdefault(name, value) != value:
                 raise ResileError(

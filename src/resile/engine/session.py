@@ -26,7 +26,7 @@ from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
 from resile.model import codec
 from resile.model.fanout import FanOut
-from resile.model.nested import hosts
+from resile.model.nested import steps_with_inner_steps
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, Function, Step, Workflow
 from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
@@ -273,7 +273,7 @@ def _call(steps: tuple[Step, ...]) -> bool:
     """Does one of these steps, or what runs for it, call a function?"""
     if any(type(step.action) is Function for step in steps):
         return True
-    for host in hosts(steps):
+    for host in steps_with_inner_steps(steps):
         match host.action:
             case FanOut(steps=inner) if _call(inner):
                 return True

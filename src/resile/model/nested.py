@@ -1,6 +1,6 @@
-"""A workflow and all that run inside it: child workflows, in items and answers to failures too.
+"""Steps and workflows inside others: child workflows, steps of items, answers to failures.
 
-Most steps hold no others, and there may be very many: `hosts` and `holders` pick those that do.
+Most steps hold no others, and a workflow may have very many: two functions pick those that do.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from resile.model.fanout import FanOut
 from resile.model.workflow import Child, Step, Workflow
 
-_HOSTS = frozenset((FanOut, Child))
+_WITH_INNER_STEPS = frozenset((FanOut, Child))
 
 
-def hosts(steps: Iterable[Step]) -> list[Step]:
-    """Those that run other steps in their place: for items, or as another workflow."""
-    return [step for step in steps if type(step.action) in _HOSTS]
+def steps_with_inner_steps(steps: Iterable[Step]) -> list[Step]:
+    """The steps that run others in their place: for items, or as another workflow."""
+    return [step for step in steps if type(step.action) in _WITH_INNER_STEPS]
 
 
-def holders(steps: Iterable[Step]) -> list[Step]:
-    """Those that hold other steps: in their place, as answers to their failures, or to follow their success."""
-    return [step for step in steps if step.rules or step.on_success or type(step.action) in _HOSTS]
+def steps_with_inner_workflows(steps: Iterable[Step]) -> list[Step]:
+    """The steps in which a workflow may stand: in their place, in a rule that repairs, or in `on_success`."""
+    return [step for step in steps if step.rules or step.on_success or type(step.action) in _WITH_INNER_STEPS]
 
 
-def family(workflow: Workflow) -> Iterator[Workflow]:
+def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
     """A workflow and all that run inside it, each once."""
     seen: set[int] = set()
     found = [workflow]
@@ -39,7 +39,7 @@ def family(workflow: Workflow) -> Iterator[Workflow]:
 def _children(work: list[Step]) -> Iterator[Workflow]:
     """The workflows that some steps run, whatever is around them."""
     while work:
-        found, work = holders(work), []
+        found, work = steps_with_inner_workflows(work), []
         for step in found:
             if isinstance(step.action, FanOut):
                 work += step.action.steps

@@ -7,7 +7,7 @@ to be taken to it as well.
 from __future__ import annotations
 
 from resile.model.fanout import FanOut
-from resile.model.nested import hosts
+from resile.model.nested import steps_with_inner_steps
 from resile.model.workflow import Child, Need, Resources, Step, Workflow
 
 
@@ -111,7 +111,7 @@ def has_critical(steps: tuple[Step, ...]) -> bool:
     """Is one of these steps critical, or one inside of them?"""
     if any(step.critical for step in steps):
         return True
-    for host in hosts(steps):
+    for host in steps_with_inner_steps(steps):
         match host.action:
             case FanOut(steps=inner) | Child(workflow=Workflow(steps=inner)) if has_critical(inner):
                 return True

@@ -26,7 +26,7 @@ from resile.languages.python.values import mentions_pickle
 from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage
 from resile.model.fanout import FanOut
 from resile.model.limits import TAIL_BYTES
-from resile.model.nested import family
+from resile.model.nested import workflows_within
 from resile.model.workflow import Function
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def home_of(workflow: Workflow) -> Home:
     is called after its file.
     """
     modules: set[str] = set()
-    for flow in family(workflow):
+    for flow in workflows_within(workflow):
         for action in _functions((*flow.steps, flow.end)):
             if action.file:
                 return place_of(action.file, flow.folder), ""
