@@ -193,7 +193,13 @@ MODEL_CASES: Cases = {
         (called("timeout: 1s"), [False, True]),
         (step_with("shell: x, ir: {called_only: true}").called_only, True),
     ],
-    ("ir, of a step", "rules"): [([rule.then for rule in step_with("shell: x, retry: 1, ir: {rules: [{then: park}]}").rules], ["park", "retry"])],
+    ("ir, of a step", "rules"): [
+        ([rule.then for rule in step_with("shell: x, retry: 1, ir: {rules: [{then: park}]}").rules], ["park", "retry"]),
+        ([rule.text for rule in compiled(
+            "resile: 1\nfailure_handlers: {h: {rules: [{exit_codes: 7}, {then: fail}]}}\n"
+            "steps: [{shell: x, ir: {rules: [{then: retry}, h, {then: park}]}}]\n").steps[0].rules],
+         ["retry", "failure_handler h: exit_codes 7", "fail", "park"]),
+    ],
     ("map", "filter_bare"): [(fan("filter: a, filter_bare: true,").source.filter_bare, True)],
     ("map", "scope"): [(fan("scope: q,").scope, "q")],
     ("map", "item_name"): [(fan("item_name: q,").item_name, "q")],

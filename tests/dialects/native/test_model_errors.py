@@ -71,6 +71,8 @@ def findings(keys: str, above: str = "") -> list[str]:
         ("shell: x, ir: {effects: [{kind: sit}]}", ["f:4:39: error: `effects`: invalid enum value 'sit' [type]"]),
         ("shell: x, when: {js: a, code: b}", ["f:4:23: error: a condition needs `value`, `js` or another language, one of them [value]"]),
         ("shell: x, ir: {rules: {}}", ["f:4:29: error: expected a list of rules, not a mapping [type]"]),
+        ("shell: x, ir: {rules: [h]}", ["f:4:30: error: there is no failure handler `h` [unknown-handler]"
+         "\n  hint: declare it under `failure_handlers`"]),
         ("shell: x, ir: {rules: [{limit: 1}]}", ["f:4:30: error: a rule needs `then`: what follows [value]"]),
         ("shell: x, ir: {rules: [{then: goto}]}", ["f:4:30: error: a rule goes somewhere if it says `then: goto`, and only then [conflict]"
                                              "\n  hint: `goto`, `goto_js` or `transitions` says where"]),

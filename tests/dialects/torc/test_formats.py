@@ -10,9 +10,10 @@ import pytest
 
 from resile.dialects.compile import compile_file, compile_text
 from resile.dialects.formats.json5 import parse_json5
-from resile.dialects.formats.kdl import parse_document, parse_kdl
+from resile.dialects.formats.kdl import parse_document
 from resile.dialects.formats.nodes import plain
 from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.torc.kdl_workflow import parse_kdl
 
 FILES = Path(__file__).parent.parent / "files" / "torc"
 

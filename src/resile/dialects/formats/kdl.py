@@ -3,7 +3,6 @@
     name argument argument property=value { child; child }      # one node; a newline or `;` ends it
 
     parse_document(data, report)    the nodes of a file, or None after a report
-    parse_kdl(data, report)         the same file as a mapping like those of YAML (torc_kdl.py says how)
 
 Read here: bare, quoted, raw and multi-line strings, numbers in four bases, `#true` and its kin, comments of all three
 kinds (`/-` takes out whatever follows it), line continuations. Refused: type annotations, which mean nothing to a
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from resile.dialects.formats.kdl_tokens import KEYWORDS, Strings
-from resile.dialects.formats.nodes import Node, Scalar
+from resile.dialects.formats.nodes import Scalar
 from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Refused, text_of
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
@@ -63,14 +62,6 @@ def parse_document(data: bytes, report: Diagnostics) -> list[KdlNode] | None:
         return reader.document()
     except Refused:
         return None
-
-
-def parse_kdl(data: bytes, report: Diagnostics) -> Node | None:
-    """A KDL file as the tree that the same workflow in YAML would give."""
-    from resile.dialects.torc.kdl_workflow import shaped
-
-    nodes = parse_document(data, report)
-    return None if nodes is None else shaped(nodes, report)
 
 
 class _Reader(Strings):

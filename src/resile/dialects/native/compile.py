@@ -74,7 +74,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
             report.error("conflict", "`in_order` has a meaning only for the steps of items", where)
     report_strangers(reading)
     check_functions(reading, root, fields.get("inputs", {}))
-    if reading.templates == "dollar":
+    if reading.templates == "dollar" and not reading.is_checked:
         check_references(reading, fields.get("inputs", {}), end)
     if not _UNUSED_REPORTED.isdisjoint(root.entries):
         from resile.dialects.native.failures.error_policy import report_unused

@@ -8,6 +8,7 @@ Everything here is iterative and linear in steps and edges: a chain of 100,000 s
 
 from __future__ import annotations
 
+from collections import abc
 from functools import cached_property
 
 from msgspec.structs import replace
@@ -185,29 +186,29 @@ def _report(report: Diagnostics, stranger: Stranger) -> None:
 
 
 def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[Step], is_list: bool) -> None:
-    """Take away steps whose needs are met until none is left; what stays waits for itself."""
+    """Report the steps that wait for each other."""
     if _are_in_order(steps):
         return
-    waiting: dict[str, int] = {}
+    needed = {step.name: [other for need in step.needs for other in need.any_of] for step in steps}
+    for names in cycles_among(needed):
+        _report_cycle(report, drafts, names, is_list)
+
+
+def cycles_among(needed: abc.Mapping[str, abc.Collection[str]]) -> abc.Iterator[list[str]]:
+    """The cycles among names that need others: take away those whose needs are met, and follow those that stay."""
+    waiting = {name: len(others) for name, others in needed.items() if others}
     dependents: dict[str, list[str]] = {}
-    for step in steps:
-        count = 0
-        for need in step.needs:
-            for other in need.any_of:
-                dependents.setdefault(other, []).append(step.name)
-                count += 1
-        if count:
-            waiting[step.name] = count
-    ready = [step.name for step in steps if step.name not in waiting]
+    for name, others in needed.items():
+        for other in others:
+            dependents.setdefault(other, []).append(name)
+    ready = [name for name in needed if name not in waiting]
     while ready:
         for dependent in dependents.get(ready.pop(), ()):
             waiting[dependent] -= 1
             if not waiting[dependent]:
                 del waiting[dependent]
                 ready.append(dependent)
-    if not waiting:
-        return
-    needed_by = {step.name: _first_waiting(step, waiting) for step in steps if step.name in waiting}
+    needed_by = {name: next(other for other in needed[name] if other in waiting) for name in waiting}
     seen: dict[str, str] = {}
     for start in needed_by:
         name = start
@@ -215,7 +216,10 @@ def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[
             seen[name] = start
             name = needed_by[name]
         if seen[name] == start:
-            _report_cycle(report, drafts, needed_by, name, is_list)
+            names = [name]
+            while needed_by[names[-1]] != name:
+                names.append(needed_by[names[-1]])
+            yield names
 
 
 def _are_in_order(steps: list[Step]) -> bool:
@@ -232,18 +236,8 @@ def _are_in_order(steps: list[Step]) -> bool:
     return True
 
 
-def _first_waiting(step: Step, waiting: dict[str, int]) -> str:
-    """One step that this one waits for and that waits itself."""
-    return next(other for need in step.needs for other in need.any_of if other in waiting)
-
-
-def _report_cycle(
-    report: Diagnostics, drafts: dict[str, Drafted], needed_by: dict[str, str], start: str, is_list: bool
-) -> None:
+def _report_cycle(report: Diagnostics, drafts: dict[str, Drafted], names: list[str], is_list: bool) -> None:
     """Name every step of a cycle with its place."""
-    names = [start]
-    while needed_by[names[-1]] != start:
-        names.append(needed_by[names[-1]])
     if len(names) == 1:
         return
     # Begin with the step that stands first in the file, so that the message is the same for the same cycle.

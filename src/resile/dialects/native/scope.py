@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.expansions import Shared, read_expansion
 from resile.dialects.native.graph import Ancestors, connect
 from resile.dialects.native.keys.fanout import PHASE
 from resile.dialects.native.routes import called_only, called_steps, check_routes
@@ -27,7 +28,7 @@ Named = tuple[str, Node, Node]
 """A step's name, the node that gives it, and the step itself."""
 
 
-def named_steps(reading: Reading, steps: Node, word: str, unnamed: str = "step") -> Iterable[Named]:
+def named_steps(reading: NativeReading, steps: Node, word: str, unnamed: str = "step") -> Iterable[Named]:
     """The steps of a list or a mapping that stands under the key `word`, with their names."""
     if isinstance(steps, Scalar):
         reading.report.error("type", f"`{word}` must be a list or a mapping, not {describe(steps)}", steps)
@@ -35,13 +36,13 @@ def named_steps(reading: Reading, steps: Node, word: str, unnamed: str = "step")
     count = len(steps.items if isinstance(steps, Sequence) else steps.entries)
     if count == 0:
         reading.report.error("value", f"`{word}` is empty", steps, hint="there must be at least one step")
-    if count > STEPS_MAX:
+    if count > STEPS_MAX and not reading.is_checked:
         reading.report.error("limit", f"{count} steps are more than {STEPS_MAX}", steps)
         return ()
     return _listed(reading, steps, unnamed) if isinstance(steps, Sequence) else _mapped(reading, steps)
 
 
-def phase_steps(reading: Reading, node: Node, word: str, unnamed: str) -> Iterable[Named]:
+def phase_steps(reading: NativeReading, node: Node, word: str, unnamed: str) -> Iterable[Named]:
     """The steps of a phase: a list, or a mapping with that list under `commands`."""
     commands: Node | None = node
     if isinstance(node, Mapping):
@@ -59,6 +60,7 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Within) 
     """Every step by its name, in the order of the file."""
     report = reading.report
     drafts: dict[str, Drafted] = {}
+    known: dict[Shared, Step] = {}
     for name, key, node in named:
         problem = name_problem(name)
         if problem:
@@ -69,7 +71,10 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Within) 
             continue
         place = key if isinstance(key, Scalar) else node
         reading.owner = name
-        draft = read_step(reading, name, node, place, within)
+        if reading.is_checked:
+            draft = read_expansion(reading, name, node, place, within, known)
+        else:
+            draft = read_step(reading, name, node, place, within)
         first = drafts.get(name)
         if first is not None:
             where = f"{first.key.line}:{first.key.column}"

@@ -155,9 +155,11 @@ class NativeReading(Reading):
     `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
     `family` are the files of the workflows that this one calls, `templates` the language of its texts; `level`
     counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
-    `onward` and `needing` are what hints call the ways on and back.
+    `onward` and `needing` are what hints call the ways on and back. A tree that `is_checked` comes from a front end
+    that has looked at its names and texts.
     """
 
+    is_checked = False
     onward = "`next` leads on to another step"
     needing = "`needs`"
 

@@ -14,18 +14,17 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.nodes import flag, mapping, number, put, sequence, step_node, word
 from resile.dialects.reading.context import Reading
-from resile.dialects.torc.cluster import kept_for_clusters
+from resile.dialects.reading.diagnostics import Place
+from resile.dialects.torc.cluster import report_cluster_only
 from resile.dialects.torc.commands import ENVIRONMENT, for_bash, script_of
-from resile.dialects.torc.jobs import Job, Names
+from resile.dialects.torc.dependencies import Names
+from resile.dialects.torc.jobs import Job
 from resile.dialects.torc.keys import ACTION
 from resile.dialects.torc.values import read_list
-from resile.model.cluster import Allocation, Scheduler, Trigger
-from resile.model.rules import Origin, Rule
-from resile.model.workflow import Need, Noop, Shell, Step
 
 BEGIN = "begin"
 _ABOUT_JOBS = ("on_jobs_ready", "on_jobs_complete")
@@ -38,25 +37,25 @@ _OF_NODES = ("scheduler", "scheduler_type", "num_allocations", "start_one_worker
 class Action(Struct, frozen=True):
     """Commands and when they run."""
 
-    trigger: Trigger
+    trigger: str
     commands: tuple[Scalar, ...]
     jobs: tuple[str, ...]
     node: Mapping
 
 
 def read_actions(
-    reading: Reading, node: Node | None, jobs: dict[str, Job], schedulers: dict[str, Scheduler], names: Names
-) -> tuple[list[Action], tuple[Allocation, ...]]:
+    reading: Reading, node: Node | None, jobs: dict[str, Job], schedulers: dict[str, Node], names: Names
+) -> tuple[list[Action], list[Node]]:
     """The actions that run commands, and those that ask for machines."""
     actions: list[Action] = []
-    allocations: list[Allocation] = []
+    allocations: list[Node] = []
     for entry, fields in read_list(reading, node, ACTION, "trigger_type", "action_type"):
         trigger, kind = fields["trigger_type"], fields["action_type"]
         chosen = _jobs(reading, entry, fields, jobs, names)
         is_commands = kind == "run_commands"
-        for word in _OF_NODES if is_commands else _OF_COMMANDS:
-            if word in entry.entries:
-                reading.report.error("conflict", f"`{word}` has no meaning with `{kind}`", entry.entries[word][0])
+        for key in _OF_NODES if is_commands else _OF_COMMANDS:
+            if key in entry.entries:
+                reading.report.error("conflict", f"`{key}` has no meaning with `{kind}`", entry.entries[key][0])
         needed = "commands" if is_commands else "scheduler"
         if needed not in entry.entries or (is_commands and not fields.get("commands")):
             reading.report.error("value", f"`{kind}` needs `{needed}`", entry)
@@ -66,33 +65,38 @@ def read_actions(
                 reading.report.notice("persistent", "a run on this machine has one worker: this runs once", place)
             actions.append(Action(trigger, fields["commands"], chosen, entry))
         elif names.known({fields["scheduler"].text: fields["scheduler"]}, schedulers, "scheduler"):
-            kept_for_clusters(reading, entry, "`schedule_nodes`")
-            allocations.append(_allocation(fields, chosen))
-    return actions, tuple(allocations)
+            report_cluster_only(reading, entry, "`schedule_nodes`")
+            allocations.append(_allocation(entry, fields, chosen))
+    return actions, allocations
 
 
-def _allocation(fields: dict[str, Any], jobs: tuple[str, ...]) -> Allocation:
-    """One request for machines."""
-    return Allocation(
-        fields["scheduler"].text,
-        fields["trigger_type"],
-        jobs,
-        fields.get("num_allocations", 1),
-        fields.get("start_one_worker_per_node", False),
-        fields.get("max_parallel_jobs"),
-        fields.get("persistent", False),
+def _allocation(entry: Mapping, fields: dict[str, Any], jobs: tuple[str, ...]) -> Mapping:
+    """One request for machines, as the model names its parts."""
+    result = mapping(
+        entry,
+        {
+            "scheduler": fields["scheduler"],
+            "trigger": word(fields["trigger_type"], entry),
+            "steps": sequence([word(job, entry) for job in jobs], entry),
+            "count": number(fields.get("num_allocations", 1), entry),
+            "worker_per_node": flag(fields.get("start_one_worker_per_node", False), entry),
+            "persistent": flag(fields.get("persistent", False), entry),
+        },
     )
+    if "max_parallel_jobs" in fields:
+        put(result, "worker_parallel_max", number(fields["max_parallel_jobs"], entry))
+    return result
 
 
 def _jobs(
     reading: Reading, entry: Mapping, fields: dict[str, Any], jobs: dict[str, Job], names: Names
 ) -> tuple[str, ...]:
     """The jobs that an action is about."""
-    given = [word for word in ("jobs", "job_name_regexes") if word in entry.entries]
+    given = [key for key in ("jobs", "job_name_regexes") if key in entry.entries]
     if fields["trigger_type"] not in _ABOUT_JOBS:
-        for word in given:
-            message = f"`{word}` changes nothing: `{fields['trigger_type']}` is not about single jobs"
-            reading.report.warning("conflict", message, entry.entries[word][0], hint=f"take `{word}` out")
+        for key in given:
+            message = f"`{key}` changes nothing: `{fields['trigger_type']}` is not about single jobs"
+            reading.report.warning("conflict", message, entry.entries[key][0], hint=f"take `{key}` out")
     elif not given:
         hint = "list `jobs` or `job_name_regexes`"
         reading.report.error("value", f"`{fields['trigger_type']}` needs to know of which jobs", entry, hint=hint)
@@ -101,65 +105,70 @@ def _jobs(
     return tuple(dict.fromkeys((*listed, *matching))) if fields["trigger_type"] in _ABOUT_JOBS else ()
 
 
-class Placed(Struct, frozen=True):
-    """The steps of a workflow with those of its actions, and its end."""
+class Steps(Struct):
+    """The native steps of a file, and what each needs: names, or `a|b` for either."""
 
-    steps: tuple[Step, ...]
-    end: Step
+    entries: dict[str, tuple[Scalar, Node]]
+    needs: dict[str, tuple[str, ...]]
+
+    def add(self, name: str, at: Place, step: Mapping, needs: tuple[str, ...] = ()) -> None:
+        """Add a step that stands at `at`."""
+        self.entries[name] = word(name, at), step
+        self.needs[name] = needs
+
+    def node(self, at: Place) -> Mapping:
+        """The native `steps`."""
+        key = word("needs", at)
+        needed: dict[str, Node] = {}
+        for name, needs in self.needs.items():
+            step = self.entries[name][1]
+            if needs and isinstance(step, Mapping):
+                items = [needed.get(need) or needed.setdefault(need, word(need, at)) for need in needs]
+                step.entries["needs"] = key, Sequence(items, step.line, step.column)
+        return Mapping(self.entries, at.line, at.column)
 
 
-def place_actions(reading: Reading, steps: tuple[Step, ...], actions: list[Action], begin: str) -> Placed:
+def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: str) -> None:
     """Put the actions among the jobs."""
-    by_name = {step.name: step for step in steps}
-    added: dict[str, Step] = {}
+    jobs = list(steps.entries)
     before = ""
     for trigger in _AT_START:
         for action in [action for action in actions if action.trigger == trigger]:
-            before = _add(reading, by_name, added, action, (Need((before,)),) if before else ())
-    first = Need((before,)) if before else None
+            before = _add(reading, steps, action, (before,) if before else ())
+    first = (before,) if before else ()
     for action in actions:
         if action.trigger == "on_jobs_complete":
-            _add(reading, by_name, added, action, tuple(Need((job, begin)) for job in action.jobs))
+            _add(reading, steps, action, tuple(f"{job}|{begin}" for job in action.jobs))
         elif action.trigger == "on_jobs_ready":
-            needs = tuple(dict.fromkeys(need for job in action.jobs for need in by_name[job].needs))
-            name = _add(reading, by_name, added, action, needs or ((first,) if first else ()))
+            needs = tuple(dict.fromkeys(need for job in action.jobs for need in steps.needs[job]))
+            name = _add(reading, steps, action, needs or first)
             for job in action.jobs:
                 # Those that become ready now wait for the commands; one that was ready earlier may be running.
-                if set(by_name[job].needs) == set(needs):
-                    by_name[job] = replace(by_name[job], needs=(*needs, Need((name,))))
-    if first is not None:
-        for name, step in by_name.items():
-            if not step.needs and name != begin:
-                by_name[name] = replace(step, needs=(first,))
+                if set(steps.needs[job]) == set(needs):
+                    steps.needs[job] = (*needs, name)
+    for name in jobs:
+        if not steps.needs[name] and name != begin:
+            steps.needs[name] = first
     last = [action for trigger in _AT_END for action in actions if action.trigger == trigger]
     commands = [command for action in last for command in action.commands]
-    end = Step(
-        name="end",
-        action=_shell(reading, commands) if commands else Noop(),
-        origin=_origin(last[0]) if last else Origin(1, 1),
-    )
-    return Placed((*by_name.values(), *added.values()), end)
+    if commands:
+        at = last[0].node
+        steps.add("end", at, mapping(at, {"shell": _script(reading, commands, at)}))
 
 
-def _add(
-    reading: Reading, taken: dict[str, Step], added: dict[str, Step], action: Action, needs: tuple[Need, ...]
-) -> str:
-    """A step for an action; its name."""
-    name = free_name(action.trigger, {**taken, **added})
-    rules = (Rule(then="tolerate", text=f"{action.trigger}: an action", origin=_origin(action)),)
-    shell = _shell(reading, list(action.commands))
-    added[name] = Step(name=name, action=shell, needs=needs, rules=rules, origin=_origin(action))
+def _add(reading: Reading, steps: Steps, action: Action, needs: tuple[str, ...]) -> str:
+    """Add a step for an action, whose failure is tolerated; its name."""
+    at = action.node
+    name = free_name(action.trigger, steps.entries)
+    rule = mapping(at, {"then": word("tolerate", at), "text": word(f"{action.trigger}: an action", at)})
+    shell = _script(reading, list(action.commands), at)
+    steps.add(name, at, step_node(at, {"shell": shell, "rules": sequence([rule], at)}), needs)
     return name
 
 
-def _shell(reading: Reading, commands: list[Scalar]) -> Shell:
+def _script(reading: Reading, commands: list[Scalar], at: Place) -> Scalar:
     """Commands one after the other."""
-    return Shell(ENVIRONMENT + script_of([for_bash(reading, command.text, command) for command in commands]), "bash")
-
-
-def _origin(action: Action) -> Origin:
-    """Where an action stands."""
-    return Origin(action.node.line, action.node.column)
+    return word(ENVIRONMENT + script_of([for_bash(reading, command.text, command) for command in commands]), at)
 
 
 def free_name(wanted: str, taken: dict[str, Any]) -> str:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.native.nodes import mapping, number, put, sequence, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.torc.keys import SCHEDULER
 from resile.dialects.torc.values import read_list, take_name
 from resile.errors import shorten
-from resile.model.cluster import Scheduler, Workers
+from resile.model.cluster import Workers
 
 WALLTIME_SECONDS_DEFAULT = 3_600.0
 _OPTIONS = ("account", "partition", "mem", "gres", "qos", "tmp", "ntasks_per_node")
@@ -28,10 +29,10 @@ _WORKERS = {
 }
 
 
-def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict[str, Scheduler]:
+def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict[str, Node]:
     """Every scheduler by its name, with the options that all of them have."""
     defaults = _defaults(reading, fields.get("slurm_defaults", {}))
-    result: dict[str, Scheduler] = {}
+    result: dict[str, Node] = {}
     for node, given in read_list(reading, fields.get("slurm_schedulers"), SCHEDULER, "name"):
         name: Scalar = given["name"]
         if "account" not in given and "account" not in defaults:
@@ -41,36 +42,55 @@ def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> 
             place = node.entries["num_nodes"][0]
             reading.report.notice("alias", "`num_nodes` is taken as `nodes` here", place, hint="write `nodes`")
         if take_name(reading, result, name, "the scheduler"):
-            own = {word.replace("_", "-"): str(given[word]) for word in _OPTIONS if word in given}
-            result[name.text] = Scheduler(
-                given.get("walltime", WALLTIME_SECONDS_DEFAULT),
-                given.get("nodes", 1),
-                defaults | own,
-                given.get("extra", ""),
+            options = defaults | {key.replace("_", "-"): str(given[key]) for key in _OPTIONS if key in given}
+            result[name.text] = mapping(
+                node,
+                {
+                    "walltime_seconds": number(given.get("walltime", WALLTIME_SECONDS_DEFAULT), node),
+                    "nodes": number(given.get("nodes", 1), node),
+                    "options": mapping(node, {key: word(text, node) for key, text in options.items()}),
+                    "extra": word(given.get("extra", ""), node),
+                },
             )
-    for word in ("slurm_schedulers", *(() if result else ("slurm_defaults",))):
-        if word in root.entries and (result or word == "slurm_defaults"):
-            kept_for_clusters(reading, root.entries[word][0], f"`{word}`")
+    for key in ("slurm_schedulers", *(() if result else ("slurm_defaults",))):
+        if key in root.entries and (result or key == "slurm_defaults"):
+            report_cluster_only(reading, root.entries[key][0], f"`{key}`")
     return result
 
 
 def _defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]:
     """Options for every scheduler."""
-    for name in [word for word in given if word.replace("_", "-") in _NOT_DEFAULTS]:
+    for name in [key for key in given if key.replace("_", "-") in _NOT_DEFAULTS]:
         hint = "write it into each scheduler"
         reading.report.error("value", f"`{shorten(name)}` can't be a default of schedulers", given[name], hint=hint)
     return {name.replace("_", "-"): value.text for name, value in given.items()}
 
 
-def read_workers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> Workers:
-    """How workers on a cluster behave."""
-    for word in _WORKERS:
-        if word in root.entries:
-            kept_for_clusters(reading, root.entries[word][0], f"`{word}`")
-    return Workers(**{field: fields[word] for word, field in _WORKERS.items() if word in fields})
+def cluster_node(
+    reading: Reading,
+    root: Mapping,
+    fields: dict[str, Any],
+    parts: dict[str, dict[str, Node]],
+    allocations: list[Node],
+) -> Mapping:
+    """Everything that is kept for a cluster, as the model names it; without entries where nothing is."""
+    cluster = mapping(root, {key: mapping(root, part) for key, part in parts.items() if part})
+    if allocations:
+        put(cluster, "allocations", sequence(allocations, root))
+    workers = mapping(root)
+    usual = Workers()
+    for key, field in _WORKERS.items():
+        if key in root.entries:
+            place, value = root.entries[key]
+            report_cluster_only(reading, place, f"`{key}`")
+            if key in fields and fields[key] != getattr(usual, field):
+                put(workers, field, value)
+    if cluster.entries or workers.entries:
+        put(cluster, "workers", workers)
+    return cluster
 
 
-def kept_for_clusters(reading: Reading, place: Node, what: str) -> None:
+def report_cluster_only(reading: Reading, place: Node, what: str) -> None:
     """Say that something has no effect on one machine."""
     message = f"{what} is kept for a cluster: a run on this machine starts the jobs here"
     reading.report.notice("cluster", message, place)

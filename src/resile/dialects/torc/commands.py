@@ -13,50 +13,25 @@ from __future__ import annotations
 
 import re
 from shlex import quote
-from typing import Any
-
-from msgspec import Struct
 
 from resile.dialects.formats.nodes import Scalar
 from resile.dialects.reading.context import Reading
-from resile.dialects.torc.jobs import Datum, Job, Names
+from resile.dialects.torc.dependencies import REFERENCE, Dependencies
+from resile.dialects.torc.jobs import Job
 from resile.errors import shorten
 from resile.languages.references import MISSING, ValueRefused, names, path_of
 from resile.languages.shell.quoting import render_shell
-from resile.model.workflow import Shell
 
-_TOLD = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
+_PASSED_ON = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
 # On the line of the command itself, so that bash counts its lines as the file does.
-ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _TOLD) + "; "
-_REFERENCE = re.compile(r"\$\{(files|user_data)\.(input|output)\.([^}\n]*)\}")
+ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _PASSED_ON) + "; "
 _OURS = ("env", "steps", "execution")
 _OURS_IN_REPAIRS = ("error", "shell")
-_LISTS = {"files": "{}_files", "user_data": "{}_user_data"}
 
 
-class Named(Struct, frozen=True):
-    """What commands can name: paths, user data, and which job puts out which data."""
-
-    files: dict[str, str]
-    user_data: dict[str, Datum]
-    producers: dict[str, list[str]]
-
-
-def add_referred(found: Names, job: Job, named: Named) -> None:
-    """A job that names a file or data in its command lists it, too."""
-    for word in ("invocation_script", "command"):
-        for kind, way, name in _REFERENCE.findall(job.texts.get(word, "")):
-            known: dict[str, Any] = named.files if kind == "files" else named.user_data
-            if name not in known:
-                what = "file" if kind == "files" else "user data"
-                found.unknown(name, job.at(word), known, what)
-            else:
-                job.lists.setdefault(_LISTS[kind].format(way), {})[name] = job.at(word)
-
-
-def command_of(reading: Reading, job: Job, named: Named) -> Shell:
-    """What a job runs."""
-    text = _joined(reading, job)
+def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
+    """The command of a job, for bash."""
+    text = _with_script(reading, job)
     values: dict[str, str] = {}
     later: dict[str, str] = {}
 
@@ -65,14 +40,14 @@ def command_of(reading: Reading, job: Job, named: Named) -> Shell:
         name = f"torc_value_{len(values) + len(later)}"
         kind, way, called = found.groups()
         if kind == "files":
-            values[name] = named.files.get(called, "")
-        elif (datum := named.user_data.get(called)) is None or datum.text is not None:
+            values[name] = known.files.get(called, "")
+        elif (datum := known.user_data.get(called)) is None or datum.text is not None:
             values[name] = datum.text or "" if datum is not None else ""
         else:
-            later[name] = _given_later(reading, job, named, way, called)
+            later[name] = _output_of_producer(reading, job, known, way, called)
         return f"${{{name}}}"
 
-    text = for_bash(reading, _REFERENCE.sub(hole, text), job.at("command"))
+    text = for_bash(reading, REFERENCE.sub(hole, text), job.at("command"))
     if values:
         try:
             text = render_shell(text, lambda name: values.get(name, MISSING), "bash")
@@ -80,11 +55,11 @@ def command_of(reading: Reading, job: Job, named: Named) -> Shell:
             reading.report.error("value", str(problem), job.at("command"))
     for name, reference in later.items():
         text = text.replace(f"${{{name}}}", reference)
-    return Shell(ENVIRONMENT + text, "bash")
+    return ENVIRONMENT + text
 
 
-def _joined(reading: Reading, job: Job) -> str:
-    """The script and the command."""
+def _with_script(reading: Reading, job: Job) -> str:
+    """The command of a job behind its invocation script."""
     script, command = job.texts.get("invocation_script", ""), job.texts["command"]
     if not script.strip():
         return command
@@ -102,9 +77,9 @@ def _joined(reading: Reading, job: Job) -> str:
     return f"{script} {command}"
 
 
-def _given_later(reading: Reading, job: Job, named: Named, way: str, name: str) -> str:
+def _output_of_producer(reading: Reading, job: Job, known: Dependencies, way: str, name: str) -> str:
     """The output of the job that gives a piece of user data without `data`."""
-    producers = [other for other in named.producers.get(name, ()) if other != job.name]
+    producers = [other for other in known.writers["user_data"].get(name, ()) if other != job.name]
     if way == "output" or len(producers) != 1:
         message = f"the user data `{shorten(name)}` has no `data` to put into the command"
         hint = "give it `data`, or let one other job have it as `output_user_data`: its stdout is the data then"
@@ -144,3 +119,8 @@ def script_of(commands: list[str]) -> str:
         return commands[0]
     lines = [f"bash -c {quote(command)} || status=$?" for command in commands]
     return "\n".join(["status=0", *lines, "exit $status"])
+
+
+def escape_references(path: str) -> str:
+    """A path in which nothing is taken for a value."""
+    return path.replace("${", "\\${") if "${" in path else path

@@ -8,18 +8,16 @@ fan-in is written in Torc. They must agree in everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem
 from resile.dialects.torc.keys import FILE, JOB, USER_DATA
 from resile.dialects.torc.parameters import Combinations, Filler, Template, Value, fill_all, read_combinations
-from resile.dialects.torc.values import pattern, read_list, take_name
+from resile.dialects.torc.values import read_list, take_name
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
 
@@ -109,7 +107,7 @@ def _expand(
         else:
             merged[job.name] = merged.get(job.name, 1) + 1
     if merged:
-        _tell_of_merging(reading, fields["name"], merged, len(combinations.rows))
+        _report_merging(reading, fields["name"], merged, len(combinations.rows))
 
 
 def _fit_name(reading: Reading, job: Job) -> bool:
@@ -133,7 +131,7 @@ def _merge(reading: Reading, first: Job, other: Job) -> bool:
     return True
 
 
-def _tell_of_merging(reading: Reading, name: Scalar, merged: dict[str, int], total: int) -> None:
+def _report_merging(reading: Reading, name: Scalar, merged: dict[str, int], total: int) -> None:
     """Say that expansions became one job."""
     count = total - sum(merged.values()) + len(merged)
     shown = next(iter(merged))
@@ -198,52 +196,3 @@ def read_user_data(reading: Reading, node: Node | None) -> dict[str, Datum]:
             text = msgspec.json.encode(fields["data"]).decode() if "data" in fields else None
             result[name.text] = Datum(name, text)
     return result
-
-
-class Names:
-    """Finds what names and patterns stand for; what is not there is reported once for each place."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._told: set[tuple[int, int]] = set()
-
-    def known(self, names: dict[str, Scalar], existing: dict[str, Any], what: str) -> list[str]:
-        """Those of these names that exist."""
-        found: list[str] = []
-        for name, node in names.items():
-            if name in existing:
-                found.append(name)
-            else:
-                self.unknown(name, node, existing, what)
-        return found
-
-    def unknown(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> None:
-        """Report a name that nothing has."""
-        if self._first(node):
-            hint = did_you_mean(name, existing, f"each {what} here")
-            self._reading.report.error("unknown-name", f"there is no {what} `{shorten(name)}`", node, hint=hint)
-
-    def matching(self, sources: dict[str, Scalar], existing: dict[str, Any], what: str, but: str = "") -> list[str]:
-        """Whatever matches one of these patterns anywhere in its name; one that matches nothing is an error."""
-        found: dict[str, None] = {}
-        for source, node in sources.items():
-            compiled = pattern(self._reading, source, node) if self._is_new(node) else None
-            if compiled is None:
-                continue
-            search: Callable[[str], object] = compiled.search
-            names = [name for name in existing if name != but and search(name)]
-            if not names and self._first(node):
-                message = f"the pattern `{shorten(source)}` matches no {what}"
-                self._reading.report.error("unknown-name", message, node)
-            found.update(dict.fromkeys(names))
-        return list(found)
-
-    def _is_new(self, node: Scalar) -> bool:
-        """Was nothing said of this place before?"""
-        return (node.line, node.column) not in self._told
-
-    def _first(self, node: Scalar) -> bool:
-        """The same, and from now on something was."""
-        is_new = self._is_new(node)
-        self._told.add((node.line, node.column))
-        return is_new

@@ -9,17 +9,15 @@ No node is dropped: one that is not known becomes a key that is not known, and t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from resile.dialects.formats.kdl import KdlNode, parse_document
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.errors import shorten
-
-if TYPE_CHECKING:
-    from resile.dialects.formats.kdl import KdlNode
-    from resile.dialects.reading.diagnostics import Diagnostics
 
 
 class Shape(Struct, frozen=True):
@@ -80,8 +78,11 @@ _WORKFLOW = Shape(
 )
 
 
-def shaped(nodes: list[KdlNode], report: Diagnostics) -> Mapping:
-    """The whole file as one mapping; a file without a job has an empty list of them."""
+def parse_kdl(data: bytes, report: Diagnostics) -> Mapping | None:
+    """The whole file as one mapping; a file without a job has an empty list of them. None where it is no KDL."""
+    nodes = parse_document(data, report)
+    if nodes is None:
+        return None
     root = Mapping({}, 1, 1)
     _fill(root, nodes, _WORKFLOW, report)
     if "jobs" not in root.entries:

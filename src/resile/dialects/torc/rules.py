@@ -14,35 +14,33 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.native.nodes import mapping, number, put, sequence, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.torc.commands import for_bash
 from resile.dialects.torc.keys import HANDLER, RULE
 from resile.dialects.torc.values import read_list, take_name
 from resile.errors import shorten
-from resile.model.rules import Match, Origin, Repair, Rule
-from resile.model.workflow import Shell, Step
 
 ATTEMPTS_DEFAULT = 3
 SCRIPT_NAME = "recovery_script"
 
 
 class Handler(Struct, frozen=True):
-    """The rules of one handler, the codes that they list, and whether one answers all others."""
+    """The native rules of one handler, the codes that they list, and whether one answers all others."""
 
     node: Scalar
-    rules: tuple[Rule, ...]
+    rules: Sequence
     listed: tuple[int, ...]
     catches_all: bool
 
-    def ladder(self, parks: bool) -> tuple[Rule, ...]:
-        """The rules of a job with this handler."""
-        return (*self.rules, parking(self.listed)) if parks and not self.catches_all else self.rules
 
-
-def parking(listed: tuple[int, ...] = ()) -> Rule:
-    """The rule that holds what no rule is for."""
-    return Rule(then="park", text="use_pending_failed", match=Match(codes_excluded=listed))
+def parking_rule(listed: tuple[int, ...] = ()) -> Mapping:
+    """The native rule that holds what no rule is for; it stands nowhere in the file."""
+    nowhere = Mark(0, 0)
+    rule = mapping(nowhere, {"then": word("park", nowhere), "text": word("use_pending_failed", nowhere)})
+    put(rule, "except_exit_codes", _codes(listed, rule))
+    return rule
 
 
 def read_handlers(reading: Reading, node: Node | None) -> dict[str, Handler]:
@@ -60,50 +58,72 @@ def _handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[st
     if not drafts:
         reading.report.error("value", f"the failure handler `{shorten(name.text)}` has no rules", name)
     owner: dict[int, int] = {}
-    for number, (_, fields) in enumerate(drafts):
+    for place, (_, fields) in enumerate(drafts):
         for code in fields.get("exit_codes", ()):
-            owner.setdefault(code, number)
-    listed = _with_broken_promises(tuple(owner))
-    catch_all = next((number for number, (_, fields) in enumerate(drafts) if fields.get("match_all_exit_codes")), -1)
-    rules: list[Rule] = []
-    last: list[Rule] = []
-    for number, (node, fields) in enumerate(drafts):
-        own = _with_broken_promises(tuple(code for code, first in owner.items() if first == number))
-        if number == catch_all:
-            others = tuple(code for code in listed if code not in own)
-            last.append(_rule(reading, name.text, node, fields, Match(codes_excluded=others), "every other failure"))
+            owner.setdefault(code, place)
+    listed = _with_missing_outputs(tuple(owner))
+    catch_all = next((place for place, (_, fields) in enumerate(drafts) if fields.get("match_all_exit_codes")), -1)
+    rules: list[Node] = []
+    last: list[Node] = []
+    for place, (node, fields) in enumerate(drafts):
+        own = _with_missing_outputs(tuple(code for code, first in owner.items() if first == place))
+        if place == catch_all:
+            rule = _rule(reading, name.text, node, fields, "every other failure")
+            put(rule, "except_exit_codes", _codes(tuple(code for code in listed if code not in own), node))
+            last.append(rule)
         elif own:
             shown = " ".join(str(code) for code in own if code)
-            rules.append(_rule(reading, name.text, node, fields, Match(codes=own), f"exit codes {shown}"))
+            rule = _rule(reading, name.text, node, fields, f"exit codes {shown}")
+            put(rule, "exit_codes", _codes(own, node))
+            rules.append(rule)
         else:
             hint = "list `exit_codes`, or say `match_all_exit_codes: true`"
             if fields.get("exit_codes") or fields.get("match_all_exit_codes"):
                 hint = "a rule above answers these failures already"
             reading.report.warning("never", "this rule answers no failure", node, hint=hint)
-    return Handler(name, (*rules, *last), listed, catch_all >= 0)
+    return Handler(name, sequence([*rules, *last], name), listed, catch_all >= 0)
 
 
-def _with_broken_promises(codes: tuple[int, ...]) -> tuple[int, ...]:
+def _with_missing_outputs(codes: tuple[int, ...]) -> tuple[int, ...]:
     """In Torc a job that left an output file out has the code 1; here it has the 0 that it ended with."""
     return (*codes, 0) if 1 in codes else codes
 
 
-def _rule(reading: Reading, name: str, node: Mapping, fields: dict[str, Any], match: Match, what: str) -> Rule:
-    """One rule."""
+def _codes(codes: tuple[int, ...], at: Mapping) -> Sequence:
+    """A list of exit codes."""
+    return sequence([number(code, at) for code in codes], at)
+
+
+def _rule(reading: Reading, name: str, node: Mapping, fields: dict[str, Any], what: str) -> Mapping:
+    """One native rule, without the failures that it answers."""
     attempts = fields.get("max_retries", ATTEMPTS_DEFAULT)
-    _tell_of_attempts(reading, node, attempts)
-    return Rule(
-        then="retry",
-        text=f"failure_handler {name}: {what}",
-        match=match,
-        limit=max(0, attempts - 1),
-        limit_of="job",
-        repair=_repair(reading, fields),
-        origin=Origin(node.line, node.column),
+    _report_attempts(reading, node, attempts)
+    rule = mapping(
+        node,
+        {
+            "then": word("retry", node),
+            "text": word(f"failure_handler {name}: {what}", node),
+            "limit": number(max(0, attempts - 1), node),
+            "limit_of": word("job", node),
+        },
     )
+    script: Scalar | None = fields.get("recovery_script")
+    if script is not None:
+        if not script.text.strip():
+            reading.report.error("value", "`recovery_script` is empty", script)
+        command = word(for_bash(reading, script.text, script, in_repair=True), script)
+        entries: dict[str, Node] = {
+            "id": word(SCRIPT_NAME, script),
+            "shell": command,
+            "shell_program": word("bash", script),
+        }
+        put(rule, "commands", sequence([mapping(script, entries)], script))
+        # Whatever becomes of the script, the job runs again.
+        put(rule, "on_repair_failure", word("ignore", script))
+    return rule
 
 
-def _tell_of_attempts(reading: Reading, node: Mapping, attempts: int) -> None:
+def _report_attempts(reading: Reading, node: Mapping, attempts: int) -> None:
     """`max_retries` says something else than it seems to."""
     place = node.entries["max_retries"][1] if "max_retries" in node.entries else node
     if attempts <= 1:
@@ -115,16 +135,3 @@ def _tell_of_attempts(reading: Reading, node: Mapping, attempts: int) -> None:
     reading.report.notice(
         "attempts", message, place, hint=f"for {attempts} retries write `max_retries: {attempts + 1}`"
     )
-
-
-def _repair(reading: Reading, fields: dict[str, Any]) -> Repair | None:
-    """The recovery script; whatever becomes of it, the job runs again."""
-    script: Scalar | None = fields.get("recovery_script")
-    if script is None:
-        return None
-    if not script.text.strip():
-        reading.report.error("value", "`recovery_script` is empty", script)
-    origin = Origin(script.line, script.column)
-    action = Shell(for_bash(reading, script.text, script, in_repair=True), "bash")
-    step = Step(name=SCRIPT_NAME, action=action, origin=origin)
-    return Repair(steps=(step,), on_failure="ignore")

@@ -30,7 +30,7 @@ _MATCHERS = {"codes": "exit_codes", "signals": "signals", "kinds": "kinds", "pat
 _PATH = r"[\w.@%+,-]*(?:/[\w.@%+,-]+)+|[\w@%+,-][\w.@%+,-]*\.sh"
 
 
-def read_handlers(reading: Reading, node: Node) -> dict[str, tuple[Rule, ...]]:
+def read_handlers(reading: NativeReading, node: Node) -> dict[str, tuple[Rule, ...]]:
     """The rules of every failure handler, by its name."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to rules")
@@ -38,14 +38,15 @@ def read_handlers(reading: Reading, node: Node) -> dict[str, tuple[Rule, ...]]:
     result: dict[str, tuple[Rule, ...]] = {}
     for name, (key, value) in node.entries.items():
         problem = name_problem(name)
-        if problem:
+        if problem and not reading.is_checked:
             reading.report.error("name", f"the name `{shorten(name)}` {problem}", key)
         rules = read_mapping(reading, value, FAILURE_HANDLER).get("rules")
         if isinstance(rules, Sequence) and rules.items:
             compiled = [rule for item in rules.items if (rule := _rule(reading, name, item)) is not None]
             result[name] = tuple(sorted(compiled, key=lambda rule: rule.match == Match()))
         elif isinstance(value, Mapping):
-            reading.report.error("value", f"the failure handler `{shorten(name)}` needs a list of `rules`", key)
+            if not reading.is_checked:
+                reading.report.error("value", f"the failure handler `{shorten(name)}` needs a list of `rules`", key)
             result[name] = ()
     return result
 

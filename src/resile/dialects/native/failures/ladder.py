@@ -75,11 +75,7 @@ def read_defaults(reading: NativeReading, node: Node) -> Answer:
 def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
     """The ladder of a step."""
     answer = _read_answer(reading, node, fields)
-    written: list[Rule] = []
-    if "rules" in fields:
-        from resile.dialects.native.failures.rules import read_rule_list
-
-        written = read_rule_list(reading, fields["rules"], inner)
+    written = _written_out(reading, fields["rules"], inner) if "rules" in fields else []
     listed, catch_all = _handed(reading, fields, inner)
     rules = [*written, *_exit_codes(reading, fields, inner), *listed, *_escalation(reading, fields), *catch_all]
     target, calls, transitions = read_routes(reading, answer.fields, inner, answer.by_default)
@@ -156,22 +152,41 @@ def _read_beside(
             places[field] = Origin(where.line, where.column)
 
 
+def _written_out(reading: NativeReading, node: Node, inner: Within) -> list[Rule]:
+    """The rules that a step writes out, in order; a name among them stands for the rules of that failure handler."""
+    from resile.dialects.native.failures.rules import read_rule
+
+    if not isinstance(node, Sequence):
+        wrong(reading, node, "a list of rules")
+        return []
+    rules: list[Rule] = []
+    for item in node.items:
+        if isinstance(item, Scalar):
+            rules += _rules_of_handler(reading, item, inner)
+        elif (rule := read_rule(reading, item, inner)) is not None:
+            rules.append(rule)
+    return rules
+
+
 def _handed(reading: NativeReading, fields: dict[str, Any], inner: Within) -> tuple[list[Rule], list[Rule]]:
     """The rules of the step's failure handler: those for listed failures, and those for all."""
     node: Node | None = fields.get("failure_handler")
-    if node is None:
-        return [], []
+    given = _rules_of_handler(reading, node, inner) if node is not None else ()
+    return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
+
+
+def _rules_of_handler(reading: NativeReading, node: Node, inner: Within) -> tuple[Rule, ...]:
+    """The rules of the failure handler of this name."""
     if not isinstance(node, Scalar) or node.value is None:
         wrong(reading, node, "the name of a failure handler")
-        return [], []
+        return ()
     rules = reading.handlers.get(node.text)
     if rules is None:
         hint = did_you_mean(node.text, reading.handlers, "failure handlers") or "declare it under `failure_handlers`"
         reading.report.error("unknown-handler", f"there is no failure handler {describe(node)}", node, hint=hint)
-        return [], []
+        return ()
     reading.handlers_used.add(node.text)
-    given = handed_over(rules, inner)
-    return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
+    return handed_over(rules, inner)
 
 
 def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Within) -> list[Rule]:

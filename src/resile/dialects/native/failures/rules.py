@@ -3,7 +3,8 @@
     rules: [{then: retry, exit_codes: [75], limit: 3, backoff: 5s, commands: [./mend]}, {then: park}]
 
 They are walked in the order in which they are written, before what the other keys of the step say. A rule with
-`commands`, `run` or `run_js` has a repair; so has one that says what a failed repair means.
+`commands`, `run` or `run_js` has a repair; so has one that says what a failed repair means. A name among them stands
+for the rules of that failure handler.
 """
 
 from __future__ import annotations
@@ -16,20 +17,11 @@ from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import NativeReading, Within
 from resile.dialects.reading.key_tables import read_mapping
-from resile.dialects.reading.values import wrong
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule
 
 _MATCHERS = ("codes", "codes_excluded", "signals", "kinds", "pattern", "types")
 _REPAIR = ("commands", "run", "run_js", "timeout_seconds", "on_repair_failure")
-_AS_THEY_ARE = ("limit", "limit_of", "when", "wait", "cost", "routing", "retries_anyway", "halts")
-
-
-def read_rule_list(reading: NativeReading, node: Node, within: Within) -> list[Rule]:
-    """The rules of a step, in order."""
-    if not isinstance(node, Sequence):
-        wrong(reading, node, "a list of rules")
-        return []
-    return [rule for item in node.items if (rule := read_rule(reading, item, within)) is not None]
+_AS_THEY_ARE = ("limit", "limit_of", "when", "wait", "cost", "routing", "retries_anyway", "halts", "match", "origin")
 
 
 def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None:
@@ -55,16 +47,20 @@ def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None
     ):
         if word in node.entries and not fits:
             reading.report.error("conflict", f"`{word}` has no meaning in this rule", node.entries[word][0])
+    matchers = {field: fields[field] for field in _MATCHERS if field in fields}
+    # Encoded rules leave out what nothing set; those of native files have always had their `match`.
+    if matchers or not reading.is_checked:
+        fields["match"] = Match(**matchers)
+    if node.line:
+        fields["origin"] = Origin(node.line, node.column)
     return Rule(
         then=fields["then"],
         text=fields.get("text", fields["then"]),
-        match=Match(**{field: fields[field] for field in _MATCHERS if field in fields}),
         repair=_repair(reading, fields, calls, within),
         change=Escalation(**read_mapping(reading, fields["escalate"], GROWTH)) if "escalate" in fields else None,
         target=target,
         target_js=fields.get("goto_js", ""),
         transitions=transitions,
-        origin=Origin(node.line, node.column),
         **{field: fields[field] for field in _AS_THEY_ARE if field in fields},
     )
 

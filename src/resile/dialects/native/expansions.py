@@ -1,0 +1,46 @@
+"""Steps that a front end makes from one entry of its file: most of them share all but their command.
+
+The nodes of what they share are the same objects, so one step is read for all of them.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from resile.dialects.formats.nodes import Mapping, Scalar
+from resile.dialects.native.keys.steps import STEP
+from resile.dialects.native.needs import read_needs
+from resile.dialects.native.step import Drafted, NativeReading, Within, read_step
+from resile.model.rules import Origin
+from resile.model.workflow import Shell, Step
+
+_OWN = frozenset(("shell", "needs", "outputs"))
+_needs, _outputs = STEP.keys["needs"].read, STEP.keys["outputs"].read
+
+Shared = tuple[tuple[str, int], ...]
+"""The keys that steps share, each with the identity of its node."""
+
+
+def read_expansion(
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within, known: dict[Shared, Step]
+) -> Drafted:
+    """The step that a mapping describes; `known` has a step for each set of shared keys that was read before."""
+    entries = node.entries
+    shared = tuple([(word, id(value)) for word, (_, value) in entries.items() if word not in _OWN])
+    model = known.get(shared)
+    command = entries["shell"][1] if "shell" in entries else None
+    if model is None or not isinstance(command, Scalar) or name == "end":
+        draft = read_step(reading, name, node, key, within)
+        if command is not None and name != "end":
+            known[shared] = draft.step
+        return draft
+    step = replace(
+        model,
+        name=name,
+        action=Shell(command.text, within.program),
+        outputs=tuple([path for path, _ in _outputs(reading, entries["outputs"][1])]) if "outputs" in entries else (),
+        origin=Origin(key.line, key.column),
+    )
+    return Drafted(
+        step, node, key, read_needs(reading, *_needs(reading, entries["needs"][1])) if "needs" in entries else ()
+    )

@@ -1,0 +1,187 @@
+"""What jobs wait for: the jobs that they name or match by patterns, and those that write what they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from resile.dialects.formats.nodes import Mapping, Scalar
+from resile.dialects.native.graph import cycles_among
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.torc.jobs import Datum, Job
+from resile.dialects.torc.values import pattern
+from resile.errors import shorten
+from resile.model.limits import STEPS_MAX
+
+EDGES_MAX = 10 * STEPS_MAX
+CYCLE_JOBS_SHOWN = 50
+REFERENCE = re.compile(r"\$\{(files|user_data)\.(input|output)\.([^}\n]*)\}")
+_KINDS = (("file", "files", "file"), ("user_data", "user_data", "user data"))
+
+
+class Names:
+    """Finds what names and patterns stand for; what is not there is reported once for each place."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._reported: set[tuple[int, int]] = set()
+
+    def known(self, names: dict[str, Scalar], existing: dict[str, Any], what: str) -> list[str]:
+        """Those of these names that exist."""
+        found: list[str] = []
+        for name, node in names.items():
+            if name in existing:
+                found.append(name)
+            else:
+                self.report_unknown(name, node, existing, what)
+        return found
+
+    def report_unknown(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> None:
+        """Report a name that nothing has."""
+        if self._mark(node):
+            hint = did_you_mean(name, existing, f"each {what} here")
+            self._reading.report.error("unknown-name", f"there is no {what} `{shorten(name)}`", node, hint=hint)
+
+    def matching(self, sources: dict[str, Scalar], existing: dict[str, Any], what: str, but: str = "") -> list[str]:
+        """The names that one of these patterns matches anywhere; a pattern that matches nothing is an error."""
+        found: dict[str, None] = {}
+        for source, node in sources.items():
+            compiled = pattern(self._reading, source, node) if self._is_new(node) else None
+            if compiled is None:
+                continue
+            search: Callable[[str], object] = compiled.search
+            names = [name for name in existing if name != but and search(name)]
+            if not names and self._mark(node):
+                message = f"the pattern `{shorten(source)}` matches no {what}"
+                self._reading.report.error("unknown-name", message, node)
+            found.update(dict.fromkeys(names))
+        return list(found)
+
+    def _is_new(self, node: Scalar) -> bool:
+        """Was nothing reported at this place before?"""
+        return (node.line, node.column) not in self._reported
+
+    def _mark(self, node: Scalar) -> bool:
+        """Remember that something is reported at this place; was it new?"""
+        is_new = self._is_new(node)
+        self._reported.add((node.line, node.column))
+        return is_new
+
+
+class Dependencies:
+    """The files and data of all jobs, who writes them, and so who waits for whom."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        root: Mapping,
+        jobs: dict[str, Job],
+        files: dict[str, str],
+        user_data: dict[str, Datum],
+    ) -> None:
+        self.reading = reading
+        self.root = root
+        self.jobs = jobs
+        self.files = files
+        self.user_data = user_data
+        self.names = Names(reading)
+        self.writers: dict[str, dict[str, list[str]]] = {"files": {}, "user_data": {}}
+
+    def needed(self) -> dict[str, dict[str, Scalar]]:
+        """For each job the jobs it waits for, each with the place that says so."""
+        for job in self.jobs.values():
+            self._add_references(job)
+            for kind, section, what in _KINDS:
+                self._resolve(job, kind, section, what)
+        for job in self.jobs.values():
+            for section, found in self.writers.items():
+                for name in job.lists.get(f"output_{section}", ()):
+                    found.setdefault(name, []).append(job.name)
+        self._check_inputs()
+        total = 0
+        result: dict[str, dict[str, Scalar]] = {}
+        for job in self.jobs.values():
+            result[job.name] = self._needed_by(job) if total <= EDGES_MAX else {}
+            total += len(result[job.name])
+        if total > EDGES_MAX:
+            hint = "a job between two stages waits for the first and is waited for by the second"
+            self.reading.report.error(
+                "limit", f"the jobs have more than {EDGES_MAX} dependencies", self.root, hint=hint
+            )
+        return result
+
+    def _existing(self, section: str) -> dict[str, Any]:
+        """The files or the user data by name."""
+        return self.files if section == "files" else self.user_data
+
+    def _add_references(self, job: Job) -> None:
+        """A job that names a file or data in its command lists it, too."""
+        for word in ("invocation_script", "command"):
+            for section, way, name in REFERENCE.findall(job.texts.get(word, "")):
+                known = self._existing(section)
+                if name not in known:
+                    what = "file" if section == "files" else "user data"
+                    self.names.report_unknown(name, job.at(word), known, what)
+                else:
+                    job.lists.setdefault(f"{way}_{section}", {})[name] = job.at(word)
+
+    def _resolve(self, job: Job, kind: str, section: str, what: str) -> None:
+        """Find the files or data of a job, by names and by patterns."""
+        existing = self._existing(section)
+        for way in ("input", "output"):
+            word = f"{way}_{section}"
+            listed, patterns = job.lists.get(word, {}), job.lists.get(f"{way}_{kind}_regexes", {})
+            if not listed and not patterns:
+                continue
+            place = next(iter((*listed.values(), *patterns.values())))
+            found = {name: listed[name] for name in self.names.known(listed, existing, what)}
+            found.update(dict.fromkeys(self.names.matching(patterns, existing, what), place))
+            job.lists[word] = found
+
+    def _check_inputs(self) -> None:
+        """A file that jobs read and that no job writes must be there before they run."""
+        import os
+
+        writers, checked = self.writers["files"], set[str]()
+        for job in self.jobs.values():
+            for name, node in job.lists.get("input_files", {}).items():
+                if name in writers or name in checked:
+                    continue
+                checked.add(name)
+                if not os.path.exists(self.files[name]):
+                    message = (
+                        f"no job writes the file `{shorten(name)}`, and `{shorten(self.files[name])}` is not there"
+                    )
+                    hint = "paths are seen from the folder that the run is started in"
+                    self.reading.report.warning("missing-file", message, node, hint=hint)
+
+    def _needed_by(self, job: Job) -> dict[str, Scalar]:
+        """What a job waits for."""
+        listed, patterns = job.lists.get("depends_on", {}), job.lists.get("depends_on_regexes", {})
+        found = {name: listed[name] for name in self.names.known(listed, self.jobs, "job")} if listed else {}
+        if job.name in found:
+            self.reading.report.error("cycle", f"the job `{shorten(job.name)}` waits for itself", found.pop(job.name))
+        if patterns:
+            place = next(iter(patterns.values()))
+            for name in self.names.matching(patterns, self.jobs, "job", job.name):
+                found.setdefault(name, place)
+        for section, by_name in self.writers.items():
+            for name, node in job.lists.get(f"input_{section}", {}).items():
+                for other in by_name.get(name, ()):
+                    if other != job.name:
+                        found.setdefault(other, node)
+        return found
+
+    def refuse_cycles(self, needed: dict[str, dict[str, Scalar]]) -> None:
+        """Name the jobs of one cycle, where jobs wait for each other."""
+        cycle = next(cycles_among(needed), None)
+        if cycle is None:
+            return
+        shown = [f"`{shorten(job)}`" for job in cycle[:CYCLE_JOBS_SHOWN]]
+        if len(cycle) > CYCLE_JOBS_SHOWN:
+            shown.append(f"{len(cycle) - CYCLE_JOBS_SHOWN} more")
+        message = f"these jobs wait for each other: {' for '.join([*shown, shown[0]])}"
+        hint = "files and data make jobs wait, too: who reads one waits for who writes it"
+        self.reading.report.error("cycle", message, self.jobs[cycle[0]].at("name"), hint=hint)

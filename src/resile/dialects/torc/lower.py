@@ -1,0 +1,268 @@
+"""Lowers a Torc file to a native tree: each job is a step, its edges are `needs`, its handler is rules.
+
+    keys (keys.py) -> expansion (jobs, parameters) -> edges (dependencies) -> commands, rules -> actions -> native tree
+
+A job waits for the jobs it names and for those that write what it reads. With `cancel_on_blocking_job_failure: false`
+it waits for their end, good or bad: it needs each of them or a step that always succeeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
+from resile.dialects.native.nodes import flag, mapping, number, put, put_in_workflow, sequence, step_node, word
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.torc.actions import BEGIN, Steps, free_name, place_actions, read_actions
+from resile.dialects.torc.cluster import cluster_node, read_schedulers, report_cluster_only
+from resile.dialects.torc.commands import command_of, escape_references
+from resile.dialects.torc.dependencies import Dependencies
+from resile.dialects.torc.jobs import Job, read_files, read_jobs, read_user_data
+from resile.dialects.torc.keys import MONITOR, RESOURCES, WORKFLOW
+from resile.dialects.torc.rules import Handler, parking_rule, read_handlers
+from resile.dialects.torc.values import read_list, take_name, without_nulls
+from resile.errors import shorten
+
+RUNTIME_SECONDS_DEFAULT = 3_600.0
+_TOP = Mark(1, 1)
+_KILLED_AT_ONCE = word("grace", _TOP), number(0, _TOP)
+_OUTPUTS = word("outputs", _TOP)
+_Entry = tuple[Scalar, Node]
+"""A key with its value, ready to be put into a mapping."""
+
+
+def lower(reading: Reading, root: Mapping) -> Mapping:
+    """The native tree of a Torc file; what is wrong with the file is reported."""
+    return _Lowering(reading, root).tree()
+
+
+class _Lowering:
+    """Everything that is known of one file while it is lowered.
+
+    `parts` are keys of native steps that jobs share, by what the jobs name.
+    """
+
+    def __init__(self, reading: Reading, root: Mapping) -> None:
+        self.reading = reading
+        self.root = root
+        self.fields = read_mapping(reading, root, WORKFLOW)
+        self.shared: dict[str, Scalar] = self.fields.get("parameters", {})
+        self.files = read_files(reading, self.fields.get("files"), self.shared)
+        self.user_data = read_user_data(reading, self.fields.get("user_data"))
+        self.resources = self._read_resources()
+        self.handlers: dict[str, Handler] = read_handlers(reading, self.fields.get("failure_handlers"))
+        self.schedulers = read_schedulers(reading, root, self.fields)
+        self.jobs = read_jobs(reading, self.fields.get("jobs"), self.shared)
+        self.dependencies = Dependencies(reading, root, self.jobs, self.files, self.user_data)
+        self.names = self.dependencies.names
+        self.used: set[tuple[str, str]] = set()
+        self.parts: dict[tuple[str, str], dict[str, _Entry]] = {}
+
+    def tree(self) -> Mapping:
+        """The native tree, as far as the file can be read."""
+        self._check_labels()
+        needed = self.dependencies.needed()
+        begin = free_name(BEGIN, self.jobs)
+        steps = Steps({name: self._step(job) for name, job in self.jobs.items()}, {})
+        for name, job in self.jobs.items():
+            always = job.fields.get("cancel_on_blocking_job_failure", True) is False
+            steps.needs[name] = tuple([f"{other}|{begin}" for other in needed[name]] if always else needed[name])
+        self.dependencies.refuse_cycles(needed)
+        actions, allocations = read_actions(
+            self.reading, self.fields.get("actions"), self.jobs, self.schedulers, self.names
+        )
+        waits = any(action.trigger == "on_jobs_complete" for action in actions)
+        if waits or any("|" in need for needs in steps.needs.values() for need in needs):
+            steps.add(begin, self.root, mapping(self.root, {"noop": flag(True, self.root)}))
+        self._sort(steps)
+        place_actions(self.reading, steps, actions, begin)
+        self._report_steps(len(steps.entries) - ("end" in steps.entries) - len(self.jobs))
+        self._check_used()
+        return self._tree(steps, allocations)
+
+    def _tree(self, steps: Steps, allocations: list[Node]) -> Mapping:
+        """The tree of the workflow with these steps."""
+        if not steps.entries:
+            steps.add("end", _TOP, mapping(_TOP, {"noop": flag(True, _TOP)}))
+        tree = mapping(_TOP, {"resile": number(1, _TOP), "shell_program": word("bash", _TOP)})
+        if "name" in self.fields:
+            put(tree, "name", self.root.entries["name"][1])
+        if self.handlers:
+            handlers = {
+                name: mapping(handler.node, {"rules": handler.rules}) for name, handler in self.handlers.items()
+            }
+            put(tree, "failure_handlers", mapping(self.root, dict(handlers)))
+        parts = {"schedulers": self.schedulers, "wanted": self._wanted(), "nodes": self._machines()}
+        cluster = cluster_node(self.reading, self.root, self.fields, parts, allocations)
+        if cluster.entries:
+            put_in_workflow(tree, "cluster", cluster)
+        put(tree, "steps", steps.node(self.root))
+        return tree
+
+    def _read_resources(self) -> dict[str, tuple[Mapping, dict[str, Any]]]:
+        """The requirements by their names."""
+        result: dict[str, tuple[Mapping, dict[str, Any]]] = {}
+        given = self.fields.get("resource_requirements")
+        for node, fields in read_list(self.reading, given, RESOURCES, "name", "num_cpus", "memory"):
+            name: Scalar = fields["name"]
+            if name.text == "default":
+                message = "`default` is the name of what jobs have that ask for nothing"
+                self.reading.report.error("name", message, name, hint="call these requirements something else")
+            elif take_name(self.reading, result, name, "the resource requirements"):
+                result[name.text] = (node, fields)
+                if "runtime" not in node.entries:
+                    message = "no `runtime`: an hour is what Torc assumes, and here it is enforced"
+                    self.reading.report.notice("runtime", message, node, hint="write `runtime: PT4H` for four hours")
+        return result
+
+    def _check_labels(self) -> None:
+        """What a file must say, and what changes nothing."""
+        report = self.reading.report
+        if "name" not in self.root.entries:
+            report.error("value", "the workflow has no `name`", self.root)
+        if "jobs" not in self.root.entries:
+            report.error("value", "the workflow has no `jobs`", self.root, hint="a list of jobs, `[]` for none")
+        monitor = self.fields.get("resource_monitor")
+        if isinstance(monitor, Mapping):
+            known = {key: entry for key, entry in monitor.entries.items() if key in MONITOR.keys}
+            for name in [name for name in monitor.entries if name not in known]:
+                # Torc takes any word here, and here alone.
+                message = f"`{shorten(name)}` of `resource_monitor` changes nothing: Resile has no such setting"
+                hint = did_you_mean(name, MONITOR.keys, "keys")
+                report.warning("unknown-key", message, monitor.entries[name][0], hint=hint)
+            read_mapping(self.reading, without_nulls(Mapping(known, monitor.line, monitor.column)), MONITOR)
+            message = "`resource_monitor` changes nothing: what an attempt uses is measured by the kernel, always"
+            report.notice("label", message, self.root.entries["resource_monitor"][0], hint="see `resile metrics`")
+        elif monitor is not None:
+            report.error("type", f"`resource_monitor` must be a mapping, not {describe(monitor)}", monitor)
+
+    def _step(self, job: Job) -> _Entry:
+        """The step of a job, without its needs; jobs of one entry share what does not depend on their parameters."""
+        name, place = job.at("name"), job.at("command")
+        command = command_of(self.reading, job, self.dependencies)
+        entries: dict[str, _Entry] = {"shell": (place, Scalar(command, command, place.line, place.column))}
+        entries |= self._answer(job)
+        if not job.fields.get("supports_termination"):
+            entries["grace"] = _KILLED_AT_ONCE
+        paths: list[Node] = [
+            word(escape_references(self.files[file]), node)
+            for file, node in job.lists.get("output_files", {}).items()
+            if file in self.files
+        ]
+        if paths:
+            entries["outputs"] = _OUTPUTS, Sequence(paths, name.line, name.column)
+        entries |= self._share(job)
+        key = Scalar(job.name, job.name, name.line, name.column)
+        return key, Mapping(entries, name.line, name.column)
+
+    def _answer(self, job: Job) -> dict[str, _Entry]:
+        """What answers the failures of a job: its handler, and the rule that parks what no rule is for."""
+        parks = self.fields.get("use_pending_failed", False)
+        node: Scalar | None = job.fields.get("failure_handler")
+        if node is not None and not self._is_known(node.text, node, self.handlers, "failure handler"):
+            node = None
+        handler = self.handlers[node.text] if node is not None else None
+        part = "failure_handler", node.text if node is not None else ""
+        if part not in self.parts:
+            entries: dict[str, Node] = {}
+            if parks and (handler is None or not handler.catches_all):
+                listed = () if handler is None else handler.listed
+                rules = [*((node,) if node is not None else ()), parking_rule(listed)]
+                entries["rules"] = sequence(rules, self.root)
+            elif node is not None:
+                entries["failure_handler"] = node
+            self.parts[part] = step_node(self.root, entries).entries
+        return self.parts[part]
+
+    def _is_known(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> bool:
+        """Is there something of this name? It is used, then."""
+        self.used.add((what, name))
+        return bool(self.names.known({name: node}, existing, what))
+
+    def _share(self, job: Job) -> dict[str, _Entry]:
+        """What a job takes of the machine."""
+        name = job.texts.get("resource_requirements")
+        if name is None or not self._is_known(name, job.at("resource_requirements"), self.resources, "requirement"):
+            return {}
+        part = "resource_requirements", name
+        if part not in self.parts:
+            node, fields = self.resources[name]
+            share = mapping(node, {"cpus": number(fields["num_cpus"], node), "memory": number(fields["memory"], node)})
+            if "num_gpus" in fields:
+                put(share, "gpus", number(fields["num_gpus"], node))
+            put(share, "runtime", number(fields.get("runtime", RUNTIME_SECONDS_DEFAULT), node))
+            self.parts[part] = step_node(node, {"resources": share}).entries
+        return self.parts[part]
+
+    def _wanted(self) -> dict[str, Node]:
+        """Which scheduler each job wants."""
+        return {
+            job.name: word(name, job.at("scheduler"))
+            for job in self.jobs.values()
+            if (name := job.texts.get("scheduler")) is not None
+            and self._is_known(name, job.at("scheduler"), self.schedulers, "scheduler")
+        }
+
+    def _machines(self) -> dict[str, Node]:
+        """How many machines the jobs want that want more than one."""
+        result: dict[str, Node] = {}
+        for job in self.jobs.values():
+            node, fields = self.resources.get(job.texts.get("resource_requirements", ""), (None, {}))
+            if node is not None and fields.get("num_nodes", 1) > 1:
+                result[job.name] = node.entries["num_nodes"][1]
+        for node, fields in self.resources.values():
+            if fields.get("num_nodes", 1) > 1:
+                report_cluster_only(self.reading, node.entries["num_nodes"][0], "`num_nodes`")
+        return result
+
+    def _sort(self, steps: Steps) -> None:
+        """Put the largest of the jobs that become ready together first, where the file says so."""
+        method = self.fields.get("jobs_sort_method", "none")
+        if method == "none":
+            return
+
+        def size_of(name: str) -> tuple[float, float, float]:
+            """What a step takes, the most important first."""
+            job = self.jobs.get(name)
+            _, share = self.resources.get(job.texts.get("resource_requirements", ""), (None, {})) if job else (None, {})
+            runtime, memory = share.get("runtime", RUNTIME_SECONDS_DEFAULT if share else 0.0), share.get("memory", 0)
+            rest = (-runtime, -memory) if method == "gpus_runtime_memory" else (-memory, -runtime)
+            return (-share.get("num_gpus", 0), *rest)
+
+        steps.entries = {name: steps.entries[name] for name in sorted(steps.entries, key=size_of)}
+
+    def _report_steps(self, more: int) -> None:
+        """Say why there are more steps than jobs."""
+        if more:
+            jobs = "1 job" if len(self.jobs) == 1 else f"{len(self.jobs)} jobs"
+            steps = "1 more step" if more == 1 else f"{more} more steps"
+            message = (
+                f"the workflow has {jobs} and {steps}, for its actions and for jobs that run whatever became of others"
+            )
+            self.reading.report.notice("steps", message, self.root)
+
+    def _check_used(self) -> None:
+        """Rules and parameters that nothing uses are probably a mistake."""
+        for name, handler in self.handlers.items():
+            if ("failure handler", name) not in self.used:
+                message = f"no job has the failure handler `{shorten(name)}`"
+                self.reading.report.warning("unused", message, handler.node)
+        sections = [self.fields.get(key) for key in ("jobs", "files")]
+        taken = {name for section in sections for name in _parameters_used_in(section)}
+        for name, node in self.shared.items():
+            if name not in taken:
+                message = f"nothing uses the parameter `{shorten(name)}`"
+                hint = "jobs and files take it by `use_parameters`"
+                self.reading.report.warning("unused", message, node, hint=hint)
+
+
+def _parameters_used_in(section: Node | None) -> set[str]:
+    """The shared parameters that the entries of a section take."""
+    found: set[str] = set()
+    for item in getattr(section, "items", ()):
+        entry = item.entries.get("use_parameters") if isinstance(item, Mapping) else None
+        if entry is not None:
+            found |= {node.text for node in getattr(entry[1], "items", [entry[1]]) if isinstance(node, Scalar)}
+    return found
