@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from _queue import SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 
 from resile.core.state import State

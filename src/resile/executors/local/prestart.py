@@ -3,7 +3,8 @@
     prestart()          at once: a process that waits for its orders on a socket pair
     LocalExecutor(...)  later: sends it the folder, the environment and the first attempts
 
-A prestarted launcher that gets no orders ends when its socket is closed. Nothing heavy is imported.
+A prestarted launcher that gets no orders ends when its socket is closed. Nothing heavy is imported:
+`socket` would add 2.7 ms to the start of the engine, `_socket` adds nothing.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class Attempts:
                 slot.turn = None
         # Read before the spawn, which returns when the program runs: its time counts from here.
         slot.started_at, slot.started = time.time(), time.monotonic()
-        pid, errno, stage = self.spawner.spawn(slot, start)
+        pid, errno, stage = self.spawner.spawn(start, slot.actions)
         with self.lock:
             slot.has_started.release()
             if not pid:

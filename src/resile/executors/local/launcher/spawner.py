@@ -3,22 +3,21 @@
 A spawning thread sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn holds
 its lock all that time, so the C library is called directly: then as many attempts can start at once as there are slots.
 
-Runs inside the launcher, so only built-in modules and what ctypes is made of are imported: the package itself would be
-a fifth of the launcher's start.
+Runs inside the launcher, so only built-in modules and ctypes are imported; the 4 ms that ctypes takes are over before
+the engine, which starts at the same time, has its first attempt ready.
 """
 
 from __future__ import annotations
 
 import posix
-from _ctypes import FUNCFLAG_CDECL, Array, CFuncPtr, _SimpleCData, byref, dlopen, dlsym, sizeof
 from _signal import SIGPIPE, SIGXFSZ
+from ctypes import CDLL, Array, byref, c_char, c_char_p, c_int, sizeof
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 
 from resile.executors.local.processes import TAG_VARIABLE, attempt_tag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from resile.executors.local.launcher.slots import Slot
     from resile.executors.local.wire import Start
 
 # More than any C library needs for its file actions, attributes and sets of signals.
@@ -33,54 +32,24 @@ _DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
 _NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
 
 
-class _Text(_SimpleCData):  # type: ignore[type-arg]
-    """`char *`: a text that ends with a NUL."""
-
-    _type_ = "z"
-
-
-class _Byte(_SimpleCData):  # type: ignore[type-arg]
-    """`char`."""
-
-    _type_ = "c"
-
-
-class _Number(_SimpleCData):  # type: ignore[type-arg]
-    """`int`."""
-
-    _type_ = "i"
-
-
-class _Function(CFuncPtr):
-    """A function of the C library that returns an `int`; the caller releases the interpreter's lock."""
-
-    _flags_ = FUNCFLAG_CDECL
-    _restype_ = _Number
-
-
-_library = dlopen(None, 0)  # type: ignore[arg-type]
-_Opaque = _Byte * OPAQUE_BYTES
-
-
-def _function(name: str) -> _Function:
-    """A function of the C library."""
-    return _Function(dlsym(_library, name))
-
-
-_spawn = _function("posix_spawn")
-_search_and_spawn = _function("posix_spawnp")
-_actions_init = _function("posix_spawn_file_actions_init")
-_actions_dup2 = _function("posix_spawn_file_actions_adddup2")
-_actions_chdir = _function("posix_spawn_file_actions_addchdir_np")
-_actions_destroy = _function("posix_spawn_file_actions_destroy")
+_library = CDLL(None)
+_Opaque = c_char * OPAQUE_BYTES
+_spawn = _library.posix_spawn
+_search_and_spawn = _library.posix_spawnp
+_actions_init = _library.posix_spawn_file_actions_init
+_actions_dup2 = _library.posix_spawn_file_actions_adddup2
+_actions_chdir = _library.posix_spawn_file_actions_addchdir_np
+_actions_destroy = _library.posix_spawn_file_actions_destroy
 
 
 class Actions:
     """What a child does with its descriptors, and where it goes, before it becomes the program."""
 
-    __slots__ = ("opaque",)
+    __slots__ = ("err", "opaque", "out")
 
     def __init__(self, out: int, err: int, directory: bytes = b"") -> None:
+        self.out = out
+        self.err = err
         self.opaque = _Opaque()
         _actions_init(self.opaque)
         _actions_dup2(self.opaque, out, 1)
@@ -105,16 +74,16 @@ class Environment:
         self.by_name.pop(TAG_VARIABLE, None)
         self.path = self.by_name.get(b"PATH", b"PATH=/bin:/usr/bin")[5:]
         # Kept as well, because the pointers point into it.
-        self.texts = (_Text * len(self.by_name))(*self.by_name.values())
+        self.texts = (c_char_p * len(self.by_name))(*self.by_name.values())
         self.pointers = bytes(self.texts)
 
-    def extend(self, pairs: list[bytes]) -> Array[_Text]:
+    def extend(self, pairs: list[bytes]) -> Array[c_char_p]:
         """This environment with what one attempt adds or changes."""
         known = self.by_name
         if any(pair.partition(b"=")[0] in known for pair in pairs):
             return _texts([*{**known, **by_name(pairs)}.values()])
-        made = (_Text * (len(known) + len(pairs) + 1)).from_buffer_copy(
-            self.pointers + bytes(sizeof(_Text) * (len(pairs) + 1))
+        made = (c_char_p * (len(known) + len(pairs) + 1)).from_buffer_copy(
+            self.pointers + bytes(sizeof(c_char_p) * (len(pairs) + 1))
         )
         made[len(known) : -1] = [*pairs]
         return made
@@ -153,14 +122,14 @@ class Spawner:
             return error.errno or ENOENT
         return 0
 
-    def spawn(self, slot: Slot, start: Start) -> tuple[int, int, bytes]:
-        """Start an attempt: its pid, or 0 with the errno and the stage that failed."""
+    def spawn(self, start: Start, output: Actions) -> tuple[int, int, bytes]:
+        """Start an attempt that writes to `output`: its pid, or 0 with the errno and the stage that failed."""
         cwd, pairs, known = start.cwd, start.env, self.environment
         if self.home < 0 and (errno := self.enter_directory()):
             return 0, errno, b"cwd"
         path = next((pair[5:] for pair in reversed(pairs) if pair.startswith(b"PATH=")), known.path)
         environment = known.extend([*pairs, b"%s=%s" % (TAG_VARIABLE, attempt_tag(self.token, start.key))])
-        actions = Actions(slot.out.writer, slot.err.writer, cwd) if cwd else slot.actions
+        actions = Actions(output.out, output.err, cwd) if cwd else output
         pid, errno = self.execute(start.argv, path, cwd, actions, environment)
         if errno in _NOT_EXECUTABLE and start.fallback and not unusable(cwd):
             pid, errno = self.execute(start.fallback, path, cwd, actions, environment)
@@ -174,7 +143,7 @@ class Spawner:
         path: bytes,
         cwd: bytes,
         actions: Actions,
-        environment: Array[_Text],
+        environment: Array[c_char_p],
     ) -> tuple[int, int]:
         """Start one program: its pid, or 0 and an errno."""
         if not argv:
@@ -186,7 +155,7 @@ class Spawner:
             if errno:
                 return 0, errno
             call = _spawn
-        pid = _Number()
+        pid = c_int()
         errno = call(byref(pid), program, actions.opaque, self.attributes, _texts(argv), environment)
         return (0, errno) if errno else (pid.value, 0)
 
@@ -230,19 +199,19 @@ def by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
     return {name: pair for pair in pairs if (name := pair.partition(b"=")[0])}
 
 
-def _texts(words: list[bytes]) -> Array[_Text]:
+def _texts(words: list[bytes]) -> Array[c_char_p]:
     """A list of texts as C has it, with nothing behind the last."""
-    return (_Text * (len(words) + 1))(*words)
+    return (c_char_p * (len(words) + 1))(*words)
 
 
-def _attributes() -> Array[_Byte]:
+def _attributes() -> Array[c_char]:
     """A session of its own, no signal blocked, and those that Python ignores as they were."""
     attributes, signals = _Opaque(), _Opaque()
-    _function("posix_spawnattr_init")(attributes)
-    _function("sigemptyset")(signals)
-    _function("posix_spawnattr_setsigmask")(attributes, signals)
+    _library.posix_spawnattr_init(attributes)
+    _library.sigemptyset(signals)
+    _library.posix_spawnattr_setsigmask(attributes, signals)
     for number in _DEFAULT_SIGNALS:
-        _function("sigaddset")(signals, int(number))
-    _function("posix_spawnattr_setsigdefault")(attributes, signals)
-    _function("posix_spawnattr_setflags")(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK | SPAWN_SETSID)
+        _library.sigaddset(signals, int(number))
+    _library.posix_spawnattr_setsigdefault(attributes, signals)
+    _library.posix_spawnattr_setflags(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK | SPAWN_SETSID)
     return attributes

@@ -1,6 +1,7 @@
 """The launcher's small dealings with the system: its socket, its standard streams, the subreaper, groups.
 
-Runs inside the launcher, so only built-in modules are imported.
+Runs inside the launcher, so only built-in modules are imported: `socket` would add 10 ms to its start, `_socket` adds
+0.3 ms.
 """
 
 from __future__ import annotations
@@ -45,12 +46,9 @@ def _close(descriptor: int) -> None:
 def become_subreaper() -> bool:
     """Adopt the orphans of our descendants; False where the system can't do that."""
     try:
-        from _ctypes import call_function, dlopen, dlsym
+        from ctypes import CDLL
 
-        # ctypes itself costs ten times as much to import.
-        this_process: bytes = None  # type: ignore[assignment]
-        prctl = dlsym(dlopen(this_process, 0), "prctl")
-        return bool(call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0)
+        return bool(CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (ImportError, OSError):
         return False
 
