@@ -4,7 +4,9 @@ cli  testing
 api  commands
 engine  explain
 store  executors
-core  languages  dialects
+dialects
+languages
+core
 model                                        errors: importable from everywhere
 """
 
@@ -23,7 +25,7 @@ SRC = Path(__file__).parent.parent / "src" / "resile"
 ALLOWED: dict[str, set[str]] = {
     "model": set(),
     "core": {"model"},
-    "languages": {"model"},
+    "languages": {"model", "core"},
     "dialects": {"model", "languages"},
     "store": {"model", "core"},
     "executors": {"model", "core", "languages"},

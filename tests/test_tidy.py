@@ -68,11 +68,9 @@ UNREAD_FIELDS: dict[str, str] = {
     "Allocation.worker_parallel_max": CLUSTER,
     "Allocation.worker_per_node": CLUSTER,
     "Cluster.allocations": CLUSTER,
-    "Cluster.nodes": CLUSTER,
     "Cluster.schedulers": CLUSTER,
     "Cluster.wanted": CLUSTER,
     "Scheduler.extra": CLUSTER,
-    "Scheduler.nodes": CLUSTER,
     "Scheduler.walltime_seconds": CLUSTER,
     "Workers.database_minutes_max": CLUSTER,
     "Workers.expiration_buffer_seconds": CLUSTER,
@@ -312,7 +310,7 @@ def test_the_core_knows_no_dialect() -> None:
 
 def test_every_model_field_is_read() -> None:
     """Beyond the model and the front ends something reads each model field, except those listed with a reason."""
-    text_only = ("model", "dialects", "languages")
+    text_only = ("model", "dialects")
     folders = [folder.name for folder in SRC.iterdir() if folder.is_dir() and folder.name not in text_only]
     read = names_read(folders)
     unread = {f"{owner}.{field}" for owner, field in model_fields() if field not in read}

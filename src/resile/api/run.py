@@ -126,7 +126,7 @@ class Run:
                 why = f" ({failures[-1]})" if failures else ""
                 message = f"step {name!r} of run {self.id} is {job.status.name}: it gave nothing{why}"
                 raise StepFailed(message, step=name)
-            value = Values(store, row.id, row.output, self._state, {}).output(job)
+            value = Values(store, row, self._state, {}).output(job)
         finally:
             store.close()
         if not mentions_pickle(value):

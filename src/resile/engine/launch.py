@@ -18,13 +18,14 @@ from resile.core.scheduling.reservations import granted
 from resile.core.state import ROOT, Error, Job, State
 from resile.engine.actions.git import head_of
 from resile.engine.clock import Clock
-from resile.engine.evaluation.templates import render_shell, render_text
-from resile.engine.evaluation.values import Values, parsed
+from resile.engine.evaluation.values import Values
 from resile.engine.resources import visible_gpus
 from resile.engine.secrets import redact_value
 from resile.executors.contract import Launch
-from resile.languages.references import ValueRefused, is_one_reference, text_of
+from resile.languages.contract import render_data, render_shell, render_text
+from resile.languages.references import ValueRefused, is_one_reference, parse_json, text_of
 from resile.languages.shell.quoting import plain_argv
+from resile.languages.surroundings import failed_job
 from resile.model.builtin_actions import Ask, Collect, Log, Memory, Script
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut, Source
@@ -32,7 +33,7 @@ from resile.model.workflow import Agent, Child, Function, Http, Noop, Python, Qu
 
 if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
-    from resile.languages.references import Lookup
+    from resile.languages.contract import Visible
 
 # Linux takes at most 128 KiB in one argument, its closing NUL included.
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
@@ -81,7 +82,7 @@ class Performer:
             return supposed
         variables: tuple[tuple[bytes, bytes], ...] = ()
         try:
-            memory = self._evaluators.cases().entered(job, step) if step.effects else {}
+            memory = self._evaluators.step_events.entered(job, step) if step.effects else {}
             if isinstance(step.action, Function):
                 return self._launch_call(order, job, step, step.action)
             lookup = self._values.of(job)
@@ -108,9 +109,7 @@ class Performer:
                         return replace(listed, memory=memory) if memory else listed
                     (argv, variables), fallback = listed, ()
                 case Child():
-                    from resile.engine.actions.programs import render_data
-
-                    given = {**render_data(step.action.inputs, lookup), **self._playbook_arguments(job)}
+                    given = {**render_data(step.action.inputs, lookup), **lookup.args}
                     return Outcome(0, values=self._child_inputs(step.action, given), memory=memory)
                 case _:
                     assert_never(step.action)
@@ -127,7 +126,7 @@ class Performer:
         """The outcome of an attempt that can't start, after the step's cases; those of a loop are asked later."""
         outcome = Outcome(failure=failure)
         is_answered = bool(step.cases or step.effects) and not isinstance(step.action, FanOut)
-        return self._evaluators.cases().concluded(job, step, outcome) if is_answered else outcome
+        return self._evaluators.step_events.concluded(job, step, outcome) if is_answered else outcome
 
     def _launch(
         self,
@@ -136,7 +135,7 @@ class Performer:
         step: Step,
         argv: tuple[bytes, ...],
         fallback: tuple[bytes, ...],
-        lookup: Lookup,
+        lookup: Visible,
         variables: tuple[tuple[bytes, bytes], ...],
     ) -> Launch:
         """The attempt with its environment, place and limits."""
@@ -162,7 +161,7 @@ class Performer:
         state = self._state
         workflow = state.workflow if job.scope == ROOT else state.workflow_of(job.scope)
         env: tuple[tuple[bytes, bytes], ...] = ()
-        if action.workers == "processes" and (step.env or workflow.env or order.gpus or self._values.failed_job(job)):
+        if action.workers == "processes" and (step.env or workflow.env or order.gpus or failed_job(self._state, job)):
             env = self._environment_of(order, job, step)
         return self._launch_of(
             order,
@@ -181,7 +180,7 @@ class Performer:
         return self._state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds
 
     def _shell_command(
-        self, order: StartAttempt, command: str, program: str, lookup: Lookup
+        self, order: StartAttempt, command: str, program: str, lookup: Visible
     ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """The argv of a shell command: plain words with the shell as fallback, anything else in its shell."""
         rendered = render_shell(command, lookup, program)
@@ -195,13 +194,15 @@ class Performer:
         return tuple(map(os.fsencode, plain)), (shell, b"-c", text)
 
     def _with_stdin(
-        self, order: StartAttempt, argv: tuple[bytes, ...], stdin: str, lookup: Lookup
+        self, order: StartAttempt, argv: tuple[bytes, ...], stdin: str, lookup: Visible
     ) -> tuple[bytes, ...]:
         """The argv of a command that reads a text on standard input."""
         text = os.fsencode(render_text(stdin, lookup))
         return (b"sh", b"-c", _FROM_FILE, self._write_attempt_file(order, "stdin", text), *argv)
 
-    def _log_command(self, order: StartAttempt, job: Job, step: Step, action: Log, lookup: Lookup) -> tuple[bytes, ...]:
+    def _log_command(
+        self, order: StartAttempt, job: Job, step: Step, action: Log, lookup: Visible
+    ) -> tuple[bytes, ...]:
         """The argv of a program that prints a text, with its level in front where that is not `info`."""
         text = render_text(action.message, lookup).strip()
         if action.with_outputs:
@@ -210,7 +211,7 @@ class Performer:
         mark = "" if action.level == "info" else f"[{action.level}] "
         return (b"cat", self._write_attempt_file(order, "text", os.fsencode(f"{mark}{text}\n")))
 
-    def _agent_command(self, order: StartAttempt, action: Agent, lookup: Lookup) -> tuple[bytes, ...]:
+    def _agent_command(self, order: StartAttempt, action: Agent, lookup: Visible) -> tuple[bytes, ...]:
         """The argv of an agent, with its prompt as the last argument, or on standard input where it is too long."""
         prompt = os.fsencode(render_text(action.prompt, lookup))
         command = tuple(map(os.fsencode, action.command))
@@ -219,7 +220,7 @@ class Performer:
         return (b"sh", b"-c", _FROM_FILE, self._write_attempt_file(order, "prompt", prompt), *command)
 
     def _list_items(
-        self, order: StartAttempt, job: Job, action: FanOut, lookup: Lookup
+        self, order: StartAttempt, job: Job, action: FanOut, lookup: Visible
     ) -> Outcome | tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
         """List the items of a fan-out: at once where they are known, else by a program."""
         from resile.engine.actions.items import ItemsRefused, items_path, items_program, list_values, redact_items
@@ -241,18 +242,16 @@ class Performer:
         except OSError as error:
             return Outcome(failure=Failure("contract", f"can't list the items: {error.strerror}"))
 
-    def _known_items(self, source: Source, job: Job, lookup: Lookup) -> Sequence[Any]:
+    def _known_items(self, source: Source, job: Job, lookup: Visible) -> Sequence[Any]:
         """The items that the engine knows; raises ValueRefused where they are no list."""
         if source.values is not None:
             return source.values
         if not source.template:
             return self._values.listed(source.step, job)
-        from resile.engine.actions.programs import render_data
-
         values = render_data(source.template, lookup)
         if is_one_reference(source.template):
             # JSON text that another step printed is its value.
-            values = parsed(values)
+            values = parse_json(values)
         if not isinstance(values, list):
             raise ValueRefused(f"`{source.template}` is not a list")
         return values
@@ -285,38 +284,17 @@ class Performer:
         return {name: given.get(name, declared.default) for name, declared in action.workflow.inputs.items()}
 
     def _program(
-        self, order: StartAttempt, job: Job, name: str, action: Http | Python | Query, lookup: Lookup
+        self, order: StartAttempt, job: Job, name: str, action: Http | Python | Query, lookup: Visible
     ) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
-        """The argv of a program of ours, and the variable that holds its orders."""
-        from resile.engine.actions.programs import VARIABLE, http_program, python_program
+        """The argv of a program of ours, and the variable that holds its settings."""
+        from resile.engine.actions.programs import VARIABLE, launch_program
 
-        workflow = self._state.workflow_of(job.scope)
-        if workflow.templates == "jinja":
-            from resile.engine.actions.playbook_programs import tool_program
+        folder = self._state.workflow_of(job.scope).folder
+        program = lookup.language.program(action, name, folder, self._folder, lookup)
+        argv, settings = launch_program(program, lambda data: self._write_attempt_file(order, "json", data))
+        return argv, ((VARIABLE, settings),)
 
-            texts = self._evaluators.cases().texts(job)
-            argv, variables = tool_program(
-                action,
-                name,
-                workflow.folder,
-                self._folder,
-                texts,
-                lambda data: self._write_attempt_file(order, "json", data),
-            )
-        elif isinstance(action, Http):
-            argv, variables = http_program(action, lookup)
-        else:
-            assert isinstance(action, Python)
-            argv, variables = python_program(action, name, workflow.folder, lookup)
-        return argv, ((VARIABLE, variables),)
-
-    def _playbook_arguments(self, job: Job) -> dict[str, Any]:
-        """The arguments of a step that runs a playbook, with those of the arc that led to it."""
-        return (
-            self._evaluators.cases().texts(job).args if self._state.workflow_of(job.scope).templates == "jinja" else {}
-        )
-
-    def _write_file(self, job: Job, step: Step, action: WriteFile, lookup: Lookup) -> Outcome:
+    def _write_file(self, job: Job, step: Step, action: WriteFile, lookup: Visible) -> Outcome:
         """Write a file that appears whole or not at all."""
         path = os.path.join(self.directory_of(job, step, lookup), render_text(action.path, lookup))
         folder, name = os.path.split(path)
@@ -332,16 +310,16 @@ class Performer:
             return Outcome(1, Failure("exit", message, 1, signature=f"write_file: {error.strerror}"))
         return Outcome(exit_code=0)
 
-    def directory_of(self, job: Job, step: Step, lookup: Lookup) -> str:
+    def directory_of(self, job: Job, step: Step, lookup: Visible) -> str:
         """Where a step runs."""
         base = self._values.folder_of(job) or self._directory
         return os.path.join(base, render_text(step.working_dir, lookup)) if step.working_dir else base
 
-    def outputs_of(self, step: Step, lookup: Lookup) -> list[str]:
+    def outputs_of(self, step: Step, lookup: Visible) -> list[str]:
         """The files that a step must leave."""
         return [render_text(name, lookup) for name in step.outputs]
 
-    def _keep_head(self, order: StartAttempt, job: Job, step: Step, lookup: Lookup) -> None:
+    def _keep_head(self, order: StartAttempt, job: Job, step: Step, lookup: Visible) -> None:
         """Keep the commit that a step starts from in a file, which outlives a crash."""
         head = head_of(self.directory_of(job, step, lookup))
         if head is None:
@@ -355,7 +333,7 @@ class Performer:
 
     def _environment_of(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
         """The variables that a step has beyond its run's; in a repair they describe the attempt that failed."""
-        failed = self._values.failed_job(job)
+        failed = failed_job(self._state, job)
         if failed is not None and failed.error is not None:
             pairs = self._repair_env(failed.id, failed.error)
         else:

@@ -176,8 +176,10 @@ class Session:
         known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
         base_env = {**env, **secrets, **known}
         executor = self._given_executor or self._executor(folder, parallel, epoch, base_env, hidden, launcher)
-        values = Values(self._store, row.id, output, state, {**env, **secrets}, executor)
-        evaluators = Evaluators(self._store, row, state, values, env, hidden, self._debug)
+        values = Values(
+            self._store, row, state, {**env, **secrets}, executor, public_env=env, secrets=hidden, debug=self._debug
+        )
+        evaluators = Evaluators(values, hidden)
         performer = Performer(
             state,
             values,

@@ -11,7 +11,7 @@ folders and file names, where a backslash before a reference keeps it as text an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import re
 
 TEMPLATES_KEPT = 4_096
+_INDEX_DIGITS_MAX = 9
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _DEFAULT = r""":-[^][{}$`\\"'\n]*"""
@@ -47,8 +48,6 @@ class Missing:
 
 
 MISSING: Final = Missing()
-# What an address must look like once every value is in place.
-WHOLE_URL = r"(?s)https?://[^/?#@\\\s]+(?:[/?#].*)?"
 """What a lookup answers for a name that the workflow does not know."""
 
 
@@ -165,3 +164,43 @@ def render_text(text: str, lookup: Lookup) -> str:
             value = lookup(name)
             out.append(reference if value is MISSING else checked_text(name, value))
     return "".join(out)
+
+
+def walk(value: Any, path: Sequence[str | int]) -> Any:
+    """The part of a value that field names and indexes lead to, or MISSING."""
+    for key in path:
+        if isinstance(value, dict) and str(key) in value:
+            value = value[str(key)]
+        elif isinstance(value, list) and (at := _index(key, len(value))) is not None:
+            value = value[at]
+        else:
+            return MISSING
+    return value
+
+
+def _index(key: str | int, length: int) -> int | None:
+    """The entry of a list that a key means, `[1]` or `.1`; None where there is none."""
+    if isinstance(key, str):
+        if not (key.isascii() and key.isdigit() and len(key) <= _INDEX_DIGITS_MAX):
+            return None
+        key = int(key)
+    return key if -length <= key < length else None
+
+
+def parse_json(value: Any) -> Any:
+    """Text that is a JSON object or list as its value; anything else as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        import msgspec
+
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return value
+    return value
+
+
+def refuse_nul(text: str) -> str:
+    """The text, unless a value put a NUL into it that no process can be given."""
+    if "\0" in text:
+        raise ValueRefused("a value holds a NUL, which no command or environment can take")
+    return text

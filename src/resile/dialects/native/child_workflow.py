@@ -169,8 +169,7 @@ def _inputs(reading: NativeReading, workflow: Workflow, node: Node | None, key: 
             reading.report.error("unknown-input", message, where, hint=hint)
             continue
         data = read_data(reading, value)
-        sign = "${" if reading.templates == "dollar" else "{"
-        if data is not INVALID and not (isinstance(data, str) and sign in data):
+        if data is not INVALID and not (isinstance(data, str) and reading.language.mark in data):
             data = _literal(reading, value, data, declared.kind)
         if data is not INVALID:
             given[name] = data

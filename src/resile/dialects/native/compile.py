@@ -24,6 +24,7 @@ from resile.dialects.native.step import NativeReading, Within
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
+from resile.languages.registry import language_named
 from resile.model.limits import LOOPS_DEFAULT
 from resile.model.rules import Origin
 from resile.model.workflow import Noop, Step, Workflow
@@ -60,7 +61,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
         from resile.dialects.native.child_workflow import refuse_parallel
 
         refuse_parallel(reading, root)
-    reading.templates = fields.get("templates", "dollar")
+    reading.language = language_named(fields.get("templates", "dollar"))
     within = Within(fields.get("shell_program", "sh"))
     _read_ladder(reading, fields, within)
     is_mapreduce = "mode" in root.entries
@@ -74,7 +75,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
             report.error("conflict", "`in_order` has a meaning only for the steps of items", where)
     report_strangers(reading)
     check_functions(reading, root, fields.get("inputs", {}))
-    if reading.templates == "dollar" and not reading.is_checked:
+    if reading.language.has_references and not reading.is_checked:
         check_references(reading, fields.get("inputs", {}), end)
     if not _UNUSED_REPORTED.isdisjoint(root.entries):
         from resile.dialects.native.failures.error_policy import report_unused

@@ -26,7 +26,7 @@ from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.fanout import FanOut
 from resile.model.rules import Origin, Rule, SuccessActions
-from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Templates, Validate
+from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Validate
 
 if TYPE_CHECKING:
     from resile.dialects.native.child_workflow import Family
@@ -153,7 +153,7 @@ class NativeReading(Reading):
 
     `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
     `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
-    `family` are the files of the workflows that this one calls, `templates` the language of its texts; `level`
+    `family` are the files of the workflows that this one calls; `level`
     counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
     `onward` and `needing` are what hints call the ways on and back. A tree that `is_checked` comes from a front end
     that has looked at its names and texts.
@@ -176,7 +176,6 @@ class NativeReading(Reading):
         self.policy: Policy | None = None
         self.policy_used = False
         self.family: Family | None = None
-        self.templates: Templates = "dollar"
         self.level = 0
         self.needs: dict[str, Need] = {}
         self.need_lists: dict[tuple[Any, ...], tuple[Need, ...]] = {}

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Scalar
 from resile.dialects.reading.diagnostics import Diagnostics
+from resile.languages.native import NATIVE
+
+if TYPE_CHECKING:
+    from resile.languages.contract import Language
 
 
 class Source(Struct, frozen=True):
@@ -22,6 +28,7 @@ class Reading:
 
     `owner` is the step of the workflow whose keys are being read, or an empty text; `depth` counts the handlers
     around. Inside one, `beside` names the commands before this one; `in_repair`: there is a failure to speak of.
+    `language` is that of the file's texts.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
@@ -32,6 +39,7 @@ class Reading:
         self.in_repair = False
         self.beside: tuple[str, ...] = ()
         self.texts: list[Text] = []
+        self.language: Language[Any] = NATIVE
 
     def refers(self, node: Scalar, program: str = "") -> None:
         """Keep a text that may refer to values; `program` is the shell that reads it."""

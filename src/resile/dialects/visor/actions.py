@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.keys.programs import SERVER
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
@@ -20,7 +19,7 @@ from resile.dialects.visor.schemas import Schema, in_words
 from resile.dialects.visor.values import VisorReading, beside, filled_template, template
 from resile.errors import shorten
 from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output
-from resile.languages.references import WHOLE_URL
+from resile.languages.urls import SERVER, WHOLE_URL
 from resile.model.builtin_actions import Ask, Log, Memory, Script, Transform
 from resile.model.limits import FILE_BYTES_MAX
 from resile.model.workflow import Action, Agent, Http, Noop, Shell

@@ -9,16 +9,15 @@ not what was promised, `check` for a condition that was not met. A condition tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from resile.engine.actions.programs import render_data
 from resile.engine.actions.schemas import unmet
-from resile.engine.evaluation.liquid_scope import failed_value
-from resile.engine.evaluation.templates import render_text
+from resile.languages.contract import render_data, render_text
+from resile.languages.liquid.javascript import LiquidCode
+from resile.languages.liquid.scope import LiquidScope, failed_value
 from resile.languages.liquid.templates import render, value_of
 from resile.languages.references import ValueRefused
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Memory, Script, Transform
@@ -27,10 +26,7 @@ from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from resile.core.state import Job
-    from resile.engine.evaluation.liquid_code import Codes
-    from resile.engine.evaluation.liquid_scope import Known
-    from resile.engine.evaluation.memory import Memories
-    from resile.languages.references import Lookup
+    from resile.engine.evaluation.values import Values
     from resile.model.workflow import Step
 
 _LAST_LINES_MAX = 1_000
@@ -48,13 +44,10 @@ class Broken(Exception):
 class Inside:
     """Evaluates for the jobs of one run; the sandbox is only fetched when there is code to run."""
 
-    def __init__(
-        self, known: Known, memories: Memories, codes: Callable[[], Codes], texts: Callable[[Job], Lookup]
-    ) -> None:
-        self._known = known
-        self._memories = memories
-        self._codes = codes
-        self._texts = texts
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._scope = LiquidScope(values)
+        self._code = LiquidCode(values)
 
     def perform(self, job: Job, step: Step, at: float) -> Outcome:
         """What a step that needs no process comes to."""
@@ -68,7 +61,7 @@ class Inside:
                 case Collect():
                     return Outcome(0, values=self._collect(job, action.values, at))
                 case Ask():
-                    question = render_text(action.question, self._texts(job)).strip()
+                    question = render_text(action.question, self._values.of(job)).strip()
                     message = f"waits for an answer: {question}"[:MESSAGE_CHARACTERS_MAX]
                     return Outcome(failure=Failure("contract", message, signature="question"))
                 case _:
@@ -98,17 +91,17 @@ class Inside:
 
     def _script(self, job: Job, action: Script, at: float) -> Outcome:
         """Code that may write the memory."""
-        answer = self._codes().run_script(action.code, action.namespace, job, at)
+        answer = self._code.run_script(action.code, action.namespace, job, at)
         if answer.problem:
             raise Broken(Failure("exit", answer.problem, 1, signature=f"script: {answer.kind}"))
         gave = answer.value
-        memory = self._memories.write(job, gave["memory"]) if gave["memory"] else {}
+        memory = self._values.memory.write(job, gave["memory"]) if gave["memory"] else {}
         return Outcome(0, values={"value": gave["value"]}, memory=memory, remarks=tuple(gave["log"]))
 
     def _memory(self, job: Job, action: Memory, at: float) -> Outcome:
         """One operation on the memory."""
-        texts = self._texts(job)
-        space = dict(self._memories.seen(job).get(action.namespace, {}))
+        texts = self._values.of(job)
+        space = dict(self._values.memory.seen(job).get(action.namespace, {}))
         key = render_text(action.key, texts)
         given: Any = None
         if action.code:
@@ -134,7 +127,7 @@ class Inside:
                 space = {}
             case _:
                 assert_never(action.operation)
-        return Outcome(0, values={"value": result}, memory=self._memories.write(job, {action.namespace: space}))
+        return Outcome(0, values={"value": result}, memory=self._values.memory.write(job, {action.namespace: space}))
 
     def _collect(self, job: Job, wanted: tuple[Computed, ...], at: float) -> dict[str, Any]:
         """Values of a workflow's own, each of which sees those before it as outputs."""
@@ -143,14 +136,14 @@ class Inside:
             if computed.code:
                 found[computed.name] = self._value(job, computed.code, at, computed.name, found)
             else:
-                variables = self._known.variables(job)
+                variables = self._scope.variables(job)
                 outputs = {**dict(variables["outputs"]), **found}
                 found[computed.name] = _read(value_of(computed.template, {**variables, "outputs": outputs}))
         return found
 
     def _value(self, job: Job, code: str, at: float, what: str, outputs: dict[str, Any] | None = None) -> Any:
         """The value of code that writes nothing."""
-        answer = self._codes().value(what, code, job, at, outputs=outputs)
+        answer = self._code.value(what, code, job, at, outputs=outputs)
         if answer.problem:
             raise Broken(Failure("exit", answer.problem, 1, signature=f"{what}: {answer.kind}"))
         return answer.value
@@ -159,10 +152,10 @@ class Inside:
         """The value that a step gives."""
         value = _parsed(transform, value)
         if transform.template:
-            variables = {**self._known.variables(job), "output": value, "data": value, "response": value}
+            variables = {**self._scope.variables(job), "output": value, "data": value, "response": value}
             value = _read(render(transform.template, variables).strip())
         if transform.code:
-            answer = self._codes().value("transform_js", transform.code, job, at, output=value)
+            answer = self._code.value("transform_js", transform.code, job, at, output=value)
             if answer.problem:
                 raise Broken(_contract(answer.problem))
             value = answer.value
@@ -172,7 +165,7 @@ class Inside:
 
     def _checked(self, job: Job, check: Check, value: Any, at: float) -> str:
         """What is to be remarked of a condition; raises Broken where it fails the attempt."""
-        holds, problem = self._codes().check(check.name, check.code, job, at, {"output": _subject(value)})
+        holds, problem = self._code.check(check.name, check.code, job, at, {"output": _subject(value)})
         if not problem and holds == check.must:
             return ""
         kind = "guarantee" if check.must else "failure condition"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resile.core.events import AttemptEnded
 from resile.core.react import OVERRIDES
 from resile.core.state import ROOT
 from resile.executors import outcome as evidence
@@ -23,6 +22,7 @@ from resile.executors.contract import Launch, OutputReader, Returned
 from resile.executors.functions.calls import Call, Failed
 from resile.languages.python.modules import NO_HOME, Home
 from resile.languages.python.values import mentions_pickle
+from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage
 from resile.model.fanout import FanOut
 from resile.model.limits import TAIL_BYTES
@@ -30,13 +30,12 @@ from resile.model.nested import workflows_within
 from resile.model.workflow import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from resile.core.actions import StartAttempt
     from resile.core.state import Job, State
     from resile.engine.evaluation.values import Values
     from resile.model.workflow import Step, Workflow
-    from resile.store.contract import Store
 
 
 def launch_of(
@@ -76,7 +75,7 @@ def launch_of(
 
 def failed_before(job: Job, values: Values) -> Failed | None:
     """What failed that this job is to mend; nothing for almost every job."""
-    failed = values.failed_job(job)
+    failed = failed_job(values.state, job)
     if failed is None or failed.error is None:
         return None
     error, failure = failed.error, failed.error.failure
@@ -166,13 +165,3 @@ def _failure(report: Returned, output: OutputReader) -> Failure:
     code = report.exit_code or None
     mark = evidence.signature(kind, code, report.message)
     return Failure(kind, report.message, code, None, stdout, stderr, mark, report.types)
-
-
-def results_of(store: Store, run: int, jobs: Sequence[int]) -> list[Any]:
-    """What these jobs gave, in this order, as the log has it."""
-    found: dict[int, Any] = dict.fromkeys(jobs)
-    for entry in store.entries(run):
-        event = entry.event
-        if type(event) is AttemptEnded and event.job in found and event.outcome.failure is None:
-            found[event.job] = next(iter(event.outcome.values.values()), None)
-    return [found[job] for job in jobs]

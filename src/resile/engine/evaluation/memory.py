@@ -16,33 +16,20 @@ import msgspec
 
 from resile.engine.secrets import redact_value
 from resile.languages.references import ValueRefused
+from resile.languages.surroundings import host_of, workflow_frame
 from resile.model.limits import VALUE_BYTES_MAX
-from resile.model.workflow import Child
 
 if TYPE_CHECKING:
     from resile.core.state import Job, State
-    from resile.engine.evaluation.values import Values
-
-Namespaces = dict[str, dict[str, Any]]
-
-
-def host_of(state: State, values: Values, job: Job) -> Job | None:
-    """The step that a job is a part of: that of a child workflow which shares everything with the one around it."""
-    *_, frame = values.frames(job)
-    if frame.kind != "child":
-        return None
-    host = state.jobs[frame.owner]
-    action = state.step_of(host).action
-    return host if isinstance(action, Child) and action.shares else None
+    from resile.languages.contract import Namespaces
 
 
 class Memories:
     """What a run remembers, as its engine sees it."""
 
-    def __init__(self, state: State, values: Values, directory: str, secrets: tuple[str, ...]) -> None:
+    def __init__(self, state: State, directory: str, secrets: tuple[str, ...]) -> None:
         self._secrets = secrets
         self._state = state
-        self._values = values
         self._directory = directory
         self._data: Namespaces | None = None
 
@@ -70,9 +57,9 @@ class Memories:
 
     def _prefix(self, job: Job) -> str:
         """What the namespaces of a child workflow begin with; nothing for those of the run itself."""
-        while (host := host_of(self._state, self._values, job)) is not None:
+        while (host := host_of(self._state, job)) is not None:
             job = host
-        *_, frame = self._values.frames(job)
+        frame = workflow_frame(self._state, job)
         return f"{frame.name}/" if frame.kind == "child" else ""
 
     def _loaded(self) -> Namespaces:
@@ -93,7 +80,7 @@ class Memories:
             return {}
         try:
             with open(self._path(), "rb") as opened:
-                return msgspec.json.decode(opened.read(VALUE_BYTES_MAX + 1), type=Namespaces)
+                return msgspec.json.decode(opened.read(VALUE_BYTES_MAX + 1), type=dict[str, dict[str, Any]])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:

@@ -1,4 +1,4 @@
-"""Answers to what the core asks about values: `when`, the conditions on arcs, the code of rules, what children gave."""
+"""Answers what the core asks about values: `when`, conditions on arcs, code of rules, values of child workflows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, assert_never
 from resile.core.actions import AnswerArcs, AnswerCondition, AnswerRoute, AnswerValue
 from resile.core.events import ArcsAnswered, ConditionAnswered, RouteAnswered, ValueAnswered
 from resile.core.recovery.matching import ladder_of
-from resile.core.state import SUCCESS, Job, State
+from resile.core.state import SUCCESS, Job
 from resile.engine.evaluation.values import Values
 from resile.engine.secrets import redact, redact_outcome, redact_value
-from resile.languages.references import MISSING, ValueRefused, is_one_reference
+from resile.languages.references import ValueRefused
+from resile.languages.registry import language_of, language_of_condition
 from resile.model.failure import Outcome
 from resile.model.fanout import FanOut
 from resile.model.workflow import Condition
@@ -18,37 +19,31 @@ from resile.model.workflow import Condition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from resile.engine.evaluation.expressions import Expressions
-    from resile.engine.evaluation.step_events import Cases
-    from resile.model.workflow import Arc, Step, Templates
-
-_FALSE_TEXTS = ("", "0", "false", "null")
+    from resile.languages.contract import Code
+    from resile.languages.jinja.step_events import StepEvents
+    from resile.model.workflow import Arc, Step
 
 
 class Conditions:
-    """Evaluates conditions for one run; the sandbox is only fetched when there is code to run."""
+    """Answers for one run; the sandbox only starts when there is code to run."""
 
     def __init__(
         self,
-        state: State,
         values: Values,
-        expressions: Callable[[Templates], Expressions],
-        cases: Callable[[], Cases],
+        step_events: Callable[[], StepEvents],
         complete: Callable[[Job, Step, Outcome, Any, float], Outcome],
         secrets: tuple[str, ...],
     ) -> None:
-        self._secrets = secrets
-        self._state = state
         self._values = values
-        self._make = expressions
-        self._made: dict[Templates, Expressions] = {}
-        self._cases = cases
+        self._state = values.state
+        self._step_events = step_events
         self._complete = complete
+        self._secrets = secrets
 
     def answer(
         self, order: AnswerCondition | AnswerArcs | AnswerRoute | AnswerValue, at: float
     ) -> ConditionAnswered | ArcsAnswered | RouteAnswered | ValueAnswered:
-        """Whatever the core asks."""
+        """The answer to a question of the core."""
         match order:
             case AnswerCondition():
                 return self._answer_when(order, at)
@@ -73,7 +68,9 @@ class Conditions:
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         try:
-            memory = self._cases().after_loop(job, step) if isinstance(step.action, FanOut) and step.effects else {}
+            memory = (
+                self._step_events().after_loop(job, step) if isinstance(step.action, FanOut) and step.effects else {}
+            )
             answers = [(True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in step.arcs]
             taken: list[Arc] = []
             for number, arc in enumerate(step.arcs):
@@ -83,7 +80,7 @@ class Conditions:
                     answers[number] = (False, "")
                 if answers[number][0]:
                     taken.append(arc)
-            given = self._cases().carried(job, taken) if any(arc.args for arc in taken) else {}
+            given = self._step_events().carried(job, taken) if any(arc.args for arc in taken) else {}
         except ValueRefused as problem:
             refused = redact(problem.message, self._secrets)
             return ArcsAnswered(at, order.job, (False,) * len(step.arcs), refused=refused)
@@ -103,11 +100,11 @@ class Conditions:
         actions = step.on_success if order.rule == SUCCESS else ladder_of(step)[order.rule]
         assert actions is not None
         if order.about == "target":
-            target, stop, problems = self._for(job).target(actions.transitions, actions.target_js, job, at)
+            target, stop, problems = self._code(job).target(actions.transitions, actions.target_js, job, at)
             return RouteAnswered(at, order.job, "target", None, target, stop, problems)
         repair = step.on_success if order.rule == SUCCESS else ladder_of(step)[order.rule].repair
         assert repair is not None
-        calls, problems = self._for(job).steps_to_run(repair.calls_js, job, at)
+        calls, problems = self._code(job).steps_to_run(repair.calls_js, job, at)
         return RouteAnswered(at, order.job, "calls", calls, problems=problems)
 
     def _answer_value(self, order: AnswerValue, at: float) -> ValueAnswered:
@@ -115,60 +112,32 @@ class Conditions:
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         error = job.error
-        if error is not None and self._state.workflow_of(job.scope).templates == "jinja":
-            outcome = self._cases().concluded(job, step, Outcome(1, error.failure))
+        if step.cases or step.effects:
+            events = self._step_events()
+            failed = None if error is None else Outcome(1, error.failure)
+            outcome = events.hosted(job, step) if failed is None else events.concluded(job, step, failed)
         elif error is not None:
             outcome = self._complete(job, step, Outcome(1, error.failure), None, at)
-        elif step.cases or step.effects:
-            outcome = self._cases().hosted(job, step)
         else:
             outcome = self._complete(job, step, Outcome(0), self._values.child_gave(job), at)
         return ValueAnswered(at, order.job, order.attempt, redact_outcome(outcome, self._secrets))
 
     def close(self) -> None:
-        """Let go of every sandbox that there was."""
-        for made in self._made.values():
-            made.close()
+        """End what evaluated code."""
+        self._values.close()
 
-    def expressions(self, templates: Templates) -> Expressions:
-        """The sandbox with the names that code has beside these templates, from the first time on that it is needed."""
-        if templates not in self._made:
-            self._made[templates] = self._make(templates)
-        return self._made[templates]
-
-    def _for(self, job: Job) -> Expressions:
-        """The sandbox for the code of a job: a child workflow may be of another language than the run."""
-        return self.expressions(self._state.workflow_of(job.scope).templates)
+    def _code(self, job: Job) -> Code:
+        """The evaluator of a job's code: a child workflow may be in another language than the run."""
+        return language_of(self._state.workflow_of(job.scope)).code(self._values)
 
     def _holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """A condition and those besides it, as far as they must be asked."""
+        """Does a condition hold together with those besides it? And what is wrong with it?"""
         if condition.language == "none":
             found = [self._holds(one, job, at) for one in condition.besides]
             return not any(value for value, _ in found), ""
-        value, problem = self._one_holds(condition, job, at)
+        language = language_of_condition(condition, self._state.workflow_of(job.scope))
+        value, problem = language.condition(condition, self._values, job, at)
         for one in condition.besides:
             if value:
                 value, problem = self._holds(one, job, at)
         return value, problem
-
-    def _one_holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """One condition: a literal, one reference whose value is judged, or code."""
-        if condition.language == "js":
-            return self._for(job).holds(condition.source, job, at)
-        if condition.language == "code":
-            return self._for(job).check("condition", condition.source, job, at)
-        if condition.language in ("jinja", "case"):
-            return self._cases().holds(condition, job)
-        source = condition.source.strip()
-        if is_one_reference(source):
-            return truthy(self._values.asked(job)(source[2:-1])), ""
-        return source == "true", ""
-
-
-def truthy(value: Any) -> bool:
-    """Empty, 0, false and null are false, as values and as text."""
-    if value is MISSING or value is None:
-        return False
-    if isinstance(value, str):
-        return value.strip() not in _FALSE_TEXTS
-    return bool(value)

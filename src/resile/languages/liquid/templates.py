@@ -202,6 +202,13 @@ def problem(text: str) -> str:
     return ""
 
 
+def names_in(text: str) -> frozenset[str]:
+    """The variables that a template without a problem asks for."""
+    if not is_template(text) or problem(text):
+        return frozenset()
+    return frozenset(_parsed(text).analyze(include_partials=False).globals)
+
+
 def _line_of(error: LiquidError, text: str) -> int:
     """The line of a mistake, counted as the text is written: an escaped line break is none."""
     from liquid.exceptions import LiquidError

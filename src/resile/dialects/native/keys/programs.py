@@ -24,13 +24,11 @@ from resile.dialects.reading.values import (
     wrong,
 )
 from resile.errors import shorten
-from resile.languages.references import WHOLE_URL, is_one_reference, names
+from resile.languages.references import names
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python
 
 # Patterns are texts: compiling them would cost every file, also those without such a step.
-# What comes before the first value of a url: a scheme, a server without a password, and what ends the server's name.
-SERVER = r"https?://[^/?#@\\\s]+(?=[/?#])"
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _INTEGER_BITS = 63
 
@@ -55,35 +53,13 @@ def _http(reading: Reading, node: Node) -> Any:
 def _url(reading: Reading, node: Node) -> Any:
     """A url of which values may fill the path and the query, or one reference to a whole url."""
     url = template(reading, node)
-    if url is INVALID or is_one_reference(url):
+    if url is INVALID:
         return url
-    if getattr(reading, "templates", "dollar") != "dollar" and "{" in url:
-        return _templated_url(reading, node, url)
-    first = next((offset for _, offset in names(url)), None)
-    if first is not None and not re.match(SERVER, url[:first]):
-        hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
-        message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
+    message, hint = reading.language.check_url(url)
+    if message:
         reading.report.error("value", message, node, hint=hint)
         return INVALID
-    if not re.fullmatch(WHOLE_URL, url):
-        hint = "a password belongs in a header" if "@" in url else "http://host/path or https://host/path"
-        reading.report.error("value", f"`{shorten(url)}` is no http url", node, hint=hint)
-        return INVALID
     return url
-
-
-def _templated_url(reading: Reading, node: Node, url: str) -> Any:
-    """A url in another template language: one output that is the whole of it, or its server in the file.
-
-    A playbook may put its server together from values: what comes of it is looked at when the request is made.
-    """
-    if getattr(reading, "templates", "dollar") == "jinja":
-        return url
-    if re.fullmatch(r"(?s)\{\{(?:(?!\}\}).)*\}\}(?:[/?#].*)?", url) or re.match(SERVER, url[: url.index("{")]):
-        return url
-    message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
-    reading.report.error("value", message, node, hint="write the server out, or begin with one output: {{ url }}/path")
-    return INVALID
 
 
 def _method(reading: Reading, node: Node) -> Any:
@@ -177,8 +153,7 @@ def _python(reading: Reading, node: Node) -> Any:
 def _code(reading: Reading, node: Node) -> Any:
     """A text that no value can get into, because it decides on what runs."""
     value = text(reading, node)
-    is_dollar = getattr(reading, "templates", "dollar") == "dollar"
-    if value is not INVALID and is_dollar and (found := names(value)):
+    if value is not INVALID and reading.language.has_references and (found := names(value)):
         hint = "give it to `main` under `inputs`"
         message = f"`${{{shorten(found[0][0])}}}` can't stand here: a value never becomes code"
         reading.report.error("value", message, node, hint=hint)

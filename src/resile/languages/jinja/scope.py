@@ -17,24 +17,20 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.scheduling.finish import execution
-from resile.engine.evaluation.liquid_scope import Lazy
-from resile.engine.evaluation.loop_results import Loops
-from resile.engine.evaluation.memory import host_of
-from resile.engine.evaluation.templates import Templated, checked
-from resile.engine.secrets import redact
+from resile.languages.jinja.loop_results import LoopResults
 from resile.languages.jinja.plain_values import as_result, native
-from resile.languages.jinja.templates import render, render_command, render_url, rendered, value_of
+from resile.languages.jinja.templates import rendered
+from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING
+from resile.languages.surroundings import host_of, item_scope, utc_time, workflow_frame
 from resile.model.fanout import FanOut
 from resile.model.status import Status
 from resile.model.workflow import Child
 
 if TYPE_CHECKING:
-    from resile.core.state import Job, Scope, State
-    from resile.engine.evaluation.memory import Memories
-    from resile.engine.evaluation.values import Values
+    from resile.core.state import Job, Scope
+    from resile.languages.contract import Language, Run
     from resile.model.failure import Failure
-    from resile.store.contract import Store
 
 VARS = "vars"
 AGAIN = "again"
@@ -52,101 +48,67 @@ CONTEXT = (
 Maker = Callable[[], Any]
 
 
-class Texts(Templated):
-    """The texts of one job; values are kept for as long as it is rendered."""
+class JinjaNames:
+    """What the texts of one job can name; values are kept for as long as it is rendered."""
+
+    language: Language[JinjaNames]
 
     def __init__(
         self,
-        names: Names,
+        scope: JinjaScope,
         job: Job,
         more: Mapping[str, Any] | None = None,
         args: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(dict)
         self._args = args
-        self._names = names
+        self._scope = scope
         self._job = job
         self._more = more or {}
         self._found: dict[str, Any] = {}
+
+    def __call__(self, name: str) -> Any:
+        """MISSING: a `${...}` in a playbook belongs to the shell."""
+        del name
+        return MISSING
 
     def find(self, name: str) -> Any:
         """The value of a name, or MISSING."""
         if name in self._more:
             return self._more[name]
         if name not in self._found:
-            self._found[name] = self._names.find(name, self._job)
+            self._found[name] = self._scope.find(name, self._job)
         return self._found[name]
-
-    def text(self, text: str) -> str:
-        """Plain text."""
-        return checked(render(text, self.find))
-
-    def shell(self, text: str, program: str) -> str:
-        """A command."""
-        return checked(render_command(text, self.find, program))
-
-    def data(self, data: Any) -> Any:
-        """Data with its texts rendered."""
-        return rendered(data, self.find)
-
-    def url(self, text: str) -> str:
-        """A url; the one that the attempt before asked for was rendered there, and is data by now."""
-        return text.strip() if text == str(self.again.get("url", "")) else render_url(text, self.find)
-
-    def value(self, text: str) -> Any:
-        """The value of a text that is one output, else the text."""
-        return value_of(text, self.find)
 
     @property
     def args(self) -> dict[str, Any]:
         """The arguments of the step."""
-        return self._names.args(self._job) if self._args is None else self._args
+        return self._scope.args(self._job) if self._args is None else self._args
 
     @property
     def again(self) -> dict[str, Any]:
         """The settings that are other in this attempt because the last one asked for it."""
-        return self._names.again(self._job)
+        return self._scope.again(self._job)
 
-    def hidden(self, url: str) -> str:
-        """A url without the secrets in it, which may be percent-encoded there."""
-        return self._names.hidden(url)
+    def redact_url(self, url: str) -> str:
+        """A url without the secrets of the run."""
+        return self._scope.run.redact_url(url)
 
     def context(self) -> dict[str, Any]:
         """Everything the step sees, as data; what can't be had is left out."""
-        return self._names.context(self._job, self.find)
+        return self._scope.context(self._job, self.find)
 
 
-class Names:
+class JinjaScope:
     """Looks names up for the jobs of one run."""
 
-    def __init__(
-        self,
-        state: State,
-        values: Values,
-        memories: Memories,
-        secrets: tuple[str, ...],
-        store: Store,
-        run: int,
-        env: Mapping[str, str],
-    ) -> None:
-        self.loops = Loops(state, store, run)
-        self._state = state
-        self._values = values
-        self._memories = memories
-        self._secrets = secrets
-        self._run = run
-        self._env = env
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.loops = LoopResults(run)
+        self._state = run.state
 
-    def texts(self, job: Job, more: Mapping[str, Any] | None = None, args: dict[str, Any] | None = None) -> Texts:
-        """The lookup for the texts of a job; `more` are names that only they see, `args` other arguments than usual."""
-        return Texts(self, job, more, args)
-
-    def hidden(self, url: str) -> str:
-        """A url without the secrets of the run, however they are written."""
-        from urllib.parse import quote
-
-        written = {quote(secret, safe, "utf-8", "surrogateescape") for secret in self._secrets for safe in ("", "/")}
-        return redact(redact(url, self._secrets), tuple(sorted(written, key=len, reverse=True)))
+    def names(self, job: Job, more: Mapping[str, Any] | None = None, args: dict[str, Any] | None = None) -> JinjaNames:
+        """What a job's texts can name; `more` are names that only they see, `args` other arguments than usual."""
+        return JinjaNames(self, job, more, args)
 
     def subject(self, job: Job) -> Job:
         """The job that another one is about: what follows a step is about that step."""
@@ -179,7 +141,7 @@ class Names:
 
     def host(self, job: Job) -> Job | None:
         """The step whose pipeline a job is a part of."""
-        return host_of(self._state, self._values, job)
+        return host_of(self._state, job)
 
     def scratch(self, job: Job) -> dict[str, Any]:
         """What the tools of a pipeline keep for each other."""
@@ -216,7 +178,7 @@ class Names:
 
     def again(self, job: Job) -> dict[str, Any]:
         """The settings that are other in this attempt."""
-        found: dict[str, Any] = self._memories.seen(job).get(AGAIN, {}).get(self.key(job), {})
+        found: dict[str, Any] = self.run.memory.seen(job).get(AGAIN, {}).get(self.key(job), {})
         return found
 
     def key(self, job: Job) -> str:
@@ -225,11 +187,11 @@ class Names:
 
     def variables(self, job: Job) -> dict[str, Any]:
         """The variables of the playbook."""
-        return self._memories.seen(job).get(VARS, {})
+        return self.run.memory.seen(job).get(VARS, {})
 
     def _item(self, job: Job) -> dict[str, Any]:
         """What is known of the item that a job runs for."""
-        scope = self._values.item_scope(job)
+        scope = item_scope(self._state, job)
         if scope is None or scope.item is None:
             return {}
         owner = self._state.jobs[scope.owner]
@@ -304,7 +266,7 @@ class Names:
 
     def _inputs(self, job: Job) -> dict[str, Any]:
         """The inputs of the playbook as they were given."""
-        found: dict[str, Any] = self._values.find(("inputs",), job)
+        found: dict[str, Any] = self.run.find(("inputs",), job)
         return found
 
     def _behind_workload(self, name: str, asking: str, job: Job) -> Any:
@@ -326,18 +288,18 @@ class Names:
             "vars": lambda: self._all_variables(job),
             "ctx": lambda: self._all_variables(job),
             "args": lambda: self.given(job),
-            "env": lambda: dict(self._env),
+            "env": lambda: dict(self.run.public_env),
             "keychain": lambda: self._keychain(job),
             "token": lambda: lambda name, *_: self._keychain(job)[name]["token"],
-            "execution_id": lambda: str(self._run),
-            "catalog_id": lambda: str(self._run),
-            "job": lambda: {"id": self._run, "uuid": _uuid(f"{self._run}/{self._state.started_at}")},
+            "execution_id": lambda: str(self.run.id),
+            "catalog_id": lambda: str(self.run.id),
+            "job": lambda: {"id": self.run.id, "uuid": _uuid(f"{self.run.id}/{self._state.started_at}")},
             "execution": lambda: self._execution(job),
             "failed_steps": lambda: self._execution(job)["failed_steps"],
             "results": lambda: self._execution(job)["results"],
             "attempt": lambda: job.attempt,
             "_retry": lambda: dict.fromkeys(("index", "count"), job.error.attempt if job.error else job.attempt),
-            "now": lambda: lambda: _moment(self._state.last_at or self._state.started_at),
+            "now": lambda: lambda: utc_time(self._state.last_at or self._state.started_at),
             "result": lambda: self._before(job),
             "response": lambda: self._before(job),
         }
@@ -355,12 +317,12 @@ class Names:
         found: dict[str, dict[str, str]] = {}
         for name in self._state.workflow_of(job.scope).secrets:
             entry, _, field = name.partition(".")
-            found.setdefault(entry, {})[field] = self._values.find(("env", name), job)
+            found.setdefault(entry, {})[field] = self.run.find(("env", name), job)
         return found
 
     def _execution(self, job: Job) -> dict[str, Any]:
         """What has become of the playbook so far, with what its steps gave."""
-        *_, frame = self._values.frames(job)
+        frame = workflow_frame(self._state, job)
         found = execution(self._state, frame.id)
         results: dict[str, Any] = {}
         failed: list[tuple[int, str]] = []
@@ -377,7 +339,7 @@ class Names:
             if broken is not None and isinstance(step.action, FanOut) and broken["step"] == step.action.steps[-1].name:
                 # What runs for an item has a name that the file does not know.
                 found["first_failure"] = {**broken, "step": step.name}
-        return {**found, "id": str(self._run), "results": results, "original_failed_step": first}
+        return {**found, "id": str(self.run.id), "results": results, "original_failed_step": first}
 
     def _before(self, job: Job) -> Any:
         """What the step gave from which the path led to this job."""
@@ -397,7 +359,7 @@ class Names:
             tools = self._state.plan_of(self._state.frame_of(job.scope).id).index
             own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := _data(find(name))) is not MISSING}
             return {**self.context(host, find), **own}
-        *_, frame = self._values.frames(job)
+        frame = workflow_frame(self._state, job)
         steps = [step.name for step in self._state.plan_of(frame.id).steps]
         names = [*self._workload(job), *steps, *self.variables(job), *self._item(job), *self.args(job), *CONTEXT]
         return {name: value for name in names if (value := _data(find(name))) is not MISSING}
@@ -416,10 +378,3 @@ def _uuid(text: str) -> str:
 
     digits = sha256_hex(text.encode())
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
-
-
-def _moment(at: float) -> str:
-    """A moment in UTC as RFC 3339 writes it."""
-    import time
-
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

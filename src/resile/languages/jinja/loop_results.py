@@ -19,10 +19,10 @@ from resile.model.status import Status
 from resile.model.workflow import Child
 
 if TYPE_CHECKING:
-    from resile.core.state import Job, State
+    from resile.core.state import Job
+    from resile.languages.contract import JobRecord, Run
     from resile.model.failure import Outcome
     from resile.model.workflow import Workflow
-    from resile.store.contract import JobRow, Store
 
 FIRED = "cases"
 """Under which name an item says which cases came true for it, and a run remembers it of a step."""
@@ -30,13 +30,12 @@ ASKED_AGAIN = "again: "
 """How the signature of a failure begins that is a success which asked for one more attempt."""
 
 
-class Loops:
+class LoopResults:
     """Reads the results of the loops of one run."""
 
-    def __init__(self, state: State, store: Store, run: int) -> None:
-        self._state = state
-        self._store = store
+    def __init__(self, run: Run) -> None:
         self._run = run
+        self._state = run.state
 
     def results(self, fan: Job) -> list[Any]:
         """What the items of a loop gave, each in its place."""
@@ -100,11 +99,11 @@ class Loops:
         """The jobs of a step that runs for each item, or within what does, with the number of the item."""
         return {row.id: index for row, index in self._rows(fan, within, name)}
 
-    def _rows(self, fan: Job, within: str, name: str) -> Iterator[tuple[JobRow, int]]:
+    def _rows(self, fan: Job, within: str, name: str) -> Iterator[tuple[JobRecord, int]]:
         """The same, as the store has them."""
         scope = self._state.scopes[fan.scope]
         before = (f"{scope.name}/" if scope.owner else "") + f"{self._state.step_of(fan).name}["
-        for row in self._store.jobs(self._run):
+        for row in self._run.job_rows():
             number = row.scope.removeprefix(before).removesuffix(f"]{within}")
             if row.step == name and number.isdigit() and row.scope == f"{before}{number}]{within}":
                 yield row, int(number)
@@ -114,8 +113,7 @@ class Loops:
     ) -> Iterator[tuple[int, Outcome]]:
         """What these jobs came to in this epoch, attempt by attempt, as events of a kind say in the log."""
         found: list[tuple[int, Outcome]] = []
-        for entry in self._store.entries(self._run):
-            event = entry.event
+        for event in self._run.events():
             if isinstance(event, EpochStarted) and not event.failed_only:
                 found.clear()
             elif isinstance(event, kind) and event.job in jobs:

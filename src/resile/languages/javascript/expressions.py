@@ -1,56 +1,53 @@
-"""What code in a workflow can see, and what is made of its answer. The code itself runs in the sandbox.
+"""JavaScript in a workflow: the variables that it can name, and what its result decides. It runs in the sandbox.
 
-Only what an expression mentions is put together for it: outputs are read from disk.
+A variable is only made where the code mentions its name, because outputs are read from disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from resile.core.fanout.naming import short_name
-from resile.core.state import Job, State
-from resile.engine.evaluation.values import Values, parsed
-from resile.engine.secrets import redact
-from resile.languages.javascript.evaluate import VALUES, Evaluation, Form, Sandbox, expand_values, holds
-from resile.languages.references import MISSING, names
+from resile.languages.javascript.evaluate import VALUES, Evaluation, Form, expand_values, holds
+from resile.languages.references import MISSING, names, parse_json
+from resile.languages.surroundings import error_fields, failed_job, item_scope, scopes_seen, source_item
 from resile.model.limits import EXPRESSION_BYTES_MAX
 from resile.model.rules import Transition
 from resile.model.status import TERMINAL
 
+if TYPE_CHECKING:
+    from resile.core.state import Job
+    from resile.languages.contract import Run
+    from resile.model.workflow import Condition
+
 OUTPUT_STEPS_MAX = 200
 SHOWN_CHARACTERS_MAX = 200
 
-Debug = Callable[[str], None]
+Find = Callable[[str, "Job"], Any]
+"""The value of a `${...}` reference for a job, or MISSING."""
 
 
 class Expressions:
     """Evaluates code for the jobs of one run."""
 
-    def __init__(
-        self,
-        state: State,
-        values: Values,
-        secrets: tuple[str, ...],
-        debug: Debug | None,
-    ) -> None:
-        self._state = state
-        self._values = values
-        self._secrets = secrets
-        self._debug = debug
-        self._sandbox = Sandbox()
+    def __init__(self, run: Run, find: Find) -> None:
+        self._run = run
+        self._state = run.state
+        self._find = find
 
-    def close(self) -> None:
-        """Let the sandbox go."""
-        self._sandbox.close()
+    def decide(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
+        """Does a condition hold that is JavaScript? And what is wrong with it?"""
+        if condition.language == "js":
+            return self.holds(condition.source, job, at)
+        return self.check("condition", condition.source, job, at)
 
     def holds(self, source: str, job: Job, at: float) -> tuple[bool, str]:
         """Does a `when` hold? A `${x}` in it stands for the value; what can't be evaluated does not hold."""
-        lookup = self._values.asked(job)
         references = names(source)
-        found = [lookup(name.removeprefix("raw:")) for name, _ in references]
+        found = [self._find(name.removeprefix("raw:"), job) for name, _ in references]
         given = [None if value is MISSING else value for value in found]
         code = expand_values(source, references)
         answer = self._evaluate("when", code, job, at, "expression", {VALUES: given})
@@ -106,9 +103,11 @@ class Expressions:
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
     ) -> Evaluation:
         """Run code in the sandbox with what it mentions; its problems are cleaned of secrets."""
-        return self._run(what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX)
+        return self._evaluate_with(
+            what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX
+        )
 
-    def _run(
+    def _evaluate_with(
         self,
         what: str,
         code: str,
@@ -121,16 +120,16 @@ class Expressions:
     ) -> Evaluation:
         """Run code of a bounded size with these variables; what stands `before` it is ours."""
         seed = f"{self._state.workflow.name}/{self._state.step_of(job).name}/{job.attempt}"
-        answer = self._sandbox.evaluate(
+        answer = self._run.sandbox.evaluate(
             before + code, context, now=at, seed=seed, form=form, bytes_max=bytes_max, before=len(before)
         )
-        if self._debug is not None:
+        if self._run.debug is not None:
             said = answer.problem or _shown(answer.value)
             name = self._state.step_of(job).name
             text = f"{what} of {name}: {said} ({answer.milliseconds:.1f} ms)"
-            self._debug(redact(text, self._secrets))
+            self._run.debug(self._run.redact(text))
         if answer.problem:
-            return msgspec.structs.replace(answer, problem=redact(f"{what}: {answer.problem}", self._secrets))
+            return msgspec.structs.replace(answer, problem=self._run.redact(f"{what}: {answer.problem}"))
         return answer
 
     def _context(self, code: str, job: Job) -> dict[str, Any]:
@@ -146,13 +145,13 @@ class Expressions:
             "loop": lambda: self._state.scopes[job.scope].loops,
             "error": lambda: self._error(job),
             "foreach": lambda: self._foreach(job),
-            "item": lambda: self._values.find(("item",), job),
-            "output": lambda: parsed(self._values.output(job)),
+            "item": lambda: self._run.find(("item",), job),
+            "output": lambda: parse_json(self._run.output(job)),
             "outputs": lambda: self._outputs(job, code, decode=True) | {"history": self._history(job, code)},
             "outputs_raw": lambda: self._outputs(job, code, decode=False),
             "outputs_history": lambda: self._history(job, code),
-            "env": lambda: {name: redact(value, self._secrets) for name, value in self._values.env_of(job).items()},
-            "inputs": lambda: self._values.find(("inputs",), job),
+            "env": lambda: {name: self._run.redact(value) for name, value in self._run.env_of(job).items()},
+            "inputs": lambda: self._run.find(("inputs",), job),
             "event": lambda: {"name": "manual"},
             "pr": dict,
             "files": list,
@@ -160,7 +159,7 @@ class Expressions:
 
     def _foreach(self, job: Job) -> dict[str, Any] | None:
         """Which item of a fan-out a job runs for, if it does."""
-        scope = self._values.item_scope(job)
+        scope = item_scope(self._state, job)
         if scope is None or scope.item is None:
             return None
         owner = self._state.jobs[scope.owner]
@@ -173,17 +172,16 @@ class Expressions:
 
     def _error(self, job: Job) -> dict[str, Any] | None:
         """The failure that is being answered, under the names that Visor's files use as well."""
-        failed = job if job.error is not None else self._values.failed_job(job)
+        failed = job if job.error is not None else failed_job(self._state, job)
         if failed is None:
             return None
-        error = self._values.error(failed)
+        error = error_fields(failed)
         return {**error, "code": error.get("exit_code"), "exitCode": error.get("exit_code")}
 
     def _seen(self, job: Job) -> dict[str, Job]:
         """The jobs that a job can speak of, by step: those around it, the nearest of a name."""
         found: dict[str, Job] = {}
-        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
-        for scope in scopes:
+        for scope in scopes_seen(self._state, job):
             for number, step in enumerate(self._state.plan_of(scope.id).steps):
                 found.setdefault(step.name, self._state.jobs[scope.first + number])
         return found
@@ -194,14 +192,12 @@ class Expressions:
         done = {
             name: other
             for name, other in self._seen(job).items()
-            if (other.attempt and other.status in TERMINAL) or self._values.source_item(name, job) is not MISSING
+            if (other.attempt and other.status in TERMINAL) or source_item(self._state, name, job) is not MISSING
         }
         for name, other in done.items():
             if len(done) <= OUTPUT_STEPS_MAX or name in code:
-                value = (
-                    self._values.find(("steps", name, "output"), job) if other is not job else self._values.output(job)
-                )
-                found[name] = parsed(value) if decode else value
+                value = self._run.find(("steps", name, "output"), job) if other is not job else self._run.output(job)
+                found[name] = parse_json(value) if decode else value
         return found
 
     def _history(self, job: Job, code: str) -> dict[str, list[Any]]:
@@ -209,7 +205,7 @@ class Expressions:
         if "history" not in code:
             return {}
         return {
-            name: [parsed(value) for value in self._values.history(other)]
+            name: [parse_json(value) for value in self._run.history(other)]
             for name, other in self._seen(job).items()
             if name in code
         }

@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from resile.engine.evaluation.jinja_scope import AGAIN, COLLECTED, ITER, VARS, Names, Texts
-from resile.engine.evaluation.loop_results import ASKED_AGAIN, FIRED
-from resile.engine.evaluation.values import walk
+from resile.languages.jinja.loop_results import ASKED_AGAIN, FIRED
 from resile.languages.jinja.plain_values import as_result, plain_text
-from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in
-from resile.languages.references import MISSING, ValueRefused
+from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaNames, JinjaScope
+from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, rendered
+from resile.languages.references import MISSING, ValueRefused, walk
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 if TYPE_CHECKING:
-    from resile.core.state import Job, State
-    from resile.engine.evaluation.memory import Memories
+    from resile.core.state import Job
+    from resile.languages.contract import Run
     from resile.model.builtin_actions import Effect
     from resile.model.workflow import Arc, Condition, Step
 
@@ -110,26 +109,26 @@ def _outcome(status: int | None, result: Any, error: ErrorText | None) -> dict[s
     return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
 
 
-class Cases:
+class StepEvents:
     """Asks the cases of the steps of one run."""
 
-    def __init__(self, state: State, names: Names, memories: Memories) -> None:
-        self._state = state
-        self._names = names
-        self._memories = memories
+    def __init__(self, run: Run) -> None:
+        self._state = run.state
+        self._scope = JinjaScope(run)
+        self._memory = run.memory
 
-    def texts(self, job: Job) -> Texts:
-        """The lookup for the texts of a job; what follows a step sees what that step gave."""
-        subject = self._names.subject(job)
+    def names(self, job: Job) -> JinjaNames:
+        """What the texts of a job can name; what follows a step sees what that step gave."""
+        subject = self._scope.subject(job)
         if subject is job:
-            return self._names.texts(job)
+            return self._scope.names(job)
         about = self._about(subject, "step.exit")
-        own = self._names.texts(job, about).data(self._state.step_of(job).args)
-        return self._names.texts(job, {**about, **own}, own)
+        own = rendered(self._state.step_of(job).args, self._scope.names(job, about).find)
+        return self._scope.names(job, {**about, **own}, own)
 
     def holds(self, condition: Condition, job: Job) -> tuple[bool, str]:
         """Does a condition hold, of a text or by the number of a case? And what is wrong with it?"""
-        subject = self._names.subject(job)
+        subject = self._scope.subject(job)
         if condition.language == "case":
             return condition.source in self._standing(subject), ""
         about = self._about(subject, "step.exit")
@@ -139,14 +138,14 @@ class Cases:
 
     def carried(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
         """What the arcs carry that are taken, by the step that they lead to; raises ValueRefused."""
-        texts = self._names.texts(job, self._about(job, "step.exit"))
-        return {arc.step: texts.data(arc.args) for arc in arcs if arc.args}
+        names = self._scope.names(job, self._about(job, "step.exit"))
+        return {arc.step: rendered(arc.args, names.find) for arc in arcs if arc.args}
 
     def entered(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
         """A step is about to start: what is to be set then is set; what its outcome is to record of it."""
-        texts = self._names.texts(job, {"event": self._event(job, ON_ENTER)})
-        changed = {one.name: texts.data(one.value) for one in step.effects if one.kind == "enter"}
-        return self._memories.write(job, {VARS: {**self._names.variables(job), **changed}}) if changed else {}
+        names = self._scope.names(job, {"event": self._event(job, ON_ENTER)})
+        changed = {one.name: rendered(one.value, names.find) for one in step.effects if one.kind == "enter"}
+        return self._memory.write(job, {VARS: {**self._scope.variables(job), **changed}}) if changed else {}
 
     def concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """The outcome of an attempt with what follows from it."""
@@ -160,14 +159,14 @@ class Cases:
     def _concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """The same, or ValueRefused."""
         pages = any(effect.kind == "again" for effect in step.effects)
-        keeper = _Keeper(dict(self._names.variables(job)), self._names.again(job) if pages else None)
-        if self._names.host(job) is not None:
-            keeper.scratch = dict(self._names.scratch(job))
+        keeper = _Keeper(dict(self._scope.variables(job)), self._scope.again(job) if pages else None)
+        if self._scope.host(job) is not None:
+            keeper.scratch = dict(self._scope.scratch(job))
         before = dict(keeper.variables)
         values, failure = outcome.values, outcome.failure
         value = values.get(step.name)
         seen = self._view(value, failure)
-        keeper.own = self._names.own(job, values.get(step.name, MISSING), failure)
+        keeper.own = self._scope.own(job, values.get(step.name, MISSING), failure)
         events = ON_FAILURE if failure is not None else _successes(step)
         whatever = [effect for effect in step.effects if effect.case < 0 and (failure is None or _answers(effect))]
         for effect in whatever:
@@ -199,7 +198,7 @@ class Cases:
         changed |= self._fired_before(job, fired if judged_anew else None, failed=outcome.failure is not None)
         if outcome.failure is None:
             changed |= self._answered(job, step, value if keeper.result is not MISSING else MISSING)
-        memory = self._memories.write(job, changed | self._again(job, keeper, over=failure is None))
+        memory = self._memory.write(job, changed | self._again(job, keeper, over=failure is None))
         if fired and self._state.scopes[job.scope].kind == "item":
             # The loop as a whole is asked about them when its items are gone.
             values = {**values, FIRED: fired}
@@ -211,12 +210,12 @@ class Cases:
             return
         kept = {"vars": {**dict(self._all(job)), **keeper.variables}, "ctx": keeper.variables}
         if keeper.scratch is not None:
-            kept[ITER] = {**self._names.find(ITER, job), **keeper.scratch}
+            kept[ITER] = {**self._scope.find(ITER, job), **keeper.scratch}
         more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
         if effect.when and not self._at_some_event(effect.when, job, more, seen):
             return
         if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
-            keeper.keep(effect, self._names.texts(job, more).data(effect.value))
+            keeper.keep(effect, rendered(effect.value, self._scope.names(job, more).find))
 
     def _at_some_event(self, text: str, job: Job, more: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
         """Does a condition hold: as it stands, or where it speaks of events at one of those of the step?"""
@@ -227,24 +226,24 @@ class Cases:
 
     def hosted(self, job: Job, step: Step) -> Outcome:
         """What a step comes to whose playbook went well."""
-        value = self._names.gave(job)
+        value = self._scope.gave(job)
         return self.concluded(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
 
     def after_loop(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
         """What a loop leaves in the memory when it is over."""
-        value = self._names.value(job)
+        value = self._scope.value(job)
         failure = job.error.failure if job.error is not None else None
         outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
         return self._concluded(job, step, outcome).memory
 
     def _all(self, job: Job) -> Mapping[str, Any]:
         """The variables with the workload behind them."""
-        found: Mapping[str, Any] = self._names.find("vars", job)
+        found: Mapping[str, Any] = self._scope.find("vars", job)
         return found
 
     def _answered(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
         """What a tool answered, kept where that is not the step's result and something that follows may ask for it."""
-        before, key = self._memories.seen(job).get(_ANSWERS, {}), self._names.key(job)
+        before, key = self._memory.seen(job).get(_ANSWERS, {}), self._scope.key(job)
         kept = {name: value for name, value in before.items() if name != key}
         after = repr((step.arcs, step.on_success, step.rules))
         if answer is not MISSING and any(word in after for word in _ANSWER):
@@ -253,7 +252,7 @@ class Cases:
 
     def _fired_before(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
         """The cases that came true, kept where they changed what they were asked about: the result, or the message."""
-        before, key = self._memories.seen(job).get(FIRED, {}), self._names.key(job)
+        before, key = self._memory.seen(job).get(FIRED, {}), self._scope.key(job)
         kept = {name: value for name, value in before.items() if name.partition(_ATTEMPT)[0] != key}
         if fired is not None:
             kept[f"{key}{_ATTEMPT}{job.attempt}" if failed else key] = fired
@@ -261,8 +260,8 @@ class Cases:
 
     def _again(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
         """The settings of one more attempt; none are left when the step is over."""
-        kept = dict(self._memories.seen(job).get(AGAIN, {}))
-        key, wanted = self._names.key(job), keeper.again
+        kept = dict(self._memory.seen(job).get(AGAIN, {}))
+        key, wanted = self._scope.key(job), keeper.again
         if wanted is None and not (over and key in kept):
             return {}
         if wanted is None:
@@ -276,14 +275,14 @@ class Cases:
         step, error = self._state.step_of(job), job.error
         if error is not None and error.failure.signature.startswith(ASKED_AGAIN):
             return {error.failure.signature.removeprefix(ASKED_AGAIN)}
-        key = self._names.key(job)
-        before = self._memories.seen(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
+        key = self._scope.key(job)
+        before = self._memory.seen(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
         if before is not None:
             return set(before)
         seen = self._seen(job, error.failure if error is not None else None)
         events = ON_FAILURE if error is not None else _successes(step)
         fired = {str(number) for _, number in self._fired(job, step, events, seen)}
-        return fired | self._names.loops.came_true(job) if isinstance(step.action, FanOut) else fired
+        return fired | self._scope.loops.came_true(job) if isinstance(step.action, FanOut) else fired
 
     def _fired(
         self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
@@ -303,7 +302,7 @@ class Cases:
     def _holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:
         """A condition; one that names what is not there does not hold, and it is told where that is a mistake."""
         try:
-            return holds(text, self._names.texts(job, more).find), ""
+            return holds(text, self._scope.names(job, more).find), ""
         except Unknown as problem:
             excused = names_in(condition_text(text)) & _SOMETIMES
             return False, "" if excused else problem.message
@@ -313,15 +312,15 @@ class Cases:
     def _about(self, job: Job, event: str) -> dict[str, Any]:
         """What conditions and arcs of a job can name besides what its texts can."""
         seen = self._seen(job, _failure(job))
-        answers = self._memories.seen(job).get(_ANSWERS, {})
-        if "error" not in seen and self._names.key(job) in answers:
-            seen |= dict.fromkeys(_ANSWER, as_result(answers[self._names.key(job)]))
+        answers = self._memory.seen(job).get(_ANSWERS, {})
+        if "error" not in seen and self._scope.key(job) in answers:
+            seen |= dict.fromkeys(_ANSWER, as_result(answers[self._scope.key(job)]))
         return {**seen, "event": self._event(job, event, seen)}
 
     def _seen(self, job: Job, failure: Failure | None) -> dict[str, Any]:
         """The names for what a job came to, its own among them."""
-        value = self._names.value(job)
-        return {**self._names.own(job, value, failure), **self._view(None if value is MISSING else value, failure)}
+        value = self._scope.value(job)
+        return {**self._scope.own(job, value, failure), **self._view(None if value is MISSING else value, failure)}
 
     def _view(self, value: Any, failure: Failure | None) -> dict[str, Any]:
         """The names for what an attempt came to."""

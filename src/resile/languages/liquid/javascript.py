@@ -1,9 +1,9 @@
-"""Code in a workflow with Liquid templates: the same sandbox, other names, and steps that are code themselves.
+"""JavaScript in a workflow with Liquid templates: more names, memory and a log, and steps that are code themselves.
 
-Expressions (expressions.py)   when, run_js, goto_js, transitions
-Codes                          the same, with the names of known.py, memory to read, and a log
-    run_script                 a step: it may write memory
-    value                      a value of a step: transform_js, value_js, outputs of a workflow
+Expressions (javascript/expressions.py)   when, run_js, goto_js, transitions
+LiquidCode                                the same, with the names of scope.py, memory to read, and a log
+    run_script                            a step: it may write memory
+    value                                 a value of a step: transform_js, value_js, outputs of a workflow
 """
 
 from __future__ import annotations
@@ -11,38 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resile.engine.evaluation.expressions import Debug, Expressions
-from resile.engine.evaluation.liquid_prelude import program, surrounding
 from resile.languages.javascript.evaluate import Evaluation, Form
+from resile.languages.javascript.expressions import Expressions
+from resile.languages.liquid.prelude import program, surrounding
+from resile.languages.liquid.scope import LiquidScope
+from resile.languages.references import MISSING
 from resile.model.limits import SCRIPT_BYTES_MAX
 
 if TYPE_CHECKING:
-    from resile.core.state import Job, State
-    from resile.engine.evaluation.liquid_scope import Known
-    from resile.engine.evaluation.values import Values
+    from resile.core.state import Job
+    from resile.languages.contract import Run
 
 # What stands around the code is ours, and not counted.
 _AROUND_BYTES_MAX = 8 * 1024
 
 
-class Codes(Expressions):
-    """Evaluates code for the jobs of one run."""
+class LiquidCode(Expressions):
+    """Evaluates code for the jobs of one run; a `${...}` in it is no reference."""
 
-    def __init__(
-        self,
-        state: State,
-        values: Values,
-        secrets: tuple[str, ...],
-        debug: Debug | None,
-        known: Known,
-    ) -> None:
-        super().__init__(state, values, secrets, debug)
-        self._known = known
+    def __init__(self, run: Run) -> None:
+        super().__init__(run, lambda _name, _job: MISSING)
+        self._scope = LiquidScope(run)
 
     def run_script(self, code: str, namespace: str, job: Job, at: float) -> Evaluation:
         """The value of a script, with the memory that it changed and what it logged."""
         before, after = program(code, namespace)
-        return self._judged("script", code + after, job, at, "body", self._variables(code, job, at), before)
+        return self._evaluate_after("script", code + after, job, at, "body", self._variables(code, job, at), before)
 
     def value(
         self,
@@ -60,7 +54,7 @@ class Codes(Expressions):
             more |= {"output": output}
         if outputs and "outputs" in code:
             more["outputs"] = {**more.get("outputs", {}), **outputs}
-        return self._judged(what, code, job, at, "body", more, surrounding(code, self._namespace(job)))
+        return self._evaluate_after(what, code, job, at, "body", more, surrounding(code, self._namespace(job)))
 
     def _evaluate(
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
@@ -69,14 +63,14 @@ class Codes(Expressions):
         variables = {**self._variables(code, job, at), **(more or {})}
         before = surrounding(code, self._namespace(job))
         if form == "expression" and before:
-            return self._judged(what, f"{code}\n)", job, at, "body", variables, f"{before}(")
-        return self._judged(what, code, job, at, form, variables, before)
+            return self._evaluate_after(what, f"{code}\n)", job, at, "body", variables, f"{before}(")
+        return self._evaluate_after(what, code, job, at, form, variables, before)
 
-    def _judged(
+    def _evaluate_after(
         self, what: str, code: str, job: Job, at: float, form: Form, variables: Mapping[str, Any], before: str
     ) -> Evaluation:
         """Run code with exactly these variables, behind what stands before it."""
-        return self._run(what, code, job, at, form, variables, SCRIPT_BYTES_MAX + _AROUND_BYTES_MAX, before)
+        return self._evaluate_with(what, code, job, at, form, variables, SCRIPT_BYTES_MAX + _AROUND_BYTES_MAX, before)
 
     def _namespace(self, job: Job) -> str:
         """The part of the memory that code means where it says none."""
@@ -86,11 +80,11 @@ class Codes(Expressions):
         """The variables that code mentions, and what the code around it needs."""
         context = self._context(code, job)
         # A script's memory is always asked for, whether it mentions it or not.
-        context["$memory"] = self._known.names_in_code(job, code)["$memory"]()
+        context["$memory"] = self._scope.names_in_code(job, code)["$memory"]()
         if "Date" in code:
             context["$now"] = int(at * 1e3)
         return context
 
     def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:
         """What code may mention: the names of any workflow, and those of this language."""
-        return {**super()._makers(code, job), **self._known.names_in_code(job, code)}
+        return {**super()._makers(code, job), **self._scope.names_in_code(job, code)}

@@ -13,71 +13,33 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
-from resile.engine.secrets import redact
+from resile.languages.lazy_mapping import Lazy
 from resile.languages.liquid.filters import FOLDER, MEMORY
 from resile.languages.liquid.templates import value_of
 from resile.languages.references import MISSING, text_of
+from resile.languages.surroundings import error_fields, failed_job, frames, scopes_seen, source_item
 from resile.model.builtin_actions import Ask
 from resile.model.fanout import FanOut
 from resile.model.status import TERMINAL
 from resile.model.workflow import Child
 
 if TYPE_CHECKING:
-    from resile.core.state import Job, State
-    from resile.engine.evaluation.memory import Memories
-    from resile.engine.evaluation.values import Values
+    from resile.core.state import Job
+    from resile.languages.contract import Run
     from resile.model.failure import Failure
     from resile.model.workflow import Step
-    from resile.store.contract import Store
 
 _RAW = "-raw"
 Given = tuple[int, Any, bool]
 """A job, what an attempt of it gave, and whether that worked."""
 
 
-class Lazy(Mapping[str, Any]):
-    """A mapping whose values are made when they are asked for."""
+class LiquidScope:
+    """Finds what the jobs of one run see."""
 
-    def __init__(self, names: Callable[[], list[str]], make: Callable[[str], Any]) -> None:
-        self._names = names
-        self._make = make
-
-    def __getitem__(self, name: str) -> Any:
-        """The value, where there is one."""
-        value = self._make(name)
-        if value is MISSING:
-            raise KeyError(name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        """The names that have a value."""
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._names())
-
-
-class Known:
-    """Answers for the jobs of one run."""
-
-    def __init__(
-        self,
-        state: State,
-        values: Values,
-        memories: Memories,
-        store: Store,
-        run: int,
-        secrets: tuple[str, ...],
-        folder: str,
-    ) -> None:
-        self._state = state
-        self._values = values
-        self._memories = memories
-        self._store = store
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._secrets = secrets
-        self._folder = folder
+        self._state = run.state
 
     def variables(self, job: Job) -> dict[str, Any]:
         """The variables of a template."""
@@ -86,10 +48,10 @@ class Known:
             "outputs_history": Lazy(lambda: self._names(job), lambda name: self.history(name, job)),
             "outputs_raw": Lazy(lambda: self._names(job), lambda name: self.whole(name, job)),
             "steps": Lazy(lambda: self._names(job), lambda name: self._step(name, job)),
-            "inputs": self._values.find(("inputs",), job),
+            "inputs": self._run.find(("inputs",), job),
             "env": Lazy(lambda: list(self._environment(job)), lambda name: self._environment(job).get(name, MISSING)),
             "event": self._event(job),
-            "item": self._values.find(("item",), job),
+            "item": self._run.find(("item",), job),
             "checkName": self._state.step_of(job).name,
             "error": self._error(job),
             "output": self._own(job),
@@ -97,13 +59,13 @@ class Known:
             "pr": {},
             "files": [],
             "fileCount": 0,
-            "memory": {"listNamespaces": list(self._memories.seen(job))},
-            FOLDER: self._folder,
-            MEMORY: {**self._memories.seen(job), "": self._state.workflow_of(job.scope).memory_namespace},
+            "memory": {"listNamespaces": list(self._run.memory.seen(job))},
+            FOLDER: self._run.directory,
+            MEMORY: {**self._run.memory.seen(job), "": self._state.workflow_of(job.scope).memory_namespace},
         }
         found = known_of(found)
         args = self._state.step_of(job).args
-        return {**found, "args": rendered(args, found)} if args else found
+        return {**found, "args": render_all(args, found)} if args else found
 
     def names_in_code(self, job: Job, code: str) -> dict[str, Callable[[], Any]]:
         """The variables that code may mention, each made when it does."""
@@ -114,7 +76,7 @@ class Known:
             "steps": lambda: {name: self._step(name, job) for name in self._mentioned(job, code)},
             "output": lambda: self._own(job),
             "args": lambda: self.variables(job).get("args", {}),
-            "inputs": lambda: self._values.find(("inputs",), job),
+            "inputs": lambda: self._run.find(("inputs",), job),
             "env": lambda: self._environment(job),
             "event": lambda: self._event(job),
             "step": lambda: self._about(job),
@@ -127,7 +89,7 @@ class Known:
             "filesCount": int,
             "issues": list,
             "debug": dict,
-            "$memory": lambda: self._memories.seen(job),
+            "$memory": lambda: self._run.memory.seen(job),
         }
 
     def output(self, name: str, job: Job, *, history: bool = False) -> Any:
@@ -144,9 +106,9 @@ class Known:
             return self.whole(whole, job) if whole != name else MISSING
         if other is job and not isinstance(self._state.step_of(job).action, FanOut):
             # Its own value, once it has one.
-            value = self._values.output(job) if job.attempt else None
+            value = self._run.output(job) if job.attempt else None
             return MISSING if value is None else value
-        item = self._values.source_item(known, job)
+        item = source_item(self._state, known, job)
         if item is not MISSING:
             # Also while the step whose list it is runs once more.
             return item
@@ -176,8 +138,8 @@ class Known:
             given = [value for _, value, _ in self.recorded(name, {other.id}, isinstance(action, Child))]
             return given[-1] if given else failed_value(other.error.failure)
         if isinstance(action, Child):
-            return self._values.output(other)
-        value = self._values.find(("steps", name, "output"), job)
+            return self._run.output(other)
+        value = self._run.find(("steps", name, "output"), job)
         # What somebody answers is text, also where it looks like a number.
         return text_of(value) or action.default if isinstance(action, Ask) else value
 
@@ -191,7 +153,7 @@ class Known:
         if not self._is_seen(other, job):
             return MISSING
         fans = isinstance(self._state.step_of(other).action, FanOut)
-        return self._value(known, other, job) if fans or other.error is not None else self._values.output(other)
+        return self._value(known, other, job) if fans or other.error is not None else self._run.output(other)
 
     def _own(self, job: Job) -> Any:
         """The value of the job itself; in what follows a step, of that step, and in what follows items, their list."""
@@ -200,7 +162,7 @@ class Known:
         producer = self._producer(subject)
         if producer is not None:
             subject = producer
-        return self._values.output(subject) if subject.attempt else MISSING
+        return self._run.output(subject) if subject.attempt else MISSING
 
     def _producer(self, job: Job) -> Job | None:
         """The step whose list a fan-out runs for, of which `on_finish` speaks."""
@@ -214,13 +176,13 @@ class Known:
         transform = self._state.step_of(subject).transform
         if transform is None or not transform.as_items:
             return None
-        value = self._values.output(subject)
+        value = self._run.output(subject)
         items = value if isinstance(value, list) else []
         return {"is_parent": True, "last_wave_size": len(items), "last_items": items}
 
     def _fan_with(self, name: str, job: Job) -> Job | None:
         """The fan-out around whose items a step of this name runs, seen from outside."""
-        for frame in self._values.frames(job):
+        for frame in frames(self._state, job):
             for number, step in enumerate(self._state.plan_of(frame.id).steps):
                 if isinstance(step.action, FanOut) and any(inner.name == name for inner in step.action.steps):
                     return self._state.jobs[frame.first + number]
@@ -242,7 +204,7 @@ class Known:
         prefix += f"{action.scope or self._state.step_of(fan).name}["
         return {
             row.id: int(row.scope[len(prefix) : -1])
-            for row in self._store.jobs(self._run)
+            for row in self._run.job_rows()
             if row.id > after
             and row.step == name
             and row.scope.startswith(prefix)
@@ -275,8 +237,7 @@ class Known:
         found: list[Given] = []
         # The attempt that opens a child workflow gives the inputs of that, and no value.
         kind = ValueAnswered if is_child else AttemptEnded
-        for entry in self._store.entries(self._run):
-            event = entry.event
+        for event in self._run.events():
             if isinstance(event, EpochStarted) and not event.failed_only:
                 found.clear()
             elif isinstance(event, kind) and event.job in jobs and not getattr(event, "canceled", False):
@@ -287,7 +248,7 @@ class Known:
 
     def _names(self, job: Job) -> list[str]:
         """The steps whose values a job can see."""
-        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
+        scopes = scopes_seen(self._state, job)
         names = [step.name for scope in scopes for step in self._state.plan_of(scope.id).steps]
         inner = [
             other.name
@@ -318,7 +279,7 @@ class Known:
 
     def _histories(self, job: Job, code: str) -> dict[str, list[Any]]:
         """Every value of the steps that code speaks of."""
-        scopes = [self._state.scopes[job.scope], *self._values.frames(job)]
+        scopes = scopes_seen(self._state, job)
         names = {step.name for scope in scopes for step in self._state.plan_of(scope.id).steps if step.name in code}
         return {name: self.history(name, job) for name in sorted(names | set(self._mentioned(job, code)))}
 
@@ -334,19 +295,19 @@ class Known:
 
     def _event(self, job: Job) -> dict[str, Any]:
         """What the run is for; a run by hand where nobody said."""
-        inputs = self._values.find(("inputs",), job)
+        inputs = self._run.find(("inputs",), job)
         name = inputs.get("event", "all") if isinstance(inputs, dict) else "all"
         name = "manual" if name == "all" else name
         return {"name": name, "event_name": name}
 
     def _error(self, job: Job) -> Any:
         """The failure that is being answered, if there is one."""
-        failed = job if job.error is not None else self._values.failed_job(job)
-        return MISSING if failed is None else self._values.error(failed)
+        failed = job if job.error is not None else failed_job(self._state, job)
+        return MISSING if failed is None else error_fields(failed)
 
     def _environment(self, job: Job) -> dict[str, str]:
         """The variables of a job, without secrets."""
-        return {name: redact(value, self._secrets) for name, value in self._values.env_of(job).items()}
+        return {name: self._run.redact(value) for name, value in self._run.env_of(job).items()}
 
 
 def known_of(found: dict[str, Any]) -> dict[str, Any]:
@@ -376,12 +337,12 @@ def failed_value(failure: Failure) -> dict[str, Any]:
     }
 
 
-def rendered(data: Any, variables: Mapping[str, Any]) -> Any:
+def render_all(data: Any, variables: Mapping[str, Any]) -> Any:
     """Data with its templates rendered; a text that is one output keeps the type of its value."""
     if isinstance(data, str):
         return value_of(data, variables)
     if isinstance(data, list):
-        return [rendered(item, variables) for item in data]
+        return [render_all(item, variables) for item in data]
     if isinstance(data, dict):
-        return {name: rendered(value, variables) for name, value in data.items()}
+        return {name: render_all(value, variables) for name, value in data.items()}
     return data

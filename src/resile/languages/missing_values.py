@@ -1,8 +1,8 @@
-"""What to say of a reference whose name the workflow knows and whose path leads nowhere.
+"""The message for a reference whose first name the workflow knows and whose path leads nowhere.
 
     ${m.verison}   -> `m` has no `verison`; it has: version
 
-A name that nobody knows belongs to the shell and is none of this.
+A reference whose first name the workflow does not know belongs to the shell.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from resile.core.state import State
 from resile.languages.references import MISSING
 from resile.model.workflow import Step
 
@@ -21,26 +20,17 @@ NAME_CHARACTERS_MAX = 40
 Key = str | int
 
 
-def lack_of(path: Sequence[Key], find: Callable[[Sequence[Key]], Any]) -> str:
+def problem_with(path: Sequence[Key], find: Callable[[Sequence[Key]], Any]) -> str:
     """What is wrong with a path that has no value; empty where not even its beginning has one."""
     for count in range(len(path) - 1, 0, -1):
         value = find(path[:count])
         if value is not MISSING:
-            return f"`{written(path[:count])}` {_lacks(value, path[count], path[0])}"
+            return f"`{_written(path[:count])}` {_absence(value, path[count], path[0])}"
     return ""
 
 
-def capturer(state: State, scope: int, name: str, known: dict[int, dict[str, str]]) -> str:
-    """The step of a scope that captures a name, or whose handler does; `known` keeps what was looked up once."""
-    steps = state.plan_of(scope).steps
-    # Texts may hold very many names that are the shell's own, and workflows very many steps.
-    if id(steps) not in known:
-        known[id(steps)] = _captured_by(steps)
-    return known[id(steps)].get(name, "")
-
-
-def _captured_by(steps: Sequence[Step]) -> dict[str, str]:
-    """Every name that is captured, with the step that does."""
+def capturers(steps: Sequence[Step]) -> dict[str, str]:
+    """The step that captures each name, itself or in a handler of its own."""
     found: dict[str, str] = {}
     work = [(step, step.name) for step in steps]
     while work:
@@ -52,8 +42,8 @@ def _captured_by(steps: Sequence[Step]) -> dict[str, str]:
     return found
 
 
-def written(path: Sequence[Key]) -> str:
-    """A path as a reference has it."""
+def _written(path: Sequence[Key]) -> str:
+    """A path as a reference writes it."""
     text = str(path[0])
     for key in path[1:]:
         if isinstance(key, int):
@@ -63,7 +53,7 @@ def written(path: Sequence[Key]) -> str:
     return text
 
 
-def _lacks(value: Any, key: Key, root: Key) -> str:
+def _absence(value: Any, key: Key, root: Key) -> str:
     """Why a value has nothing under a key, and what it has instead."""
     if isinstance(value, dict):
         names = [str(name)[:NAME_CHARACTERS_MAX] for name in value]

@@ -1,0 +1,94 @@
+"""What a fan-out gave: the results of its items, what became of each, and its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resile.core.events import AttemptEnded
+from resile.core.fanout.naming import fan_action, fan_name
+from resile.engine.map_statistics import ended, item_jobs, letters_by_name, map_metrics, result_jobs, seconds_of
+from resile.languages.references import ValueRefused, parse_json, text_of, walk
+from resile.model.limits import VALUE_BYTES_MAX
+from resile.model.workflow import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from resile.core.fanout.progress import Fan
+    from resile.core.state import Job, State
+    from resile.engine.evaluation.output_texts import OutputTexts
+    from resile.store.contract import Store
+
+
+class FanoutValues:
+    """Reads what the fan-outs of one run gave."""
+
+    def __init__(self, store: Store, run: int, state: State, texts: OutputTexts) -> None:
+        self._store = store
+        self._run = run
+        self._state = state
+        self._texts = texts
+
+    def find(self, path: Sequence[str | int], job: Job, fan: Fan) -> Any:
+        """The value under the part of a path behind the name of a fan-out."""
+        if path[0] == "results":
+            return walk(self.results(job), path[1:])
+        if path[0] == "outcomes":
+            return walk(self._outcomes(job), path[1:])
+        # They are all on disk: a step that asks was started after the last of them was written.
+        letters = self._store.letter_counts(self._run) if path[0] == "dead_letters" else []
+        count = letters_by_name(letters).get(fan_name(self._state, job), 0)
+        return walk({**map_metrics(fan, count), "total": fan.total}, path)
+
+    def results(self, job: Job) -> list[Any]:
+        """What the last step of each item gave, of those that succeeded, in the order of the items."""
+        last = result_jobs(self._state, job, self._store.jobs(self._run))
+        if isinstance(fan_action(self._state, job).steps[-1].action, Function):
+            return self._returned(last)
+        found: list[Any] = []
+        size = 0
+        for number in last:
+            text = self._texts.last(number, "out")
+            size += len(text)
+            if size > VALUE_BYTES_MAX:
+                raise ValueRefused(f"the results of {self._name(job)} are more than {VALUE_BYTES_MAX} bytes")
+            found.append(parse_json(text))
+        return found
+
+    def _returned(self, jobs: Sequence[int]) -> list[Any]:
+        """What these calls of a function returned, in this order, as the log has it."""
+        found: dict[int, Any] = dict.fromkeys(jobs)
+        for entry in self._store.entries(self._run):
+            event = entry.event
+            if type(event) is AttemptEnded and event.job in found and event.outcome.failure is None:
+                found[event.job] = next(iter(event.outcome.values.values()), None)
+        return [found[job] for job in jobs]
+
+    def _outcomes(self, job: Job) -> list[dict[str, Any]]:
+        """What became of each item, in their order: its id, how it ended, all that its steps wrote, how it failed."""
+        name, action = fan_name(self._state, job), fan_action(self._state, job)
+        letters = {letter.index: letter for letter in self._store.letters(self._run, name)}
+        begun = item_jobs(self._state, job, self._store.jobs(self._run))
+        own = {step.name for step in action.steps}
+        is_dropped = action.policy.on_item_failure == "skip"
+        found: list[dict[str, Any]] = []
+        size = 0
+        for index in sorted(begun.keys() | letters.keys()):
+            rows = begun.get(index, [])
+            output = "\n".join(text for row in rows if row.step in own and (text := self._texts.last(row.id, "out")))
+            status, error = ended(rows, letters.get(index), self._failure_of, is_dropped=is_dropped)
+            outcome = {"item_id": f"{name}[{index}]", "status": status, "output": output, "error": error}
+            size += len(text_of(outcome))
+            if size > VALUE_BYTES_MAX:
+                raise ValueRefused(f"the outcomes of {self._name(job)} are over {VALUE_BYTES_MAX} bytes")
+            found.append({**outcome, "duration": seconds_of(rows)})
+        return found
+
+    def _failure_of(self, job: int) -> str:
+        """What the last attempt of a job failed with."""
+        *_, last = (None, *self._store.attempts(self._run, job))
+        return last.failure.message if last is not None and last.failure is not None else ""
+
+    def _name(self, job: Job) -> str:
+        """The name of a fan-out in a message."""
+        return repr(self._state.step_of(job).name)

@@ -1,0 +1,196 @@
+"""What a template language does, and what it may ask of a run.
+
+    file loaded   language.check(text), names_in(text), check_url(url)
+    attempt       visible = language.visible(run, job)       what the texts of one job can name
+                  language.render_text, render_shell, render_data, render_url (text, visible)
+    question      language.condition(condition, run, job, at), language.code(run)
+
+`resile.languages.registry.language_of(workflow)` finds the language. A language keeps no state: the engine implements
+`Run` and keeps what lasts as long as a run. The four functions at the end render in the language of `visible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from resile.core.events import Event
+    from resile.core.state import Job, State
+    from resile.languages.javascript.evaluate import Sandbox
+    from resile.model.rules import Transition
+    from resile.model.workflow import Condition, Http, Python, Query
+
+Namespaces = dict[str, dict[str, Any]]
+"""The memory of a run: values by key, by namespace."""
+Seen = TypeVar("Seen", bound="Visible")
+
+
+class JobRecord(Protocol):
+    """A job as the store lists it."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+
+    @property
+    def step(self) -> str:
+        """The name of its step."""
+
+    @property
+    def scope(self) -> str:
+        """The name of its scope."""
+
+    @property
+    def status(self) -> int:
+        """Its status, as a number."""
+
+
+class Memory(Protocol):
+    """The memory of a run."""
+
+    def seen(self, job: Job) -> Namespaces:
+        """The namespaces that a job can name."""
+
+    def write(self, job: Job, changed: Namespaces) -> Namespaces:
+        """Replace these namespaces; the changes as the outcome of the attempt records them."""
+
+
+class Run(Protocol):
+    """What a language may ask of the run; the engine implements it (engine/evaluation/values.py)."""
+
+    id: int
+    state: State
+    directory: str
+    public_env: Mapping[str, str]
+    debug: Callable[[str], None] | None
+
+    @property
+    def memory(self) -> Memory:
+        """The memory of the run."""
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox for JavaScript, started with the first code."""
+
+    def find(self, path: Sequence[str | int], job: Job) -> Any:
+        """The value under a path such as ("steps", "build", "output") as a job sees it, or MISSING."""
+
+    def output(self, job: Job) -> Any:
+        """The output of a job."""
+
+    def history(self, job: Job) -> list[Any]:
+        """What each successful attempt of a job wrote in this epoch, oldest first."""
+
+    def env_of(self, job: Job) -> Mapping[str, str]:
+        """The environment variables of a job, with secrets."""
+
+    def capturer(self, name: str, job: Job) -> str:
+        """The step that captures a name which a job can see; empty where none does."""
+
+    def job_rows(self) -> Iterator[JobRecord]:
+        """Every job of the run, forgotten ones too."""
+
+    def events(self) -> Iterator[Event]:
+        """The log of the run."""
+
+    def redact(self, text: str) -> str:
+        """The text without secrets."""
+
+    def redact_url(self, url: str) -> str:
+        """The url without secrets, also where they are percent-encoded."""
+
+
+class Code(Protocol):
+    """Evaluates the JavaScript that decides which steps run next."""
+
+    def steps_to_run(self, code: str, job: Job, at: float) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """The steps that `run_js` names, or None; and what is wrong with it."""
+
+    def target(
+        self, transitions: tuple[Transition, ...], code: str, job: Job, at: float
+    ) -> tuple[str, bool, tuple[str, ...]]:
+        """The step to go to, if any; whether a transition says to stop; what is wrong with the code."""
+
+
+class Visible(Protocol):
+    """What the texts of one job can name."""
+
+    @property
+    def language(self) -> Language[Any]:
+        """The language of these texts."""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments of the step; empty in a language without."""
+
+    def __call__(self, name: str) -> Any:
+        """The value of a `${...}` reference; MISSING where that belongs to the shell."""
+
+
+class Program(NamedTuple):
+    """A program of ours that runs a step: its kind, and its settings as JSON data."""
+
+    kind: Literal["http", "python", "playbook", "sql"]
+    settings: dict[str, Any]
+    may_use_file: bool = False
+
+
+class Language(Protocol[Seen]):
+    """One template language. `mark` begins every value in a text; `has_references` says whether `${...}` is one."""
+
+    mark: str
+    has_references: bool
+
+    def names_in(self, text: str) -> frozenset[str]:
+        """The names that a text uses."""
+
+    def check(self, text: str) -> str:
+        """Why a text could never be rendered; empty where it can."""
+
+    def check_url(self, url: str) -> tuple[str, str]:
+        """What is wrong with the url of a request as it stands in a file, and a hint; both empty where it is good."""
+
+    def visible(self, run: Run, job: Job) -> Seen:
+        """What the texts of a job can name."""
+
+    def render_text(self, text: str, visible: Seen) -> str:
+        """The text with its values, unquoted; raises ValueRefused."""
+
+    def render_shell(self, text: str, visible: Seen, program: str = "sh") -> str:
+        """The command with its values, each quoted for its place; raises ValueRefused."""
+
+    def render_data(self, data: Any, visible: Seen) -> Any:
+        """The data with values in its texts; a text that is one value keeps its type. Raises ValueRefused."""
+
+    def render_url(self, url: str, visible: Seen) -> str:
+        """The url with its values percent-encoded; none can change its server or leave its folder."""
+
+    def program(self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: Seen) -> Program:
+        """The program that runs a step, with its values; `folder` is the workflow's, `shared` one for the whole run."""
+
+    def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
+        """Whether one condition holds, and what is wrong with it."""
+
+    def code(self, run: Run) -> Code:
+        """The evaluator of JavaScript with the names that this language gives it."""
+
+
+def render_text(text: str, visible: Visible) -> str:
+    """Render a text."""
+    return visible.language.render_text(text, visible)
+
+
+def render_shell(text: str, visible: Visible, program: str = "sh") -> str:
+    """Render a command."""
+    return visible.language.render_shell(text, visible, program)
+
+
+def render_data(data: Any, visible: Visible) -> Any:
+    """Render data."""
+    return visible.language.render_data(data, visible)
+
+
+def render_url(url: str, visible: Visible) -> str:
+    """Render a url."""
+    return visible.language.render_url(url, visible)

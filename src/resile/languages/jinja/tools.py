@@ -1,0 +1,138 @@
+"""The settings of the programs that run the tools of a playbook, with every value in place.
+
+Python  main's parameters by name, out of everything the step sees; values inside the code are data as well
+Http    the url with its parameters, and what a case changed for one more attempt
+Query   statements with every value written for its place, or rows for a table
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from resile.languages.contract import Program, render_data, render_text
+from resile.languages.jinja.plain_values import native, plain_text
+from resile.languages.jinja.sql import render_sql
+from resile.languages.program_settings import http_settings
+from resile.languages.references import MISSING, ValueRefused
+from resile.model.workflow import Http, Python, Query
+
+if TYPE_CHECKING:
+    from resile.languages.jinja.scope import JinjaNames
+
+CONTEXT = "context"
+_BODIES = ("payload", "data", "body", "json")
+
+
+def tool_program(action: Http | Python | Query, name: str, folder: str, shared: str, names: JinjaNames) -> Program:
+    """The program of a tool; `folder` is that of the playbook, `shared` is one that all steps of a run have."""
+    match action:
+        case Http():
+            return Program("http", _http(action, names))
+        case Query():
+            return Program("sql", _query(action, folder, shared, names), may_use_file=True)
+        case Python():
+            return Program("playbook", _python(action, name, folder, names), may_use_file=True)
+
+
+def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[str, Any]:
+    """A piece of code with what it asks for."""
+    file = render_text(action.file, names)
+    if file and os.path.splitext(file)[1] not in (".py", ""):
+        raise ValueRefused(f"the script {file!r} is no Python file")
+    args = {**names.args, **names.again.get("args", {})}
+    # What code in a file asks for can't be seen from here.
+    whole = CONTEXT in action.names or bool(action.file)
+    context = names.context() if whole else {}
+    for wanted in action.names:
+        if wanted not in args and wanted not in context and wanted != CONTEXT:
+            value = names.find(wanted)
+            if value is not MISSING and not _is_undefined(value):
+                context[wanted] = native(value)
+    return {
+        "name": name,
+        "source": action.source,
+        "file": _script(folder, file),
+        "inputs": args,
+        "context": context,
+        "places": render_data(action.places, names),
+        "status_fails": action.status_fails,
+    }
+
+
+def _script(folder: str, file: str) -> str:
+    """Where a script is: beside the playbook, or else as the step sees it from where the run was started."""
+    beside = os.path.join(folder, file)
+    return beside if file and os.path.exists(beside) else file
+
+
+def _is_undefined(value: Any) -> bool:
+    """Is this a step without a result?"""
+    from jinja2 import Undefined
+
+    return isinstance(value, Undefined)
+
+
+def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
+    """A request, with what a case changed for this attempt."""
+    from urllib.parse import urlencode
+
+    again = names.again
+    settings = http_settings(action, names, str(again["url"]) if "url" in again else "")
+    params = render_data(action.params, names) if action.params is not None else {}
+    if not isinstance(params, dict):
+        raise ValueRefused("`params` must come to a mapping of names to values")
+    # Messages show the url without its query.
+    settings["shown"] = names.redact_url(settings["url"].partition("?")[0].partition("#")[0])
+    pairs = _pairs({**params, **again.get("params", {})})
+    if pairs:
+        settings["url"] += ("&" if "?" in settings["url"] else "?") + urlencode(pairs)
+    for header, value in again.get("headers", {}).items():
+        settings["headers"] = [pair for pair in settings["headers"] if pair[0].lower() != header.lower()]
+        settings["headers"].append((header, plain_text(value)))
+    changed = next((again[word] for word in _BODIES if word in again), None)
+    if changed is not None:
+        import json
+
+        settings["body"] = json.dumps(changed, ensure_ascii=False)
+    if action.form is not None and changed is None:
+        settings["body"] = urlencode(_pairs(render_data(action.form, names)))
+    return {**settings, "envelope": action.envelope, "verify": action.is_verified}
+
+
+def _pairs(data: Any) -> list[tuple[str, str]]:
+    """Names and values for a url or a form; nothing is left out, a list is a name several times."""
+    if not isinstance(data, dict):
+        raise ValueRefused("a form must come to a mapping of names to values")
+    return [
+        (str(name), plain_text(value))
+        for name, values in data.items()
+        for value in (values if isinstance(values, list) else [values])
+        if value is not None
+    ]
+
+
+def _tables(names: JinjaNames) -> str:
+    """The file for tables of a run that names none: what a step creates is there for the next one.
+
+    It is called by the run itself, because the folder may be left over from a run with the same number: those are
+    counted anew in every store.
+    """
+    return f"tables-{names.find('job')['uuid']}.duckdb"
+
+
+def _query(action: Query, folder: str, shared: str, names: JinjaNames) -> dict[str, Any]:
+    """Statements, or rows for a table."""
+    file = render_text(action.file, names)
+    return {
+        "engine": action.engine,
+        "statements": render_sql(action.statements, names.find),
+        "file": _script(folder, file),
+        "auth": render_text(action.auth, names),
+        "database": render_text(action.database, names) or os.path.join(os.path.abspath(shared), _tables(names)),
+        "params": render_data(action.params, names),
+        "table": render_text(action.table, names),
+        "rows": render_data(action.rows, names),
+        "columns": action.columns,
+        "key": list(action.key),
+    }

@@ -1,0 +1,28 @@
+"""A mapping for templates whose values are made when a template asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from resile.languages.references import MISSING
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping whose values are made when they are asked for; a name without one is MISSING for `make`."""
+
+    def __init__(self, names: Callable[[], list[str]], make: Callable[[str], Any]) -> None:
+        self._names = names
+        self._make = make
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._make(name)
+        if value is MISSING:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())

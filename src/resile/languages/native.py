@@ -1,0 +1,179 @@
+"""The native language: `${...}` in texts and commands, JavaScript in conditions.
+
+A reference whose first name the workflow knows must have a value: where its path leads nowhere, the attempt fails
+before it starts. A reference whose first name it does not know belongs to the shell and stays. In a condition both
+count as no value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resile.languages import references
+from resile.languages.references import MISSING, ValueRefused, is_one_reference, names, or_default, path_of, text_of
+from resile.languages.shell import quoting
+
+if TYPE_CHECKING:
+    from resile.core.state import Job
+    from resile.languages.contract import Program, Run
+    from resile.languages.javascript.expressions import Expressions
+    from resile.languages.references import Lookup
+    from resile.model.workflow import Condition, Http, Python, Query
+
+# Names of ours without entries to count: behind them a number in brackets speaks of an array of the shell.
+_OBJECTS = ("inputs", "execution", "error")
+_FALSE_TEXTS = ("", "0", "false", "null")
+
+
+class NativeNames:
+    """The references of one job."""
+
+    __slots__ = ("_job", "_run")
+
+    language: Native
+    args: dict[str, Any]
+
+    def __init__(self, run: Run, job: Job) -> None:
+        self._run = run
+        self._job = job
+
+    def __call__(self, name: str) -> Any:
+        """The value of a reference, or MISSING; raises ValueRefused where its path leads nowhere."""
+        path = path_of(name)
+        value = or_default(name, self._run.find(path, self._job))
+        if value is not MISSING or len(path) == 1 or (path[0] in _OBJECTS and isinstance(path[1], int)):
+            return value
+        from resile.languages.missing_values import problem_with
+
+        if problem := problem_with(path, lambda part: self._run.find(part, self._job)):
+            raise ValueRefused(problem)
+        if owner := self._run.capturer(str(path[0]), self._job):
+            raise ValueRefused(f"`{path[0]}` has no value: {owner!r} captures it and has not given one")
+        return MISSING
+
+
+class Native:
+    """`${...}`."""
+
+    mark = "${"
+    has_references = True
+
+    def names_in(self, text: str) -> frozenset[str]:
+        """The references in a text, without their defaults."""
+        return frozenset(references.without_default(name).removeprefix("raw:") for name, _ in names(text))
+
+    def check(self, text: str) -> str:
+        """Nothing: a text that is no reference belongs to the shell."""
+        del text
+        return ""
+
+    def check_url(self, url: str) -> tuple[str, str]:
+        """A url whose server the file decides, or one reference to a whole url."""
+        if is_one_reference(url):
+            return "", ""
+        return check_written_url(url)
+
+    def visible(self, run: Run, job: Job) -> NativeNames:
+        """The references of a job."""
+        return NativeNames(run, job)
+
+    def render_text(self, text: str, visible: Lookup) -> str:
+        """The text with its values; unknown references stay."""
+        return references.render_text(text, visible)
+
+    def render_shell(self, text: str, visible: Lookup, program: str = "sh") -> str:
+        """The command with its values, each quoted for its place; unknown references stay."""
+        return quoting.render_shell(text, visible, program)
+
+    def render_data(self, data: Any, visible: Lookup) -> Any:
+        """The data with values in its texts; a text that is one reference becomes the value itself."""
+        if isinstance(data, dict):
+            return {key: self.render_data(value, visible) for key, value in data.items()}
+        if isinstance(data, list):
+            return [self.render_data(value, visible) for value in data]
+        if not isinstance(data, str) or not is_one_reference(data):
+            return references.render_text(data, visible) if isinstance(data, str) else data
+        return _value_of(data, visible)
+
+    def render_url(self, url: str, visible: Lookup) -> str:
+        """The url with its values; a url that is one reference is that value."""
+        from resile.languages.urls import encode_url, encode_value, is_whole_url, leaves_folder
+
+        if is_one_reference(url):
+            text = text_of(_value_of(url, visible))
+            if not is_whole_url(text):
+                raise ValueRefused(f"the value of `{url}` is no http url without a password")
+        else:
+            text = references.render_text(url, lambda name: encode_value(_value_of(f"${{{name}}}", visible)))
+            if leaves_folder(url, text):
+                raise ValueRefused(f"a value in `{url}` is `.` or `..`, which would lead out of its folder")
+        return encode_url(text)
+
+    def program(
+        self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: NativeNames
+    ) -> Program:
+        """The program of a request, or of Python code."""
+        from resile.languages.program_settings import program_of
+
+        del shared
+        return program_of(action, name, folder, visible)
+
+    def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
+        """One reference whose value is judged, a literal, or JavaScript."""
+        if condition.language != "value":
+            return self.code(run).decide(condition, job, at)
+        return value_holds(condition.source, lambda name: find_leniently(run, name, job)), ""
+
+    def code(self, run: Run) -> Expressions:
+        """JavaScript in which a `${...}` stands for its value."""
+        from resile.languages.javascript.expressions import Expressions
+
+        return Expressions(run, lambda name, job: find_leniently(run, name, job))
+
+
+NATIVE = Native()
+NativeNames.language = NATIVE
+NativeNames.args = {}
+
+
+def find_leniently(run: Run, name: str, job: Job) -> Any:
+    """The value of a reference in a condition, where one that leads nowhere is MISSING."""
+    return or_default(name, run.find(path_of(name), job))
+
+
+def value_holds(source: str, find: Lookup) -> bool:
+    """Does a condition hold that is one reference, or the word `true`?"""
+    source = source.strip()
+    return is_truthy(find(source[2:-1])) if is_one_reference(source) else source == "true"
+
+
+def is_truthy(value: Any) -> bool:
+    """Empty, 0, false and null are false, as values and as text."""
+    if value is MISSING or value is None:
+        return False
+    if isinstance(value, str):
+        return value.strip() not in _FALSE_TEXTS
+    return bool(value)
+
+
+def check_written_url(url: str) -> tuple[str, str]:
+    """What is wrong with a url whose values are references, and a hint."""
+    from resile.errors import shorten
+    from resile.languages.urls import is_whole_url, names_server
+
+    first = next((offset for _, offset in names(url)), None)
+    if first is not None and not names_server(url[:first]):
+        hint = "write the server out, or make the whole url one reference: http: ${inputs.url}"
+        return f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url", hint
+    if not is_whole_url(url):
+        hint = "a password belongs in a header" if "@" in url else "http://host/path or https://host/path"
+        return f"`{shorten(url)}` is no http url", hint
+    return "", ""
+
+
+def _value_of(reference: str, lookup: Lookup) -> Any:
+    """The value of a reference; here no shell can know it instead."""
+    value = lookup(reference[2:-1])
+    if value is MISSING:
+        raise ValueRefused(f"nothing is known under `{reference}`")
+    return value
