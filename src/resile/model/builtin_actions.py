@@ -42,7 +42,7 @@ class Memory(Struct, frozen=True, tag="memory", omit_defaults=True):
 
 
 class Ask(Struct, frozen=True, tag="ask", omit_defaults=True):
-    """A question for a person: the step is parked until somebody answers; an empty answer means the default."""
+    """A question for a person: the step is parked until a person answers; an empty answer means the default."""
 
     question: str
     default: str = ""
@@ -57,7 +57,7 @@ class Computed(Struct, frozen=True, array_like=True):
 
 
 class Collect(Struct, frozen=True, tag="collect"):
-    """Values of their own that a workflow gives to whoever runs it; later ones see earlier ones."""
+    """Values of their own that a workflow gives to its caller; later ones see earlier ones."""
 
     values: tuple[Computed, ...]
 

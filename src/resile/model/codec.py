@@ -29,5 +29,5 @@ def decode(data: bytes) -> Workflow:
 
 @lru_cache(maxsize=1)
 def content_hash(data: bytes) -> str:
-    """The name of a definition: SHA-256 of its canonical JSON. Whoever starts a run asks for it more than once."""
+    """The name of a definition: SHA-256 of its canonical JSON. Starting a run asks for it several times."""
     return sha256_hex(data)

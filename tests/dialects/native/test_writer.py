@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from resile.dialects.compile import compile_file, compile_text
@@ -282,6 +282,7 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(_SCALARS, _nested, max_leaves=12))
+@example({"<<": None})
 def test_any_data_is_read_as_it_was_written(data: object) -> None:
     """Whatever stands in a text or a mapping comes back."""
     from resile.dialects.formats.yaml import parse

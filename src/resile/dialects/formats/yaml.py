@@ -159,6 +159,7 @@ class Builder:
         self.open_anchors: set[str] = set()
         self.nodes = 0
         self.alias_nodes = 0
+        self.merge_key: Node | None = None
 
     def build(self, next_event: Any) -> None:
         """Read events to the end of the stream."""
@@ -210,6 +211,8 @@ class Builder:
                 node = self._as_variant(event.tag, plain)
             else:
                 node = Scalar(self._tagged(event, text), text, node.line, node.column)
+        if plain_one and text == "<<":
+            self.merge_key = node
         if event.anchor is not None:
             self.anchors[event.anchor] = (node, 1, 0)
         self.nodes += 1
@@ -309,7 +312,7 @@ class Builder:
             # Keep integer keys: readers that accept them withdraw this error.
             if type(node.value) is not int:
                 return _DROPPED
-        if node.text == "<<":
+        if node is self.merge_key:
             hint = "YAML 1.2 has no merge keys: write the keys out, or use an alias for a whole value"
             self.report.error("yaml", "`<<` does not merge here", node, hint=hint)
             return _DROPPED

@@ -64,19 +64,19 @@ def _problems(kind: Any, value: Any) -> Iterator[str]:
                 yield from _problems(inner[0], inner[1] if len(inner) == 2 else None)
 
 
-def _named(kind: str, value: Any, wanted: str) -> Iterator[str]:
+def _names_of_kind(kind: str, value: Any, wanted: str) -> Iterator[str]:
     """The names of one kind in an argument."""
     if kind == wanted:
         yield value
     elif kind in ("list", "mapping"):
         for inner in value if isinstance(value, list) else value.values():
-            yield from _named(inner[0], inner[1] if len(inner) == 2 else None, wanted)
+            yield from _names_of_kind(inner[0], inner[1] if len(inner) == 2 else None, wanted)
 
 
 def names_in(action: Function, wanted: str) -> list[str]:
     """The steps, or the inputs, that the arguments of a call name; an item counts as one without a name."""
     pairs = [(given.kind, given.value) for given in (*action.args, *action.kwargs.values())]
-    return [name for kind, value in pairs for name in _named(kind, value, wanted)]
+    return [name for kind, value in pairs for name in _names_of_kind(kind, value, wanted)]
 
 
 def check_beside(reading: NativeReading, node: Mapping, action: Function) -> None:
@@ -88,10 +88,10 @@ def check_beside(reading: NativeReading, node: Mapping, action: Function) -> Non
     resources = node.entries["resources"][1] if "resources" in node.entries else None
     for part, key in ((node, "env"), (resources, "gpus")):
         if action.workers == "threads" and isinstance(part, Mapping) and key in part.entries:
-            _in_one_environment(reading, part.entries[key][0], key)
+            _refuse_in_threads(reading, part.entries[key][0], key)
 
 
-def _in_one_environment(reading: NativeReading, where: Scalar, key: str) -> None:
+def _refuse_in_threads(reading: NativeReading, where: Scalar, key: str) -> None:
     """What needs an environment of its own is not for threads."""
     message = f"`{key}` has a meaning only in worker processes: threads share one environment"
     reading.report.error("action", message, where, hint="`processes` as workers, or an argument")
@@ -119,7 +119,7 @@ def check_functions(reading: NativeReading, root: Mapping, inputs: dict[str, Any
                 if _is_first(reading, scope, draft.step.name):
                     _check_file(reading, draft, draft.step.action)
     if "threads" in kinds and "env" in root.entries:
-        _in_one_environment(reading, root.entries["env"][0], "env")
+        _refuse_in_threads(reading, root.entries["env"][0], "env")
     if kinds and "secrets" in root.entries:
         message = "a workflow that calls functions takes no `secrets`: what they print and return is kept as it is"
         hint = "functions read the environment themselves"
@@ -168,7 +168,7 @@ def _check_arguments(
         reading.report.error("unknown-name", "an argument is the item, and there is none here", where)
 
 
-def valued(name: str) -> tuple[Capture, ...]:
+def capture_of_result(name: str) -> tuple[Capture, ...]:
     """What a function returns is known by the name of its step."""
     return (Capture(name, "value"),)
 

@@ -1,7 +1,7 @@
 """What a step needs: names become needs, of which steps that say the same share one.
 
 In a large file most steps need what the steps beside them need. So needs that are written alike are one object, and
-so are long lists of them: who looks at one has looked at all.
+so are long lists of them: a check of one covers all steps that share it.
 """
 
 from __future__ import annotations

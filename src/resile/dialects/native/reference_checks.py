@@ -1,6 +1,6 @@
 """Checks of `${...}` once every name is known: certain mistakes are errors, likely ones warnings.
 
-A bare `${NAME}` that nobody knows belongs to the shell and is not looked at; one with a path (`${a.b}`) does not,
+A bare `${NAME}` that is no captured name belongs to the shell and is not checked; one with a path (`${a.b}`) does not,
 unless quotes keep it away from the shell.
 """
 
@@ -48,7 +48,7 @@ def check_references(reading: NativeReading, inputs: dict[str, Any], end: Drafte
     root = reading.scopes[0]
     if end is not None:
         root.drafts = {**root.drafts, "end": end}
-    lint = _Lint(reading, inputs)
+    lint = _ReferenceChecker(reading, inputs)
     captured: dict[int, ChainMap[str, str]] = {}
     for scope in reading.scopes:
         around = captured[id(scope.around)] if scope.around is not None else ChainMap()
@@ -94,7 +94,7 @@ def _check_fallback(reading: Reading, draft: Drafted, where: Node) -> None:
             reading.report.warning("fallback-skipped", message, where)
 
 
-class _Lint:
+class _ReferenceChecker:
     """Looks at texts, one after the other, in the scope that it has entered."""
 
     def __init__(self, reading: NativeReading, inputs: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class _Lint:
         self.captured: ChainMap[str, str] = ChainMap()
         self.drafts: ChainMap[str, Drafted] = ChainMap()
         self.lines: list[str] = []
-        self.told: set[tuple[int, int, str]] = set()
+        self.reported: set[tuple[int, int, str]] = set()
 
     def enter(self, scope: Scope, captured: ChainMap[str, str]) -> None:
         """Look at the texts of this scope from here on."""
@@ -126,22 +126,22 @@ class _Lint:
                 continue
             match path[0]:
                 case "inputs":
-                    self._input(text, name, path, offset)
+                    self._check_input(text, name, path, offset)
                 case "steps":
-                    self._step(text, name, path, offset)
+                    self._check_step(text, name, path, offset)
                 case "execution":
-                    self._execution(text, name, path, offset)
+                    self._check_execution(text, name, path, offset)
                 case "error" | "shell" if self._in_repair(text):
-                    self._failure(text, name, path, offset)
+                    self._check_failure(text, name, path, offset)
                 case "item" if self.scope.around is not None:
                     pass
                 case "map" if self._map_step() is not None:
-                    self._map(text, name, path, offset)
+                    self._check_map(text, name, path, offset)
                 case "env":
                     if len(path) != 2:
                         self._error(text, name, offset, "`env` has the form `${env.NAME}`")
                 case root if root not in self.captured:
-                    self._unknown_root(text, name, str(root), offset)
+                    self._report_unknown_root(text, name, str(root), offset)
                 case _:
                     pass
 
@@ -151,8 +151,8 @@ class _Lint:
             written = f"${{{found[1].strip()}}}"
             if is_one_reference(written) and self._is_ours(text, path_of(written[2:-1])):
                 message = f"`{shorten(found[0])}` is left as it stands: no blank can be inside the braces"
-                place = self._where(text, found[1], found.start())
-                if self._is_news(place, message):
+                place = self._place_of_name(text, found[1], found.start())
+                if self._is_new(place, message):
                     self.report.warning("blank", message, place, hint=f"write `{shorten(written)}`")
 
     def check_lists(self) -> None:
@@ -179,7 +179,7 @@ class _Lint:
         draft = self.drafts.get("map")
         return draft if draft is not None and _fans_out(draft) else None
 
-    def _where(self, text: Text, name: str, offset: int) -> Mark:
+    def _place_of_name(self, text: Text, name: str, offset: int) -> Mark:
         """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
         if not self.lines:
             self.lines = self.reading.source.data.decode("utf-8").split("\n")
@@ -198,30 +198,30 @@ class _Lint:
 
     def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
         """A reference that can't be right."""
-        place = None if self.report.full else self._where(text, name, offset)
-        if place is None or self._is_news(place, message):
+        place = None if self.report.full else self._place_of_name(text, name, offset)
+        if place is None or self._is_new(place, message):
             self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
 
     def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
         """A reference that is probably not right."""
-        place = self._where(text, name, offset)
-        if self._is_news(place, message):
+        place = self._place_of_name(text, name, offset)
+        if self._is_new(place, message):
             self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
 
-    def _is_news(self, place: Mark, message: str) -> bool:
+    def _is_new(self, place: Mark, message: str) -> bool:
         """Is this said for the first time? One handler can stand in many steps of an item."""
-        count = len(self.told)
-        self.told.add((place.line, place.column, message))
-        return len(self.told) > count
+        count = len(self.reported)
+        self.reported.add((place.line, place.column, message))
+        return len(self.reported) > count
 
-    def _input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+    def _check_input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """An input must be declared."""
         if str(path[1]) not in self.inputs:
             message = f"there is no input `{shorten(str(path[1]))}`"
             hint = did_you_mean(str(path[1]), self.inputs, "inputs") or "declare it under `inputs`"
             self._error(text, name, offset, message, hint)
 
-    def _step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+    def _check_step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """A step must exist, have that property, and have run before."""
         if len(path) < 3:
             message = f"what of that step? One of {', '.join(STEP_FIELDS)}"
@@ -232,7 +232,7 @@ class _Lint:
             return
         draft = self.drafts.get(step)
         if draft is None:
-            self._unknown_step(text, name, step, offset)
+            self._report_unknown_step(text, name, step, offset)
             return
         fields = STEP_FIELDS + (FANOUT_FIELDS if _fans_out(draft) else ())
         if field not in fields:
@@ -243,9 +243,9 @@ class _Lint:
             hint = did_you_mean(str(path[3]) if len(path) > 3 else "", sorted(_outputs(draft)), "it captures")
             self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
         else:
-            self._must_have_run(text, name, step, offset)
+            self._check_order(text, name, step, offset)
 
-    def _unknown_step(self, text: Text, name: str, step: str, offset: int) -> None:
+    def _report_unknown_step(self, text: Text, name: str, step: str, offset: int) -> None:
         """Report a step that is not there, or that runs for items elsewhere."""
         scope: Scope | None = self.scope
         while scope is not None and step not in scope.inner:
@@ -261,7 +261,7 @@ class _Lint:
             hint = f"quote a name with dots: `${{steps['{step}.…'].output}}`"
         self._error(text, name, offset, f"there is no step `{shorten(step)}`", hint)
 
-    def _must_have_run(self, text: Text, name: str, step: str, offset: int) -> None:
+    def _check_order(self, text: Text, name: str, step: str, offset: int) -> None:
         """Warn of a step that may not have run when this text is rendered."""
         scope, owner, is_inside = self.scope, text.owner, text.is_inside
         # A step around the items has run where it has run before the fan-out.
@@ -274,16 +274,16 @@ class _Lint:
             message = f"`{shorten(step)}` may not have run when `{shorten(owner)}` starts"
             self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
 
-    def _map(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+    def _check_map(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """What came of the items of the step called `map`."""
         field = str(path[1])
         if field not in FANOUT_FIELDS:
             hint = did_you_mean(field, FANOUT_FIELDS, "it has")
             self._error(text, name, offset, f"a map has no `{shorten(field)}`", hint)
         else:
-            self._must_have_run(text, name, "map", offset)
+            self._check_order(text, name, "map", offset)
 
-    def _failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+    def _check_failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """The failure that a repair answers."""
         root, field = str(path[0]), str(path[1])
         fields = ERROR_FIELDS if root == "error" else ("output",)
@@ -291,7 +291,7 @@ class _Lint:
             hint = did_you_mean(field, fields, "it has")
             self._error(text, name, offset, f"`{root}` has no `{shorten(field)}`", hint)
 
-    def _execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+    def _check_execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
         """The execution as a whole, which only `end` sees complete."""
         wanted = str(path[1])
         if wanted not in EXECUTION_FIELDS:
@@ -300,13 +300,13 @@ class _Lint:
         elif text.owner != "end":
             self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")
 
-    def _unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
-        """A name with a path that nobody knows; no shell variable has one, but other languages do."""
+    def _report_unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
+        """Warn of a path whose first word is unknown; no shell variable has a path, but other languages have them."""
         if root in ROOTS:
             hint = ROOT_HINTS.get(root, "")
             self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here", hint)
             return
-        hint = self._meant(name.removeprefix("raw:"), root)
+        hint = self._hint_for(name.removeprefix("raw:"), root)
         if not hint and text.program:
             if "." not in name and knows_ansi(text.program):
                 return
@@ -316,7 +316,7 @@ class _Lint:
         fallback = f"`${{…}}` reads {known} and captured names" if "." in name else "arrays need `shell_program: bash`"
         self._warning("unknown-variable", text, name, offset, f"`{shorten(root)}` is not known", hint or fallback)
 
-    def _meant(self, name: str, root: str) -> str:
+    def _hint_for(self, name: str, root: str) -> str:
         """A hint at what a name with an unknown first word was probably to say."""
         if root in self.drafts:
             return f"did you mean `${{steps.{shorten(name)}}}`?"
@@ -358,13 +358,13 @@ class _Lint:
         for piece in () if is_flat else read(text.node.text, knows_ansi(text.program)):
             if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
                 message = f"`{piece.source}`: no value can be put here safely: {piece.reason}"
-                place = self._where(text, piece.name, 0)
-                if self._is_news(place, message):
+                place = self._place_of_name(text, piece.name, 0)
+                if self._is_new(place, message):
                     self.report.error("shell-place", message, place)
-        if _read_twice(text.node.text, known):
+        if _is_read_twice(text.node.text, known):
             message = "a value inside `eval` or `sh -c` is read a second time, as code"
             hint = "pass it as an argument: sh -c '… \"$1\"' sh ${…}"
-            if self._is_news(Mark(text.node.line, text.node.column), message):
+            if self._is_new(Mark(text.node.line, text.node.column), message):
                 self.report.warning("second-shell", message, text.node, hint=hint)
 
     def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
@@ -377,7 +377,7 @@ class _Lint:
         return len(path) > 1 and path[0] in roots
 
 
-def _read_twice(text: str, known: set[str]) -> bool:
+def _is_read_twice(text: str, known: set[str]) -> bool:
     """Does one of these references stand in code that a second shell reads: behind `eval`, or in the word of `-c`?"""
     holes = {offset: offset + len(name) + 3 for name, offset in names(text)}
     ours = [offset for name, offset in names(text) if name in known]
@@ -423,7 +423,7 @@ def _fans_out(draft: Drafted) -> bool:
 
 
 def _is_unread_child(draft: Drafted) -> bool:
-    """Does a step run a workflow that could not be read, so that nobody knows what it captures?"""
+    """Does a step run a workflow that could not be read, so that what it captures is unknown?"""
     return "workflow" in draft.node.entries and not isinstance(draft.step.action, Child)
 
 

@@ -77,10 +77,10 @@ def called_only(drafts: dict[str, Drafted], called: frozenset[str]) -> frozenset
     chosen = {name: isinstance(node, Scalar) and node.value is True for name, node in said.items()}
     always = frozenset(name for name, only in chosen.items() if not only)
     kept = frozenset(name for name, only in chosen.items() if only)
-    return remedies_among((called | kept) - always, {name: led_to(draft) for name, draft in drafts.items()}, kept)
+    return remedies_among((called | kept) - always, {name: edges_of(draft) for name, draft in drafts.items()}, kept)
 
 
-def led_to(draft: Drafted) -> frozenset[str]:
+def edges_of(draft: Drafted) -> frozenset[str]:
     """The steps that a step needs, and those that it leads to."""
     needed = [name for need, _ in draft.needs for name in need.any_of]
     return frozenset([*needed, *(arc.step for arc, _ in draft.arcs)])
@@ -111,7 +111,7 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
             # What the workflow says for all its steps can name steps that an item does not have.
             strange.setdefault(named.owner, set()).add(name)
         elif name not in drafts:
-            _unknown(reading, named)
+            _report_unknown(reading, named)
         elif named.how == "run":
             if name == named.owner:
                 hint = "`retry` runs a step again"
@@ -124,16 +124,16 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
             elif named.how == "goto":
                 astray.add(named.owner)
     _refuse_circles(reading.report, runs)
-    steps = tuple(_without(step, strange[step.name]) if step.name in strange else step for step in steps)
+    steps = tuple(_drop_unknown_targets(step, strange[step.name]) if step.name in strange else step for step in steps)
     return tuple(
-        _settled(reading.report, step, drafts[step.name], step.name in astray)
+        _drop_default_jumps(reading.report, step, drafts[step.name], step.name in astray)
         if step.name in astray or step.called_only
         else step
         for step in steps
     )
 
 
-def _without(step: Step, strange: set[str]) -> Step:
+def _drop_unknown_targets(step: Step, strange: set[str]) -> Step:
     """A step whose rules no longer name these steps; a rule that is then empty is left out."""
     rules: list[Rule] = []
     for rule in step.rules:
@@ -154,8 +154,8 @@ def _without(step: Step, strange: set[str]) -> Step:
     return replace(step, rules=tuple(rules))
 
 
-def _settled(report: Diagnostics, step: Step, draft: Drafted, is_astray: bool) -> Step:
-    """A step whose jump by default does not lead back goes nowhere; a remedy goes back to whoever called for it."""
+def _drop_default_jumps(report: Diagnostics, step: Step, draft: Drafted, is_astray: bool) -> Step:
+    """The step without default jumps that do not lead back; a remedy has none, it returns to its caller."""
     written = [draft.node.entries.get(word) for word in ("on_failure", "on_fail")]
     own = any(
         entry is not None and isinstance(entry[1], Mapping) and not _GOTO_KEYS.isdisjoint(entry[1].entries)
@@ -174,7 +174,7 @@ def _settled(report: Diagnostics, step: Step, draft: Drafted, is_astray: bool) -
     return replace(step, rules=tuple(rules))
 
 
-def _unknown(reading: NativeReading, named: Named) -> None:
+def _report_unknown(reading: NativeReading, named: Named) -> None:
     """Report a name that no step has; a default is reported once."""
     report, node = reading.report, named.node
     if named.by_default and any(e.line == node.line and e.column == node.column for e in report.errors):

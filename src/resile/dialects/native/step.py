@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.function import check_beside, check_types, valued
+from resile.dialects.native.function import capture_of_result, check_beside, check_types
 from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native.keys.programs import read_inputs
@@ -239,7 +239,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
     rules = _rules(reading, node, fields, inner)
     if isinstance(action, Function):
         check_beside(reading, node, action)
-        fields["capture"] = valued(name)
+        fields["capture"] = capture_of_result(name)
     elif rules:
         check_types(reading, name, node, key, rules)
     step = Step(

@@ -69,7 +69,7 @@ def _is_known(reading: NativeReading, node: Scalar) -> bool:
 
 
 def read_lists(reading: NativeReading, node: Node, within: Within) -> None:
-    """The lists of steps under `handlers`, each looked at once, whoever names it."""
+    """The lists of steps under `handlers`, each checked once, however many policies name it."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to lists of steps")
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
-from resile.dialects.native.writer.values import given
+from resile.dialects.native.writer.values import changed_fields
 from resile.model.workflow import Http
 
 
@@ -16,7 +16,7 @@ def _write(action: Http, _: StepWriter, __: Inherited) -> dict[str, Any]:
     if action.method != ("POST" if has_body else "GET"):
         written["method"] = action.method
     words = ("headers", "body", "json", "params", "form", "envelope", "expect_status")
-    written |= given(action, **{word: word for word in words}, is_verified="verify")
+    written |= changed_fields(action, **{word: word for word in words}, is_verified="verify")
     return {"http": written if len(written) > 1 else action.url}
 
 

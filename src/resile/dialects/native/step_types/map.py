@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
-from resile.dialects.native.writer.values import backoff, duration, given
+from resile.dialects.native.writer.values import backoff, changed_fields, duration
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 
 FILE_ENDINGS = (".json", ".jsonl", ".ndjson")
@@ -15,9 +15,14 @@ FILE_ENDINGS = (".json", ".jsonl", ".ndjson")
 def _write(action: FanOut, writer: StepWriter, around: Inherited) -> dict[str, Any]:
     """The items, the limits, what failed ones mean, and what runs for each."""
     source = action.source
-    words = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offset")
-    written = {"input": _input(source), **given(source, **{word: word for word in words}, items_max="max_items")}
-    written |= given(action, max_parallel="max_parallel", isolation="isolation", scope="scope", item_name="item_name")
+    selection = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offset")
+    written = {
+        "input": _input(source),
+        **changed_fields(source, **{word: word for word in selection}, items_max="max_items"),
+    }
+    written |= changed_fields(
+        action, max_parallel="max_parallel", isolation="isolation", scope="scope", item_name="item_name"
+    )
     if action.item_timeout_seconds is not None:
         written["item_timeout"] = duration(action.item_timeout_seconds)
     if action.policy != ErrorPolicy():
@@ -43,7 +48,7 @@ def _input(source: Source) -> Any:
 
 def _policy(policy: ErrorPolicy) -> dict[str, Any]:
     """What failed items mean."""
-    written = given(
+    written = changed_fields(
         policy,
         on_item_failure="on_item_failure",
         continue_on_failure="continue_on_failure",
@@ -58,7 +63,7 @@ def _policy(policy: ErrorPolicy) -> dict[str, Any]:
     if policy.breaker is not None:
         words = ("failure_threshold", "success_threshold", "half_open_requests")
         written["circuit_breaker"] = {
-            **given(policy.breaker, **{word: word for word in words}),
+            **changed_fields(policy.breaker, **{word: word for word in words}),
             "timeout": duration(policy.breaker.timeout_seconds),
         }
     if policy.attempts_max != 1 or policy.backoff is not None or policy.on_item_failure == "retry":

@@ -18,10 +18,10 @@ from resile.dialects.compile import compile_text
 from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.writer.compare import Difference, differences
-from resile.dialects.native.writer.relocate import moved
-from resile.dialects.native.writer.rules import handler_rule, rule_by_rule
+from resile.dialects.native.writer.relocate import relocate
+from resile.dialects.native.writer.rules import handler_rule, rules_in_full
 from resile.dialects.native.writer.step import Writer
-from resile.dialects.native.writer.values import duration, given, under_ir
+from resile.dialects.native.writer.values import changed_fields, duration, under_ir
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
 from resile.model.fanout import FanOut
@@ -33,17 +33,17 @@ ROUNDS_MAX = 4
 def emit(workflow: Workflow, findings: Sequence[Diagnostic] = (), folder: str = "") -> str:
     """The native file; `findings` become comments, `folder` is where the file is going to stand."""
     folder = folder or workflow.folder
-    original, workflow = workflow, moved(workflow, folder)
-    plainly: frozenset[int] | None = frozenset()
+    original, workflow = workflow, relocate(workflow, folder)
+    in_full: frozenset[int] | None = frozenset()
     for _ in range(ROUNDS_MAX):
-        text = _text(original, workflow, plainly, findings)
+        text = _text(original, workflow, in_full, findings)
         found = _read_back(text, workflow, folder)
         if not found:
             return text
         # The rules of a handler come back in every step that names it, so they are put right first.
         shared = [each for each in found if ".failure_handlers." in each.path]
         odd = frozenset(step for each in shared or found for step in each.within)
-        plainly = plainly | odd if plainly is not None and odd - plainly else None
+        in_full = in_full | odd if in_full is not None and odd - in_full else None
     text = _text(original, workflow, None, findings)
     found = _read_back(text, workflow, folder, strictly=True)
     if found:
@@ -72,35 +72,35 @@ def _read_back(text: str, workflow: Workflow, folder: str, strictly: bool = Fals
 
 
 def _text(
-    original: Workflow, workflow: Workflow, plainly: frozenset[int] | None, findings: Sequence[Diagnostic]
+    original: Workflow, workflow: Workflow, in_full: frozenset[int] | None, findings: Sequence[Diagnostic]
 ) -> str:
     """The text, with comments at the steps that they are about."""
-    document = part(workflow, Writer(plainly, findings, workflow, part))
+    document = workflow_block(workflow, Writer(in_full, findings, workflow, workflow_block))
     name = os.path.basename(original.file)
     notes = (f"From {name}, a file of {original.dialect}; written by `resile migrate`.", *document.notes)
     return write(Block({"resile": 1, **document}), notes)
 
 
-def part(workflow: Workflow, writer: Writer) -> Block:
+def workflow_block(workflow: Workflow, writer: Writer) -> Block:
     """A workflow as a mapping: a file, or what stands in the step that calls it."""
-    inner = Writer(writer.plainly, writer.findings, workflow, part)
+    inner = Writer(writer.in_full, writer.findings, workflow, workflow_block)
     program = _program(workflow)
     written = Block({"name": workflow.name})
-    written |= given(workflow, max_parallel="max_parallel")
+    written |= changed_fields(workflow, max_parallel="max_parallel")
     if workflow.grace_seconds != 10.0:
         written["grace"] = duration(workflow.grace_seconds)
     if program != "sh":
         written["shell_program"] = program
-    written |= {word: value for word in ("env", "env_files") if (value := _plain(getattr(workflow, word)))}
+    written |= {word: value for word in ("env", "env_files") if (value := _list_of_tuple(getattr(workflow, word)))}
     if workflow.inputs:
         written["inputs"] = {name: _input(declared) for name, declared in workflow.inputs.items()}
     if workflow.secrets:
         written["secrets"] = _secrets(workflow.secrets)
-    written |= given(workflow, templates="templates", failure_key="failure_key")
+    written |= changed_fields(workflow, templates="templates", failure_key="failure_key")
     if workflow.memory_file is not None:
-        more = given(workflow.memory_file, load="load", save="save")
+        more = changed_fields(workflow.memory_file, load="load", save="save")
         written["memory_file"] = {"path": workflow.memory_file.path, **more} if more else workflow.memory_file.path
-    written |= given(workflow, memory_namespace="memory_namespace")
+    written |= changed_fields(workflow, memory_namespace="memory_namespace")
     if workflow.cluster is not None:
         written["cluster"] = msgspec.to_builtins(workflow.cluster)
     if workflow.failure_handlers:
@@ -112,18 +112,18 @@ def part(workflow: Workflow, writer: Writer) -> Block:
     return under_ir(written, WORKFLOW)
 
 
-def _plain(value: Any) -> Any:
+def _list_of_tuple(value: Any) -> Any:
     """A tuple as a list."""
     return list(value) if isinstance(value, tuple) else value
 
 
 def _handlers(workflow: Workflow, writer: Writer) -> dict[str, Any]:
     """The rules that steps share."""
-    is_plain = writer.plainly is None or id(workflow) in writer.plainly
+    is_plain = writer.in_full is None or id(workflow) in writer.in_full
     written: dict[str, Any] = {}
     for name, rules in workflow.failure_handlers.items():
         listed = [None if is_plain else handler_rule(rule, workflow.folder) for rule in rules]
-        full = rule_by_rule(rules, lambda steps, word: writer.commands(steps, word, Inherited()))
+        full = rules_in_full(rules, lambda steps, word: writer.commands(steps, word, Inherited()))
         written[name] = {"rules": [short or long for short, long in zip(listed, full, strict=True)]}
     return written
 
@@ -137,14 +137,14 @@ def _input(declared: Input) -> Any:
     written: dict[str, Any] = {} if declared.required and declared.kind == "text" else {"type": declared.kind}
     if declared.default is not None:
         written["default"] = declared.default
-    return written | given(declared, required="required", schema="schema")
+    return written | changed_fields(declared, required="required", schema="schema")
 
 
 def _secrets(secrets: dict[str, Secret]) -> Any:
     """Secrets: a list where each is the variable of its name."""
     if all(secret == Secret(env=name) for name, secret in secrets.items()):
         return list(secrets)
-    return {name: given(secret, env="env", file="file") for name, secret in secrets.items()}
+    return {name: changed_fields(secret, env="env", file="file") for name, secret in secrets.items()}
 
 
 def _program(workflow: Workflow) -> str:

@@ -15,15 +15,15 @@ from resile.model.rules import Rule
 from resile.model.workflow import Action, Child, Function, Python, Step, Workflow
 
 
-def moved(workflow: Workflow, folder: str) -> Workflow:
+def relocate(workflow: Workflow, folder: str) -> Workflow:
     """The workflow as its file in that folder must say it; the same object where nothing moves."""
     move = _Move(workflow.folder, folder)
-    if move.stays and not _calls(workflow):
+    if move.stays and not _has_child_workflows(workflow):
         return workflow
     return move.workflow(workflow)
 
 
-def _calls(workflow: Workflow) -> bool:
+def _has_child_workflows(workflow: Workflow) -> bool:
     """Is there another workflow in this one?"""
     steps = [*workflow.steps, workflow.end]
     while steps:

@@ -1,8 +1,8 @@
 """The ladder of a step as the native file writes it: in its short keys where they say all of it, else rule by rule.
 
-short(rules)   retry, on_exit_code, on_failure, park ... as a guess: whoever writes a file reads it back, and
-               writes out the rules of those steps for which the guess was wrong
-rule_by_rule   every field of every rule
+short_keys_for(rules)   retry, on_exit_code, on_failure, park ... as a guess: `emit` reads the file back, and writes
+                        the rules of a step in full where the guess was wrong
+rules_in_full(rules)    every field of every rule
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from resile.dialects.native.failures.handlers import SCRIPT_NAME
-from resile.dialects.native.writer.values import backoff, condition, duration, given, routes, size
+from resile.dialects.native.writer.values import backoff, changed_fields, condition, duration, routes, size
 from resile.model.rules import Escalation, Match, Repair, Rule, SuccessActions
 from resile.model.workflow import Shell, Step
 
@@ -19,7 +19,7 @@ Commands = Callable[[tuple[Step, ...], str], Any]
 """Writes the commands of a handler; the word is that by which unnamed ones are called."""
 
 
-def rule_by_rule(rules: tuple[Rule, ...], commands: Commands) -> list[Any]:
+def rules_in_full(rules: tuple[Rule, ...], commands: Commands) -> list[Any]:
     """Every rule with all its fields."""
     return [_rule(rule, commands) for rule in rules]
 
@@ -41,7 +41,7 @@ def _rule(rule: Rule, commands: Commands) -> dict[str, Any]:
     if rule.change is not None:
         written["escalate"] = _growth(rule.change)
     written |= routes(rule.target, rule.target_js, rule.transitions)
-    return written | given(
+    return written | changed_fields(
         rule, limit_of="limit_of", cost="cost", routing="routing", retries_anyway="retries_anyway", halts="halts"
     )
 
@@ -56,7 +56,10 @@ def _match(match: Match) -> dict[str, Any]:
         "pattern": "pattern",
         "types": "types",
     }
-    return {word: list(value) if isinstance(value, tuple) else value for word, value in given(match, **words).items()}
+    return {
+        word: list(value) if isinstance(value, tuple) else value
+        for word, value in changed_fields(match, **words).items()
+    }
 
 
 def _repair(repair: Repair, commands: Commands) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def _calls(calls: tuple[str, ...], code: str) -> dict[str, Any]:
 
 def _growth(change: Escalation) -> dict[str, Any]:
     """How much more a further try has."""
-    written = given(change, factor="factor")
+    written = changed_fields(change, factor="factor")
     if change.memory_bytes_max:
         written["memory_max"] = size(change.memory_bytes_max)
     if change.runtime_seconds_max:
@@ -87,14 +90,14 @@ def _growth(change: Escalation) -> dict[str, Any]:
     return written
 
 
-def escalation(rule: Rule) -> dict[str, Any] | None:
+def escalation_of(rule: Rule) -> dict[str, Any] | None:
     """`resources.escalate`, where the rule is what that comes to."""
     if rule.change is None or not rule.text.startswith("escalate"):
         return None
     return _growth(rule.change) | ({"rounds": rule.limit} if rule.limit != 3 else {})
 
 
-def success(actions: SuccessActions, commands: Commands) -> Any:
+def success_keys_for(actions: SuccessActions, commands: Commands) -> Any:
     """What follows a success."""
     written: dict[str, Any] = {}
     if actions.steps:
@@ -109,7 +112,7 @@ def success(actions: SuccessActions, commands: Commands) -> Any:
     return written["commands"] if written.keys() == {"commands"} else written
 
 
-class _Walk:
+class _RuleQueue:
     """The rules that are not yet said, in order."""
 
     def __init__(self, rules: list[Rule]) -> None:
@@ -120,9 +123,9 @@ class _Walk:
         return self.left.pop(0) if self.left and holds(self.left[0]) else None
 
 
-def short(rules: list[Rule], commands: Commands) -> dict[str, Any] | None:
+def short_keys_for(rules: list[Rule], commands: Commands) -> dict[str, Any] | None:
     """The keys that probably come to these rules, or None where no keys do."""
-    walk = _Walk(list(rules))
+    walk = _RuleQueue(list(rules))
     written: dict[str, Any] = {}
     by_code: dict[str, Any] = {}
     while (
@@ -138,7 +141,7 @@ def short(rules: list[Rule], commands: Commands) -> dict[str, Any] | None:
     goto = walk.take(lambda rule: rule.then == "goto")
     if goto is not None:
         answer |= routes(goto.target, goto.target_js, goto.transitions)
-    answer |= _at_last(walk, commands, key, answer)
+    answer |= _last_answer_of(walk, commands, key, answer)
     parks = walk.take(lambda rule: rule.then == "park" and rule.text == "park") is not None
     continues = walk.take(lambda rule: rule.text == "continue_on_error") is not None
     if walk.left:
@@ -146,11 +149,11 @@ def short(rules: list[Rule], commands: Commands) -> dict[str, Any] | None:
     if answer.keys() == {"retry"}:
         written["retry"] = answer.pop("retry")
     if answer:
-        written[key] = _shortest(answer)
+        written[key] = _shorten_answer(answer)
     return written | ({"park": True} if parks else {}) | ({"continue_on_error": True} if continues else {})
 
 
-def _retry(walk: _Walk) -> dict[str, Any]:
+def _retry(walk: _RuleQueue) -> dict[str, Any]:
     """Plain retries, and re-attempts after named steps."""
     rule = walk.take(
         lambda rule: rule.then == "retry" and rule.routing and (rule.repair is None or not rule.repair.steps)
@@ -164,7 +167,7 @@ def _retry(walk: _Walk) -> dict[str, Any]:
     return written | (_calls(rule.repair.calls, rule.repair.calls_js) if rule.repair is not None else {})
 
 
-def _handler(walk: _Walk, commands: Commands, key: str) -> dict[str, Any]:
+def _handler(walk: _RuleQueue, commands: Commands, key: str) -> dict[str, Any]:
     """The handler, before each further execution and after the last."""
     written: dict[str, Any] = {}
     again = walk.take(lambda rule: rule.text.startswith(f"{key}: max_attempts "))
@@ -192,7 +195,7 @@ def _handler_keys(repair: Repair | None, commands: Commands) -> dict[str, Any]:
     return written
 
 
-def _at_last(walk: _Walk, commands: Commands, key: str, answer: dict[str, Any]) -> dict[str, Any]:
+def _last_answer_of(walk: _RuleQueue, commands: Commands, key: str, answer: dict[str, Any]) -> dict[str, Any]:
     """What is left when all the others are spent."""
     written: dict[str, Any] = {}
     cleanup = walk.take(lambda rule: rule.text.startswith((f"{key}: cleanup, then", f"{key}: handler, then")))
@@ -212,7 +215,7 @@ def _at_last(walk: _Walk, commands: Commands, key: str, answer: dict[str, Any]) 
     return written
 
 
-def _shortest(answer: dict[str, Any]) -> Any:
+def _shorten_answer(answer: dict[str, Any]) -> Any:
     """`on_failure` in its shortest form."""
     if answer.keys() == {"tolerates"}:
         return True

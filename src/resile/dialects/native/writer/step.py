@@ -19,8 +19,8 @@ from resile.dialects.native.keys.steps import STEP
 from resile.dialects.native.routes import STRING_LITERAL, remedies_among
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.step_types.registry import BY_STRUCT
-from resile.dialects.native.writer.rules import escalation, rule_by_rule, short, success
-from resile.dialects.native.writer.values import condition, duration, given, need, one_or_list, size, under_ir
+from resile.dialects.native.writer.rules import escalation_of, rules_in_full, short_keys_for, success_keys_for
+from resile.dialects.native.writer.values import changed_fields, condition, duration, need, one_or_list, size, under_ir
 from resile.dialects.native.writer.yaml import Block
 from resile.errors import Diagnostic
 from resile.model.fanout import FanOut
@@ -31,18 +31,18 @@ from resile.model.workflow import Arc, Function, Need, Noop, Shell, Step, Valida
 class Writer:
     """Writes the steps of one workflow.
 
-    The rules of steps in `plainly` are written out, all of them where there is no such set; `findings` become comments
+    The rules of steps in `in_full` are written out, all of them where there is no such set; `findings` become comments
     at the step at or below which they stand in the old file.
     """
 
     def __init__(
         self,
-        plainly: frozenset[int] | None,
+        in_full: frozenset[int] | None,
         findings: Sequence[Diagnostic],
         workflow: Workflow,
         write_workflow: Callable[[Workflow, Writer], Block],
     ) -> None:
-        self.plainly = plainly
+        self.in_full = in_full
         self._write_workflow = write_workflow
         self.findings = findings
         self.handlers = workflow.failure_handlers
@@ -65,7 +65,7 @@ class Writer:
         """The steps of a scope."""
         is_list = _is_list(steps)
         placed = list(_in_order(steps)) if is_list else [(step, step.needs) for step in steps]
-        odd = _oddly_called(placed)
+        odd = _explicit_called_only(placed)
         implicit = Step(name="end", action=Noop())
         last = [("end", end)] if end is not None and replace(end, origin=Origin()) != implicit else []
         if is_list:
@@ -112,7 +112,9 @@ class Writer:
         written |= _values(step)
         written |= self._ladder(step, inner)
         if step.on_success is not None:
-            written["on_success"] = success(step.on_success, lambda steps, word: self.commands(steps, word, inner))
+            written["on_success"] = success_keys_for(
+                step.on_success, lambda steps, word: self.commands(steps, word, inner)
+            )
         return written
 
     def commands(self, steps: tuple[Step, ...], word: str, around: Inherited) -> list[Any]:
@@ -129,7 +131,7 @@ class Writer:
         """The rules of a step, with what it takes of the machine."""
         resources: dict[str, Any] = {}
         if step.resources is not None:
-            resources = given(step.resources, cpus="cpus", gpus="gpus")
+            resources = changed_fields(step.resources, cpus="cpus", gpus="gpus")
             if step.resources.memory_bytes:
                 resources["memory"] = size(step.resources.memory_bytes)
             if step.resources.runtime_seconds is not None:
@@ -140,22 +142,22 @@ class Writer:
             return self.commands(steps, word, inner)
 
         written: dict[str, Any] = {"resources": resources} if step.resources is not None else {}
-        is_plain = self.plainly is None or id(step) in self.plainly
+        is_plain = self.in_full is None or id(step) in self.in_full
         if not is_plain and step.rules:
-            rules, handler = self._handed(step.rules)
-            grown = next((rule for rule in rules if escalation(rule) is not None), None)
+            rules, handler = self._take_out_handler(step.rules)
+            grown = next((rule for rule in rules if escalation_of(rule) is not None), None)
             if grown is not None and resources:
                 rules.remove(grown)
-                written["resources"] = {**resources, "escalate": escalation(grown)}
-            said = short(rules, commands)
+                written["resources"] = {**resources, "escalate": escalation_of(grown)}
+            said = short_keys_for(rules, commands)
             if said is not None:
                 return written | ({"failure_handler": handler} if handler else {}) | said
             written = {"resources": resources} if step.resources is not None else {}
         if step.rules:
-            written["rules"] = rule_by_rule(step.rules, commands)
+            written["rules"] = rules_in_full(step.rules, commands)
         return written
 
-    def _handed(self, rules: tuple[Rule, ...]) -> tuple[list[Rule], str]:
+    def _take_out_handler(self, rules: tuple[Rule, ...]) -> tuple[list[Rule], str]:
         """The rules without those of a failure handler, and its name."""
         for name, handed in self.handlers.items():
             texts = [rule.text for rule in handed]
@@ -218,20 +220,20 @@ def _values(step: Step) -> dict[str, Any]:
         written["capture"] = {capture.name: capture.form for capture in step.capture}
     if step.transform is not None:
         words = ("parse", "template", "code", "as_items", "schema")
-        written["transform"] = given(step.transform, **{word: word for word in words})
+        written["transform"] = changed_fields(step.transform, **{word: word for word in words})
     if step.checks:
         written["checks"] = [
             {
                 "name": check.name,
                 "code": check.code,
                 "must": check.must,
-                **given(check, effect="effect", message="message"),
+                **changed_fields(check, effect="effect", message="message"),
             }
             for check in step.checks
         ]
     if step.cases:
         fields = {word: word for word in step.cases[0].__struct_fields__}
-        written["cases"] = [{"when": case.when, **given(case, **fields)} for case in step.cases]
+        written["cases"] = [{"when": case.when, **changed_fields(case, **fields)} for case in step.cases]
     if step.effects:
         written["effects"] = [msgspec.to_builtins(effect) for effect in step.effects]
     for word in ("args", "aliases"):
@@ -269,8 +271,8 @@ def _is_list(steps: tuple[Step, ...]) -> bool:
     return count > 1 or len(steps) == 1
 
 
-def _oddly_called(placed: list[tuple[Step, tuple[Need, ...]]]) -> dict[str, bool]:
-    """The steps of which nobody would know, from who names them, whether they run only as a remedy."""
+def _explicit_called_only(placed: list[tuple[Step, tuple[Need, ...]]]) -> dict[str, bool]:
+    """Steps whose `called_only` value cannot be inferred from the references to them."""
     called = frozenset(name for step, _ in placed for name in _called_by(step))
     edges = {
         step.name: frozenset([name for each in needs for name in each.any_of] + [arc.step for arc in step.arcs])

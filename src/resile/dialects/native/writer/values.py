@@ -36,7 +36,7 @@ def size(count: int) -> str | int:
     return count
 
 
-def given(struct: msgspec.Struct, **names: str) -> dict[str, Any]:
+def changed_fields(struct: msgspec.Struct, **names: str) -> dict[str, Any]:
     """The fields of a model value that are not as they would be without saying, under the names of the file."""
     fields, defaults = struct.__struct_fields__, struct.__struct_defaults__
     written: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def backoff(wait: Backoff) -> Any:
         written["multiplier"] = wait.multiplier
     if wait.delay_seconds_max != Backoff().delay_seconds_max:
         written["max_delay"] = duration(wait.delay_seconds_max)
-    return written | given(wait, jitter="jitter", jitter_of="jitter_of")
+    return written | changed_fields(wait, jitter="jitter", jitter_of="jitter_of")
 
 
 def condition(asked: Condition) -> Any:

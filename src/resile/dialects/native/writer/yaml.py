@@ -21,8 +21,8 @@ _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`= \t")
 _UNSAFE = re.compile(r": |:$| #|[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]|^\s|\s$|^---|^\.\.\.")
 _UNSAFE_IN_FLOW = re.compile(r"[,\[\]{}:#'\"&*!|>%@`]")
 _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
-_WORDS_OF_OLD = frozenset(("y", "n", "yes", "no", "on", "off"))
-"""Words that other readers of YAML take for true and false."""
+_WORDS_OF_OLD = frozenset(("y", "n", "yes", "no", "on", "off", "<<"))
+"""Words that other readers of YAML take for true and false, or for a merge."""
 
 
 class Block(dict[str, Any]):
@@ -59,7 +59,7 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
         yield head
         yield from _mapping(value, indent + INDENT)
     elif isinstance(value, list | tuple) and value:
-        line = _in_one_line(value)
+        line = _flow_list_of(value)
         if line and len(head) + len(line) < FLOW_CHARACTERS_MAX:
             yield f"{head} {line}"
             return
@@ -87,13 +87,13 @@ def _item(value: Any, indent: str) -> Iterator[str]:
         yield from _entry(f"{indent}-", value, indent)
 
 
-def _in_one_line(values: list[Any] | tuple[Any, ...]) -> str:
+def _flow_list_of(values: list[Any] | tuple[Any, ...]) -> str:
     """A list of plain words, numbers and nothing else in one line, or an empty text."""
     parts: list[str] = []
     for value in values:
         part = _scalar(value) if not isinstance(value, dict | list | tuple) else "\n"
         if "\n" in part or (isinstance(value, str) and part == value and _UNSAFE_IN_FLOW.search(part)):
-            part = _quoted(value) if isinstance(value, str) else "\n"
+            part = _quote(value) if isinstance(value, str) else "\n"
         if "\n" in part:
             return ""
         parts.append(part)
@@ -110,7 +110,7 @@ def _literal(head: str, text: str, indent: str) -> Iterator[str]:
     begins = str(len(INDENT)) if text.startswith(" ") else ""
     ends = "" if text.endswith("\n") and not text.endswith("\n\n") else "+" if text.endswith("\n") else "-"
     if text.strip(" \n") != text.strip() and not text.endswith("\n"):
-        yield f"{head} {_quoted(text)}"
+        yield f"{head} {_quote(text)}"
         return
     yield f"{head} |{begins}{ends}"
     lines = text.split("\n")
@@ -128,7 +128,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
     if isinstance(value, str):
-        return value if _is_plain(value) else _quoted(value)
+        return value if _is_plain(value) else _quote(value)
     return "{}" if isinstance(value, dict) else "[]" if isinstance(value, list | tuple) else str(value)
 
 
@@ -139,7 +139,7 @@ def _is_plain(text: str) -> bool:
     return isinstance(resolve(text), str)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text in quotes: single ones, or double ones where something must be escaped."""
     if not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]", text):
         return "'" + text.replace("'", "''") + "'"

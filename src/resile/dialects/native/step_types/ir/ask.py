@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
-from resile.dialects.native.writer.values import given
+from resile.dialects.native.writer.values import changed_fields
 from resile.model.builtin_actions import Ask
 
 
 def _write(action: Ask, _: StepWriter, __: Inherited) -> dict[str, Any]:
     """The question, and what an empty answer means."""
-    more = given(action, default="default")
+    more = changed_fields(action, default="default")
     return {"ask": {"question": action.question, **more} if more else action.question}
 
 
