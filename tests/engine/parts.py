@@ -41,8 +41,8 @@ class Parts:
             clock=self.clock,
         )
         react(self.state, first)
-        values = Values(store, row.id, str(folder), self.state, {}, self.output)
-        evaluators = Evaluators(store, row, self.state, values, {}, secrets, None)
+        values = Values(store, row, self.state, {}, self.output, secrets=secrets)
+        evaluators = Evaluators(values, secrets)
         self.performer = Performer(
             self.state,
             values,
