@@ -20,6 +20,7 @@ from resile.api.workflow import WORKFLOW_OPTIONS
 from resile.core.actions import Order
 from resile.core.events import Event
 from resile.core.react import HANDLERS
+from resile.core.transitions import TRANSITIONS
 from resile.dialects.detect import tables
 from resile.dialects.native.keys.ir import IR_TABLES
 from resile.dialects.native.keys.steps import TABLES
@@ -125,6 +126,14 @@ def state_machine() -> str:
         ends = "yes" if status in TERMINAL else ""
         lines.append(f"| {status.value} | `{status.name}` | {ends} | {STATUS_MEANING[status.name]} |")
     lines += [
+        "",
+        "## Transitions of a job",
+        "",
+        "A job changes its status in these ways and in no other.",
+        "",
+        "| from | to | by |",
+        "|---|---|---|",
+        *(f"| `{source.name}` | `{target.name}` | {cell(by)} |" for (source, target), by in TRANSITIONS.items()),
         "",
         "## Events: what the core hears",
         "",

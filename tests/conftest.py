@@ -11,9 +11,13 @@ import signal
 
 from hypothesis import settings
 
+from resile.core.transitions import refuse_unlisted_transitions
+
 settings.register_profile("same", derandomize=True)
 settings.register_profile("search", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+refuse_unlisted_transitions()
 
 # `nohup` and a shell's `&` hand on ignored signals, and a test that sends one would wait in vain.
 for _number in (signal.SIGHUP, signal.SIGQUIT):

@@ -296,6 +296,18 @@ def test_the_core_is_pure() -> None:
     expect_none(offences)
 
 
+def test_one_function_changes_the_status_of_a_job() -> None:
+    """In the core only `set_status` assigns a `status`, so no transition escapes the table."""
+    assigned = [
+        where(file, node.lineno)
+        for file in sources("core")
+        if file.name != "transitions.py"
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.Attribute) and node.attr == "status" and isinstance(node.ctx, ast.Store)
+    ]
+    expect_none(assigned)
+
+
 def test_the_core_knows_no_dialect() -> None:
     """The core names no front end and never asks which one a workflow came from."""
     named = [

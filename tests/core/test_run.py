@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.core.actions import FindAttempt, SetTimer, StopEngine
-from resile.core.causal_history import story
+from resile.core.causal_history import causal_history
 from resile.core.events import (
     AttemptAdopted,
     AttemptStarted,
@@ -218,7 +218,7 @@ def test_remediation_only_steps_do_not_run_by_themselves() -> None:
 def test_a_story_tells_causes_first() -> None:
     """The story of a canceled step begins with the failure that caused it."""
     world = World(flow(step("a"), step("b", "a"), step("z")), lambda name, _: failed() if name == "a" else OK).run()
-    told = [(note.type, note.step) for note in story(world.notes, 2)]
+    told = [(note.type, note.step) for note in causal_history(world.notes, 2)]
     assert told[0] == ("playbook_started", "")
     assert told[-2:] == [("step_failed", "a"), ("step_canceled", "b")]
     assert all(name != "z" for _, name in told)

@@ -32,7 +32,7 @@ from resile.core.events import (
     TimerFired,
     ValueAnswered,
 )
-from resile.core.invariants import broken
+from resile.core.invariants import broken_invariants
 from resile.core.react import react
 from resile.core.state import ROOT, State, decode, encode, new_state
 from resile.model.failure import Failure, Outcome
@@ -78,7 +78,7 @@ class World:
         self.log.append(event)
         self.state, actions = react(self.state, event)
         self.state.touched.clear()
-        assert broken(self.state) == []
+        assert broken_invariants(self.state) == []
         orders: list[Order] = []
         for action in actions:
             if isinstance(action, Note):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resile.core.recovery.matching import matches
-from resile.core.rule_trace import listen
+from resile.core.rule_trace import enable_tracing
 from resile.explain.explanation import explain_events
 from resile.explain.replay_log import replay
 from resile.explain.report import ATTEMPTS_MAX, AttemptReport, Explanation, Names, StepReport, add_name, all_reports
@@ -138,10 +138,10 @@ def test_what_comes_in_thousands_is_counted() -> None:
 
 
 def test_only_who_listens_is_told() -> None:
-    """A driver's state keeps no walks."""
+    """A driver's state keeps no rule traces."""
     world = World(played_once()).start()
-    assert "walks" not in world.state.__dict__
-    assert listen(world.state) == []
+    assert "rule_traces" not in world.state.__dict__
+    assert enable_tracing(world.state) == []
 
 
 def played_once() -> Workflow:

@@ -70,9 +70,9 @@ def events(
 
 def _told(store: Store, number: int, types: Sequence[str], after: int, job: int) -> Iterator[dict[str, Any]]:
     """The events of a job, with those that led to each."""
-    from resile.core.causal_history import story
+    from resile.core.causal_history import causal_history
 
-    told = story(store.notes(number), job)
+    told = causal_history(store.notes(number), job)
     if not told:
         hint = f"`resile status {number} --json` lists the jobs of the run, with their numbers"
         raise ResileError("no-such-job", f"run {number} has no events of a job {job}", hint=hint)

@@ -19,8 +19,7 @@ from resile.commands.documents import timestamp
 from resile.commands.inspect import standing
 from resile.commands.run import open_again
 from resile.core.events import Judged
-from resile.core.recovery.ladder import origin_text
-from resile.core.recovery.matching import ladder_of
+from resile.core.recovery.routing import origin_text
 from resile.core.state import Job, State
 from resile.engine.replay import folded, row_of
 from resile.engine.session import Session, caller, take
@@ -80,7 +79,7 @@ def _failure(store: Store, row: RunRow, state: State, job: Job) -> dict[str, Any
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "message": failure.message,
-        "rule": origin_text(state, job, ladder_of(step)[job.rule]),
+        "rule": origin_text(state, job, state.rules_of(job)[job.rule]),
         "stdout": failure.stdout,
         "stderr": failure.stderr,
         "history": [_tried(tried) for tried in attempts],

@@ -1,4 +1,4 @@
-"""`story(notes, job)`: everything that bears on one job, causes first, as one would tell it."""
+"""`causal_history(notes, job)`: every note that bears on one job, causes first."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from resile.core.actions import Note
 
 
-def story(notes: Iterable[Note], job: int) -> list[Note]:
+def causal_history(notes: Iterable[Note], job: int) -> list[Note]:
     """The notes about a job and, before each, the notes of other jobs that caused it, in the order of the log."""
     by_seq: dict[int, Note] = {}
-    told: set[int] = set()
+    found: set[int] = set()
     for note in notes:
         by_seq[note.seq] = note
         if note.job != job:
             continue
         cause: Note | None = note
-        while cause is not None and cause.seq not in told:
-            told.add(cause.seq)
+        while cause is not None and cause.seq not in found:
+            found.add(cause.seq)
             cause = by_seq.get(cause.because)
-    return [by_seq[seq] for seq in sorted(told)]
+    return [by_seq[seq] for seq in sorted(found)]

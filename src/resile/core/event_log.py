@@ -5,55 +5,81 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import Action, Note
-from resile.core.state import Job, State
+from resile.core.state import Job, Route, State
+from resile.model.limits import ROUTES_MAX
+from resile.model.rules import Trigger
 from resile.model.status import Status
 
 STATUS_NAMES: dict[int, str] = {status.value: status.name for status in Status}
 _NOTHING: dict[str, Any] = {}
 
 
-def note_job(
-    state: State, out: list[Action], at: float, kind: str, job: Job, data: dict[str, Any] = _NOTHING, because: int = 0
-) -> int:
-    """Note something about a job; caused by its own last note unless told otherwise."""
-    state.seq = seq = state.seq + 1
-    out.append(
-        Note(
-            seq,
-            at,
-            kind,
-            state.scopes[job.scope].name,
-            state.step_of(job).name,
-            job.id,
-            job.attempt,
-            STATUS_NAMES[job.status],
-            because or job.last_event_seq or job.because,
-            data,
+class EventLog:
+    """Writes notes about one run, all with the time `at`, into the list of `actions`."""
+
+    __slots__ = ("actions", "at", "state")
+
+    def __init__(self, state: State, at: float) -> None:
+        self.state, self.at = state, at
+        self.actions: list[Action] = []
+
+    def note(self, kind: str, job: Job, data: dict[str, Any] = _NOTHING, because: int = 0) -> int:
+        """Note something about a job; unless `because` says otherwise, its own last note is the cause."""
+        state = self.state
+        state.seq = seq = state.seq + 1
+        self.actions.append(
+            Note(
+                seq,
+                self.at,
+                kind,
+                state.scopes[job.scope].name,
+                state.step_of(job).name,
+                job.id,
+                job.attempt,
+                STATUS_NAMES[job.status],
+                because or job.last_event_seq or job.because,
+                data,
+            )
         )
-    )
-    job.last_event_seq = seq
-    state.touched.append(job.id)
-    return seq
+        job.last_event_seq = seq
+        state.touched.append(job.id)
+        return seq
 
+    def note_pair(self, first: str, second: str, job: Job, data: dict[str, Any], because: int) -> None:
+        """Note two things about a job that happen together, the second because of the first and with the `data`.
 
-def note_pair(
-    state: State, out: list[Action], at: float, first: str, second: str, job: Job, data: dict[str, Any], because: int
-) -> None:
-    """Note two things about a job that happen together, the second because of the first; what is told is with that.
+        Every attempt makes two such pairs, so what both notes share is looked up once.
+        """
+        state = self.state
+        seq = state.seq + 1
+        scope, step, status = state.scopes[job.scope].name, state.step_of(job).name, STATUS_NAMES[job.status]
+        because = because or job.last_event_seq or job.because
+        self.actions += (
+            Note(seq, self.at, first, scope, step, job.id, job.attempt, status, because, _NOTHING),
+            Note(seq + 1, self.at, second, scope, step, job.id, job.attempt, status, seq, data),
+        )
+        state.seq = job.last_event_seq = seq + 1
+        state.touched.append(job.id)
 
-    Every attempt makes two such pairs, so what both notes say is looked up once.
-    """
-    seq = state.seq + 1
-    scope, step, status = state.scopes[job.scope].name, state.step_of(job).name, STATUS_NAMES[job.status]
-    because = because or job.last_event_seq or job.because
-    out.append(Note(seq, at, first, scope, step, job.id, job.attempt, status, because, _NOTHING))
-    out.append(Note(seq + 1, at, second, scope, step, job.id, job.attempt, status, seq, data))
-    state.seq = job.last_event_seq = seq + 1
-    state.touched.append(job.id)
+    def note_run(self, kind: str, status: str, because: int, **data: Any) -> int:
+        """Note something about the run as a whole."""
+        self.state.seq = seq = self.state.seq + 1
+        self.actions.append(Note(seq, self.at, kind, "", "", 0, 0, status, because, data))
+        return seq
 
+    def note_route(self, job: Job, trigger: Trigger, action: str, target: str | None, rule: str) -> int:
+        """Note a jump or a call, and add it to the summary."""
+        self.summarize_route(job, trigger, action, target, rule)
+        loops = self.state.scopes[job.scope].loops
+        data = {"trigger": trigger, "action": action, "target": target, "rule": rule, "loops": loops}
+        return self.note("route_taken", job, data)
 
-def note_run(state: State, out: list[Action], at: float, kind: str, status: str, because: int, **data: Any) -> int:
-    """Note something about the run as a whole."""
-    state.seq = seq = state.seq + 1
-    out.append(Note(seq, at, kind, "", "", 0, 0, status, because, data))
-    return seq
+    def summarize_route(self, job: Job, trigger: Trigger, action: str, target: str | None, rule: str) -> None:
+        """Add a decision about a job to the summary, which has room for so many of the items of fan-outs."""
+        state = self.state
+        scope = state.scopes[job.scope]
+        if scope.owner and len(state.routes) >= ROUTES_MAX:
+            return
+        attempt = job.error.attempt if job.error is not None else job.attempt
+        name = state.step_of(job).name
+        state.routes.append(Route(self.at, scope.name, name, attempt, trigger, action, target, rule))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from resile.core.state import ROOT, Job, State
 from resile.model.status import TERMINAL, Status
 
-_MOVING = (Status.ready, Status.pending, Status.running)
+_ACTIVE = (Status.ready, Status.pending, Status.running)
 
 
-def broken(state: State) -> list[str]:
+def broken_invariants(state: State) -> list[str]:
     """The invariants that do not hold, in words; empty when all is well."""
     found: list[str] = []
     every = list(state.jobs.values())
     end = state.jobs[state.plan.end + 1]
     counts = {
-        "moving": (state.active, sum(_moves(job) for job in every)),
+        "active": (state.active, sum(_is_active(job) for job in every)),
         "early": (state.early, sum(job.early for job in every)),
         "parked": (state.parked, sum(job.status is Status.pending_failed for job in every)),
         "in flight": (
@@ -29,8 +29,6 @@ def broken(state: State) -> list[str]:
         inside = [job for job in every if job.scope == scope.id and not state.is_end(job)]
         counts[f"open in {scope.name}"] = (scope.open, sum(job.status not in TERMINAL for job in inside))
     found += [f"{name}: counted {kept}, there are {real}" for name, (kept, real) in counts.items() if kept != real]
-    if state.agenda:
-        found.append(f"the agenda still holds {state.agenda}")
     capacity = state.capacity
     if capacity is not None and state.in_flight > capacity.parallel + capacity.ahead + capacity.early:
         room = f"{capacity.parallel}+{capacity.ahead}+{capacity.early}"
@@ -45,12 +43,12 @@ def broken(state: State) -> list[str]:
     return found
 
 
-def _moves(job: Job) -> bool:
-    """Will this job get on by itself?"""
+def _is_active(job: Job) -> bool:
+    """Does this job make progress without outside input?"""
     if job.pending_question:
         return True
     if job.hosting:
         return job.active
     if job.status is Status.recovering:
         return (bool(job.timer_at) and not job.repair_scope and not job.calls) or job.active
-    return job.status in _MOVING
+    return job.status in _ACTIVE

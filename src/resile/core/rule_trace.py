@@ -1,6 +1,6 @@
-"""How each failure walked the rules of its job, for whoever folds a log again to explain it.
+"""How each failure met the rules of its job, for those who fold a log again to explain it.
 
-A driver does not listen, so its runs keep nothing of this; the log holds all that is needed to hear it once more.
+An engine does not enable tracing, so its runs keep nothing of this; the log holds all that is needed to trace later.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from resile.core.state import State
 from resile.model.failure import Failure
 
 # Why a rule does not answer a failure; where none of these holds, it does.
-PassedOver = Literal["no match", "off", "spent", "no more"]
+SkipReason = Literal["no match", "off", "spent", "no more"]
 
 
-class Passed(Struct, frozen=True, gc=False):
-    """A rule that was looked at and did not answer, by its number; `used` of its `limit` were spent."""
+class RuleSkipped(Struct, frozen=True, gc=False):
+    """A rule that did not answer, by its number; `used` of its `limit` were spent."""
 
     rule: int
-    why: PassedOver
+    why: SkipReason
     used: int
     limit: int
 
 
-class Walk(Struct, frozen=True, gc=False):
-    """One walk: the rules passed over, then the one that answers, which `used` counts before; NO_RULE where none did.
+class RuleTrace(Struct, frozen=True, gc=False):
+    """One failure: the rules that were skipped, then the one that answers; NO_RULE where none did.
 
-    `seq` is that of the last note before it.
+    `used` counts the answers that this rule gave before, `seq` is that of the last note before the failure met it.
     """
 
     seq: int
     job: int
     failure: Failure
-    passed: tuple[Passed, ...]
+    skipped: tuple[RuleSkipped, ...]
     rule: int
     used: int = 0
     limit: int = 0
 
 
-def listen(state: State) -> list[Walk]:
-    """From here on the walks of this state's failures are told; the list is the listener's to clear."""
-    walks: list[Walk] = []
-    state.__dict__["walks"] = walks
-    return walks
+def enable_tracing(state: State) -> list[RuleTrace]:
+    """Record how rules are evaluated from now on; the caller clears the list."""
+    traces: list[RuleTrace] = []
+    state.__dict__["rule_traces"] = traces
+    return traces
 
 
-def listeners(state: State) -> list[Walk] | None:
-    """Where to tell of a walk, if anybody listens."""
-    walks: list[Walk] | None = state.__dict__.get("walks")
-    return walks
+def trace_of(state: State) -> list[RuleTrace] | None:
+    """The list to record evaluations in, where tracing is enabled."""
+    traces: list[RuleTrace] | None = state.__dict__.get("rule_traces")
+    return traces

@@ -17,12 +17,11 @@ from msgspec import Struct
 
 from resile.core.events import Capacity, Options
 from resile.core.fanout.progress import Fan, Redrive
-from resile.core.recovery.matching import ladder_of
 from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
 from resile.model.fanout import FanOut
 from resile.model.items import Item, ItemFailure
-from resile.model.rules import Trigger
+from resile.model.rules import Rule, Trigger
 from resile.model.status import BLOCKED, COMPLETED, PENDING, Status
 from resile.model.workflow import Child, Step, Workflow
 
@@ -250,10 +249,9 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it.
     Jobs up to `jobs_before` that are not the root's belong to earlier epochs. `items` counts those of all fan-outs.
-    `agenda` holds, within one reaction, settled jobs that another job waits for; it is empty between events. The next
-    event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the totals of
-    the fan-outs that were dropped so, by map. `ahead_candidates` are jobs that may be reserved early. The `plans` of
-    its scopes, by id, are each state's own and no part of a snapshot.
+    The next event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the
+    totals of the fan-outs that were dropped so, by map. `ahead_candidates` are jobs that may be reserved early. The
+    `plans` of its scopes, by id, are each state's own and no part of a snapshot.
     """
 
     plans: ClassVar[dict[int, Plan]]
@@ -294,7 +292,6 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     routes: list[Route] = []
     first_failure: Failed | None = None
     touched: list[int] = []
-    agenda: list[int] = []
 
     @property
     def workflow(self) -> Workflow:
@@ -304,43 +301,44 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     @property
     def plan(self) -> Plan:
-        """The shape of the root scope; not part of a snapshot."""
+        """The plan of the root scope; not part of a snapshot."""
         return self.plans[ROOT]
 
     def plan_of(self, scope: int) -> Plan:
-        """The shape of any scope, made when it is first asked for; all items of a fan-out share one."""
+        """The plan of any scope, made when it is first needed; all items of a fan-out share one."""
         plans = self.plans
         plan = plans.get(scope)
         if plan is None:
             where = self.scopes[scope]
             owner = self.jobs[where.owner]
             if where.kind == "repair":
-                step = self.step_of(owner)
-                actions = step.on_success if where.rule == SUCCESS else ladder_of(step)[where.rule].repair
-                plan = Plan(actions.steps if actions is not None else (), None)
+                around = self.plan_of(owner.scope)
+                step, rules = around.steps[owner.step], around.rules[owner.step]
+                actions = step.on_success if where.rule == SUCCESS else rules[where.rule].repair
+                plan = Plan(actions.steps if actions is not None else (), None, around.workflow)
             else:
-                plan = self._shared(owner)
+                plan = self._inner_plan(owner)
             plans[scope] = plan
         return plan
 
-    def _shared(self, owner: Job) -> Plan:
-        """The shape of the scopes that a fan-out or a child workflow opens: one for all of them."""
-        inner = self.plan_of(owner.scope).inner
-        plan = inner.get(owner.step)
+    def _inner_plan(self, owner: Job) -> Plan:
+        """The plan of the scopes that a fan-out or a child workflow opens: one for all of them."""
+        around = self.plan_of(owner.scope)
+        plan = around.inner.get(owner.step)
         if plan is None:
-            action = self.step_of(owner).action
+            action = around.steps[owner.step].action
             if isinstance(action, Child):
                 plan = plan_of(action.workflow)
             else:
                 from resile.core.fanout.worktrees import isolated
 
                 assert isinstance(action, FanOut)
-                plan = Plan(isolated(action), None)
-            inner[owner.step] = plan
+                plan = Plan(isolated(action), None, around.workflow)
+            around.inner[owner.step] = plan
         return plan
 
     def forget(self, scope: int) -> None:
-        """Drop a scope that is over with its jobs, and those inside it."""
+        """Drop a scope with its jobs, and the scopes inside it."""
         where = self.scopes.pop(scope)
         if where.nested:
             inside = range(where.first, where.first + len(where.waiting))
@@ -353,7 +351,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
-        # Asked some twenty times for each attempt, so the usual way is short.
+        # Called several times for each attempt, so the usual way is short.
         try:
             return self.plans[job.scope].steps[job.step]
         except KeyError:
@@ -397,15 +395,28 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return self.scopes[self.jobs[scope.owner].scope] if scope.owner else None
 
     def workflow_of(self, scope: int) -> Workflow:
-        """The definition that the steps of a scope stand in."""
-        where: Scope | None = self.scopes.get(scope)
-        while where is not None and where.owner:
-            if where.kind == "child":
-                action = self.step_of(self.jobs[where.owner]).action
-                assert isinstance(action, Child)
-                return action.workflow
-            where = self.around(where)
-        return self.workflow
+        """The definition that the steps of a scope stand in; the run's where the scope has been dropped."""
+        return self.plan_of(scope).workflow if scope in self.scopes else self.workflow
+
+    def rules_of(self, job: Job) -> tuple[Rule, ...]:
+        """The ladder of a job: its rules in the order in which a failure meets them."""
+        return self.plan_of(job.scope).rules[job.step]
+
+    def jobs_in(self, scope: Scope) -> list[Job]:
+        """The jobs of a scope, in the order of its steps."""
+        jobs = self.jobs
+        return [jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
+
+    def is_stopping(self, job: Job) -> bool:
+        """Does the run, or a scope around this job, stop: by cancel, spent budget, critical step or timeout?"""
+        if self.canceled or self.aborted:
+            return True
+        scope: Scope | None = self.scopes[job.scope]
+        while scope is not None:
+            if scope.stopped:
+                return True
+            scope = self.around(scope)
+        return False
 
     def job_named(self, name: str, scope: int = ROOT) -> Job | None:
         """The job of a step, looked for in a scope and then in those around it, as far as its workflow reaches."""

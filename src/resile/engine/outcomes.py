@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
+from resile.core.attempts import OVERRIDES
 from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn, Event
-from resile.core.react import OVERRIDES
 from resile.core.recovery.matching import ladder_of
 from resile.core.state import ROOT, Job, State
 from resile.engine.actions.git import head_of

@@ -13,9 +13,9 @@ from typing import Any
 from resile.core.actions import Note
 from resile.core.events import Event
 from resile.core.react import react
-from resile.core.recovery.ladder import origin_text
-from resile.core.rule_trace import Walk
-from resile.core.scheduling.dependencies import loops_max
+from resile.core.recovery.routing import origin_text
+from resile.core.rule_trace import RuleTrace
+from resile.core.scheduling.budget import loops_max
 from resile.core.state import NO_RULE
 from resile.explain import why_not_run
 from resile.explain.grouping import close_items, close_scopes, on_item_dead_lettered, on_item_retry
@@ -128,7 +128,7 @@ def _on_attempt_started(timeline: Timeline, note: Note) -> None:
         entry.then = consequence_of(entry)
 
 
-def _add_rules(timeline: Timeline, walk: Walk) -> None:
+def _add_rules(timeline: Timeline, walk: RuleTrace) -> None:
     """Add the rules that the core looked at for a failure, from the first one or from below one that did not help."""
     job = timeline.state.jobs[walk.job]
     entry = timeline.open.get(walk.job)
@@ -145,7 +145,7 @@ def _add_rules(timeline: Timeline, walk: Walk) -> None:
     entry.result = ""
     # The implicit rule for lost attempts says nothing about other failures.
     implicit = 0 if failure.kind == Kind.LOST else timeline.implicit_rules_of(job)
-    for look in walk.passed:
+    for look in walk.skipped:
         if look.rule >= implicit:
             rule = timeline.rule_of(job, look.rule)
             why = mismatch_of(rule.match, failure) if look.why == "no match" else _WHY[look.why]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from resile.core.rule_trace import PassedOver
+from resile.core.rule_trace import SkipReason
 
 NAMES_MAX = 20
 STEPS_MAX = 1_000
@@ -24,7 +24,7 @@ GROUPS_MAX = 100
 ITEMS_SHOWN_MAX = 2
 CHAIN_MAX = 50
 
-Decision = PassedOver | Literal["declined", "applied", "no budget"]
+Decision = SkipReason | Literal["declined", "applied", "no budget"]
 AttemptEvent = Literal[
     "failed", "lost", "interrupted", "ended", "passed", "after", "judged", "rejected", "circuit", "redriven"
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from resile.core.event_log import STATUS_NAMES
 from resile.core.recovery.matching import ladder_of
-from resile.core.rule_trace import listen
+from resile.core.rule_trace import enable_tracing
 from resile.core.state import SUCCESS, Job, Scope, State, new_state
 from resile.explain.report import (
     STEPS_MAX,
@@ -33,7 +33,7 @@ class Timeline:
 
     def __init__(self, workflow: Workflow, wanted: str | None) -> None:
         self.state: State = new_state(workflow)
-        self.walks = listen(self.state)
+        self.walks = enable_tracing(self.state)
         self.wanted_name = wanted
         self.resumed = 0
         self.start_over()

@@ -1,19 +1,19 @@
-"""The circuit breaker of a fan-out: it counts what items come to, and holds them while a dependency is down.
+"""The circuit breaker of a fan-out: it counts how items end, and holds others back while a dependency is down.
 
     closed --failure_threshold failures in a row--> open --timeout--> half_open --success_threshold successes--> closed
                                                      ^                    |
                                                      +----- any failure --+
 
-Held items wait; they are not burnt. While the circuit is open nothing starts and what runs finishes. At most
-`half_open_requests` items are let through as a test.
+Items that are held back wait; they use up no attempt. While the circuit is open nothing starts, and items that run
+finish. At most `half_open_requests` items are let through as a test.
 """
 
 from __future__ import annotations
 
-from resile.core.actions import Action, SetTimer
-from resile.core.event_log import note_job
+from resile.core.actions import SetTimer
 from resile.core.fanout.progress import Fan
-from resile.core.state import Job, State
+from resile.core.reaction import Reaction
+from resile.core.state import Job
 from resile.model.fanout import Breaker, ErrorPolicy
 
 # The `item` of the timer that ends an open circuit; items count from 0, and -1 is none.
@@ -38,14 +38,14 @@ def may_start(fan: Fan, breaker: Breaker | None) -> bool:
     return fan.circuit == "half_open" and fan.probes < breaker.half_open_requests
 
 
-def started(fan: Fan) -> None:
-    """An item was let through."""
+def count_start(fan: Fan) -> None:
+    """Count an item that the half-open circuit lets through."""
     if fan.circuit == "half_open":
         fan.probes += 1
 
 
-def passed(state: State, out: list[Action], at: float, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
-    """An item that began then has succeeded; one from before the test says nothing about it."""
+def count_success(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
+    """Count an item that succeeded; one that began before the test says nothing about the circuit."""
     fan.streak = 0
     if fan.circuit != "half_open" or began < fan.tested_since:
         return
@@ -53,25 +53,25 @@ def passed(state: State, out: list[Action], at: float, job: Job, fan: Fan, break
     # With fewer tests than successes asked for, all tests must pass.
     if fan.passed >= min(breaker.success_threshold, breaker.half_open_requests):
         fan.circuit = "closed"
-        note_job(state, out, at, "circuit_closed", job, {"successes": fan.passed})
+        reaction.note("circuit_closed", job, {"successes": fan.passed})
 
 
-def tripped(state: State, out: list[Action], at: float, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
-    """An item that began then has failed; one from before the test says nothing about it."""
+def count_failure(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
+    """Count an item that failed, and open the circuit; one that began before the test says nothing about it."""
     fan.streak += 1
     test_failed = fan.circuit == "half_open" and began >= fan.tested_since
     if test_failed or (fan.circuit == "closed" and fan.streak >= breaker.failure_threshold):
         fan.circuit = "open"
-        fan.due = at + breaker.timeout_seconds
+        fan.due = reaction.at + breaker.timeout_seconds
         data = {"failures": fan.streak, "until": fan.due}
-        seq = note_job(state, out, at, "circuit_opened", job, data)
-        out.append(SetTimer(job.id, job.attempt, fan.due, seq, item=CIRCUIT))
+        seq = reaction.note("circuit_opened", job, data)
+        reaction.order(SetTimer(job.id, job.attempt, fan.due, seq, item=CIRCUIT))
 
 
-def half_open(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+def half_open(reaction: Reaction, job: Job, fan: Fan) -> None:
     """The circuit was open long enough: let some items through."""
     fan.circuit = "half_open"
     fan.passed = fan.probes = 0
     fan.due = 0.0
-    fan.tested_since = at
-    note_job(state, out, at, "circuit_half_opened", job, {})
+    fan.tested_since = reaction.at
+    reaction.note("circuit_half_opened", job, {})

@@ -10,42 +10,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action, AnswerValue, SetTimer
-from resile.core.event_log import note_job
+from resile.core.actions import AnswerValue, SetTimer
+from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
-from resile.core.recovery.repair import succeeded
-from resile.core.scheduling.dependencies import settle, stopping, wake
+from resile.core.recovery.on_success import attempt_succeeded
+from resile.core.scheduling.arcs import settle_or_revisit
 from resile.core.scheduling.finish import execution
-from resile.core.scheduling.goto import drop_stale
-from resile.core.scheduling.reservations import rest, stir
+from resile.core.scheduling.goto import reopen_if_stale
+from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import close_scope, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Failed, Job, Scope, State
+from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.items import ItemFailure
-from resile.model.status import TERMINAL, Status
+from resile.model.status import COMPLETED, FAILED, RUNNING, TERMINAL, TERMINATED
 from resile.model.workflow import Child
 
 
-def begin_child(state: State, out: list[Action], at: float, job: Job, inputs: dict[str, Any], began: float) -> None:
+def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: float) -> None:
     """The inputs are known: open the child's scope; the time of the attempt, which began then, goes on."""
+    state = reaction.state
     job.hosting = True
     job.exit_code = None
-    job.status = Status.running
-    rest(state, job)
+    set_status(job, RUNNING)
+    mark_idle(state, job)
     step = state.step_of(job)
     if step.timeout_seconds is not None:
         job.timer_at = began + step.timeout_seconds
-        out.append(SetTimer(job.id, job.attempt, job.timer_at, job.last_event_seq))
-    scope = open_scope(state, job, "child", step.name, inputs=inputs, started_at=at)
-    start_scope(state, out, scope, job.last_event_seq)
+        reaction.order(SetTimer(job.id, job.attempt, job.timer_at, job.last_event_seq))
+    scope = open_scope(state, job, "child", step.name, inputs=inputs, started_at=reaction.at)
+    start_scope(reaction, scope, job.last_event_seq)
     if not scope.open:
-        begin_end(state, out, scope)
+        begin_end(reaction, scope)
 
 
-def begin_end(state: State, out: list[Action], scope: Scope) -> None:
+def begin_end(reaction: Reaction, scope: Scope) -> None:
     """Everything else of a child is terminal: its `end` runs, once."""
+    state = reaction.state
     scope.ending = True
-    wake(state, out, end_of(state, scope), state.seq)
+    reaction.wake(end_of(state, scope), state.seq)
 
 
 def end_of(state: State, scope: Scope) -> Job:
@@ -53,16 +56,18 @@ def end_of(state: State, scope: Scope) -> Job:
     return state.jobs[scope.first + state.plan_of(scope.id).end]
 
 
-def expire_child(state: State, out: list[Action], at: float, job: Job) -> None:
+def expire_child(reaction: Reaction, job: Job) -> None:
     """A child took too long: kill what it runs; its `end` still runs, and then it has failed."""
+    state = reaction.state
     scope = next(found for found in state.scopes.values() if found.owner == job.id and found.kind == "child")
     limit = state.step_of(job).timeout_seconds or 0.0
-    scope.first_failure = ItemFailure(0, at, "", Kind.TIMEOUT, f"timed out after {limit:g}s")
-    stop_scope(state, out, at, scope, job.last_event_seq)
+    scope.first_failure = ItemFailure(0, reaction.at, "", Kind.TIMEOUT, f"timed out after {limit:g}s")
+    stop_scope(reaction, scope, job.last_event_seq)
 
 
-def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None:
+def child_over(reaction: Reaction, scope: Scope) -> None:
     """A child's `end` is done: its verdict is that of the step that called it."""
+    state = reaction.state
     end = end_of(state, scope)
     if end.status not in TERMINAL:
         return
@@ -74,37 +79,38 @@ def child_over(state: State, out: list[Action], at: float, scope: Scope) -> None
     verdict = (
         "failed" if scope.first_failure is not None and scope.first_failure.kind == Kind.TIMEOUT else before["status"]
     )
-    if end.status is Status.completed and scope.override:
+    if end.status is COMPLETED and scope.override:
         verdict = scope.override
-    elif end.status in (Status.failed, Status.terminated):
+    elif end.status in (FAILED, TERMINATED):
         verdict = "failed"
         failed.append(state.step_of(end).name)
     frame = state.frame_of(job.scope)
     frame.outputs = {**frame.outputs, state.step_of(job).name: scope.values}
-    close_scope(state, out, scope)
+    close_scope(reaction, scope)
     data = {"child": state.workflow_of(scope.id).name, "verdict": verdict, "failed_steps": failed}
-    if drop_stale(state, out, at, job):
+    if reopen_if_stale(reaction, job):
         return
-    if stopping(state, job):
-        note_job(state, out, at, "attempt_failed", job, data)
-        settle(state, out, at, job, Status.terminated, {})
+    if state.is_stopping(job):
+        reaction.note("attempt_failed", job, data)
+        settle_or_revisit(reaction, job, TERMINATED, {})
         return
     failure = None if verdict == "completed" else _failure(scope, failed)
     if state.step_of(job).transform is None:
-        _concluded(state, out, at, job, failure, data)
+        _concluded(reaction, job, failure, data)
         return
     if failure is not None:
-        job.error = Error(at, job.attempt, state.step_of(job).name, failure, tuple(failed))
-    stir(state, job)
+        job.error = Error(reaction.at, job.attempt, state.step_of(job).name, failure, tuple(failed))
+    mark_active(state, job)
     job.pending_question = "value"
-    out.append(AnswerValue(job.id, job.attempt, job.last_event_seq))
+    reaction.order(AnswerValue(job.id, job.attempt, job.last_event_seq))
 
 
-def child_judged(state: State, out: list[Action], at: float, job: Job, outcome: Outcome) -> None:
+def child_judged(reaction: Reaction, job: Job, outcome: Outcome) -> None:
     """What a child gave is the step's value; where that is not as it must be, the step has failed."""
+    state = reaction.state
     step = state.step_of(job)
     assert isinstance(step.action, Child)
-    rest(state, job)
+    mark_idle(state, job)
     frame = state.frame_of(job.scope)
     frame.values = {**frame.values, **outcome.values}
     state.memory = {**state.memory, **outcome.memory}
@@ -116,22 +122,21 @@ def child_judged(state: State, out: list[Action], at: float, job: Job, outcome: 
         data["remarks"] = list(outcome.remarks)
     if failure is not None and state.first_failure is None:
         state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
-    _concluded(state, out, at, job, failure, data)
+    _concluded(reaction, job, failure, data)
 
 
-def _concluded(
-    state: State, out: list[Action], at: float, job: Job, failure: Failure | None, data: dict[str, Any]
-) -> None:
+def _concluded(reaction: Reaction, job: Job, failure: Failure | None, data: dict[str, Any]) -> None:
     """The step that ran a child has succeeded, or its rules answer its failure."""
+    state = reaction.state
     if failure is None:
         job.exit_code = 0
-        note_job(state, out, at, "attempt_succeeded", job, data)
-        succeeded(state, out, at, job)
+        reaction.note("attempt_succeeded", job, data)
+        attempt_succeeded(reaction, job)
         return
     job.exit_code = 1
-    note_job(state, out, at, "attempt_failed", job, data | {"kind": failure.kind, "message": failure.message})
-    job.error = Error(at, job.attempt, state.step_of(job).name, failure)
-    climb(state, out, at, job, failure)
+    reaction.note("attempt_failed", job, data | {"kind": failure.kind, "message": failure.message})
+    job.error = Error(reaction.at, job.attempt, state.step_of(job).name, failure)
+    climb(reaction, job, failure)
 
 
 def _failure(scope: Scope, failed: list[str]) -> Failure:

@@ -1,4 +1,4 @@
-"""What a fan-out tells of its failed items: at once, in batches, or all at the end; and what they have in common.
+"""Reports about the failed items of a fan-out, and what their failures have in common.
 
 `aggregate` reports once at the end, `immediate` each as it fails, `batched` so many at a time, the rest at the end.
 """
@@ -7,25 +7,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action
-from resile.core.event_log import note_job
 from resile.core.fanout.progress import Fan, Pattern
-from resile.core.state import Job, State
+from resile.core.reaction import Reaction
+from resile.core.state import Job
 from resile.model.failure import Kind
 from resile.model.fanout import ErrorPolicy
 from resile.model.items import Item, ItemFailure
 from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX, REPORTED_ITEMS_MAX
 
 
-def report(state: State, out: list[Action], at: float, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
-    """An item has failed for good: tell of it, if it is time."""
+def report(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
+    """Report the failed items of which that is due, now that one more has failed for good."""
     due = {"aggregate": 0, "immediate": 1, "batched": policy.batch_size}[policy.collection]
     if due and len(fan.unreported) >= due:
-        _tell(state, out, at, job, fan)
+        _report(reaction, job, fan)
 
 
-def note_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
-    """Count a failure, and have it reported."""
+def count_and_report_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
+    """Count a failure, and have the next report name it."""
     count_failure(fan, name, failure)
     if len(fan.unreported) < REPORTED_ITEMS_MAX:
         fan.unreported.append((name, failure.message))
@@ -34,8 +33,8 @@ def note_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
 
 
 def count_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
-    """Count a failure by its type and by its look."""
-    kind = _kind(failure)
+    """Count a failure by its type and by its signature."""
+    kind = _type_of(failure)
     fan.error_types = {**fan.error_types, kind: fan.error_types.get(kind, 0) + 1}
     pattern = fan.patterns.get(failure.signature)
     if pattern is None:
@@ -49,7 +48,7 @@ def count_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
 
 
 def uncount(fan: Fan, name: str, item: Item) -> bool:
-    """An item comes to something: take out as what a redrive found it; False where it is in no number of the list."""
+    """Take an item that a redrive has run out of the numbers; False where it counts in none of this list."""
     if not fan.redrive:
         return True
     before = fan.counted.pop(item.index, None)
@@ -59,35 +58,35 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
         fan.held -= 1
         return True
     fan.failed -= 1
-    kind = _kind(before[-1])
+    kind = _type_of(before[-1])
     left = {**fan.error_types, kind: fan.error_types.get(kind, 1) - 1}
     fan.error_types = {word: count for word, count in left.items() if count > 0}
     pattern = fan.patterns.get(before[-1].signature)
     if pattern is not None:
         pattern.count -= 1
         pattern.items = [other for other in pattern.items if other != name]
-        fan.patterns = {look: found for look, found in fan.patterns.items() if found.count > 0}
+        fan.patterns = {signature: found for signature, found in fan.patterns.items() if found.count > 0}
     return True
 
 
-def _kind(failure: ItemFailure) -> str:
+def _type_of(failure: ItemFailure) -> str:
     """The type of a failure, with the exit code where that is what it was."""
     return f"exit:{failure.exit_code}" if failure.kind == Kind.EXIT and failure.exit_code is not None else failure.kind
 
 
-def report_rest(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
-    """The fan-out is over: tell what has not been told."""
+def report_rest(reaction: Reaction, job: Job, fan: Fan) -> None:
+    """Report what has not been reported, because the fan-out is over."""
     if fan.unreported:
-        _tell(state, out, at, job, fan)
+        _report(reaction, job, fan)
 
 
-def _tell(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
-    """One report."""
+def _report(reaction: Reaction, job: Job, fan: Fan) -> None:
+    """Write one report."""
     fan.batch += 1
     items = [{"item": name, "message": message} for name, message in fan.unreported]
     data: dict[str, Any] = {"items": items, "batch": fan.batch}
     if fan.unreported_more:
         data["more"] = fan.unreported_more
-    note_job(state, out, at, "errors_reported", job, data)
+    reaction.note("errors_reported", job, data)
     fan.unreported = []
     fan.unreported_more = 0

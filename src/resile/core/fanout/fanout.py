@@ -12,32 +12,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action, KeepLetter, ReadItems, SetTimer
-from resile.core.event_log import note_job
-from resile.core.fanout.breaker import holds_back, may_start, started
+from resile.core.actions import KeepLetter, ReadItems, SetTimer
+from resile.core.fanout.breaker import count_start, holds_back, may_start
 from resile.core.fanout.failure_reports import count_failure, report_rest, uncount
 from resile.core.fanout.naming import fan_action, fan_name, item_id, map_name, short_name
 from resile.core.fanout.progress import Fan
+from resile.core.fanout.redrive_groups import group_over
 from resile.core.fanout.worktrees import isolated
+from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
-from resile.core.recovery.repair import succeeded
-from resile.core.scheduling.dependencies import settle, stopping, succeed
-from resile.core.scheduling.goto import drop_stale
-from resile.core.scheduling.reservations import rest, stir
+from resile.core.recovery.on_success import attempt_succeeded
+from resile.core.scheduling.arcs import settle_or_revisit, succeed
+from resile.core.scheduling.goto import reopen_if_stale
+from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import is_parked, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Job, Scope, State
+from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
 from resile.model.fanout import FanOut
 from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
-from resile.model.status import Status
+from resile.model.status import PENDING, RECOVERING, RUNNING, TERMINATED
 
-# Why a fan-out stops that somebody wanted to stop.
-CANCELED = "canceled"
+# Why a fan-out stopped whose run, scope or redrive was canceled.
+BY_CANCEL = "canceled"
 
 
-def begin_items(state: State, out: list[Action], at: float, job: Job, total: int, began: float) -> None:
+def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
     """The items are listed: from here on they run for the job; the time of the attempt, which began then, goes on."""
+    state = reaction.state
     action = fan_action(state, job)
     label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
     parallel = action.max_parallel or 0
@@ -45,19 +48,18 @@ def begin_items(state: State, out: list[Action], at: float, job: Job, total: int
     state.items += total if job.attempt == 1 else 0
     job.hosting = True
     job.exit_code = None
-    job.status = Status.running
-    seq = note_job(state, out, at, "items_listed", job, {"total": total})
+    set_status(job, RUNNING)
+    seq = reaction.note("items_listed", job, {"total": total})
     limit = state.step_of(job).timeout_seconds
     if limit is not None:
         job.timer_at = began + limit
-        out.append(SetTimer(job.id, job.attempt, job.timer_at, seq))
-    pump(state, out, at, job)
+        reaction.order(SetTimer(job.id, job.attempt, job.timer_at, seq))
+    pump(reaction, job)
 
 
-def items_read(
-    state: State, out: list[Action], at: float, job: Job, items: tuple[Item, ...], place: int, last: bool
-) -> None:
+def items_read(reaction: Reaction, job: Job, items: tuple[Item, ...], place: int, last: bool) -> None:
     """Another chunk has come."""
+    state = reaction.state
     fan = state.fans[job.id]
     fan.reading = False
     fan.place = place
@@ -65,26 +67,27 @@ def items_read(
     # Behind the letters of one fan-out there may be those of another in the same file.
     fan.last = last or fan.taken >= fan.goal
     fan.queue.extend(items)
-    pump(state, out, at, job)
+    pump(reaction, job)
 
 
-def pump(state: State, out: list[Action], at: float, job: Job) -> None:
+def pump(reaction: Reaction, job: Job) -> None:
     """Start what may start, read on where the queue runs low, and finish when nothing is left."""
+    state = reaction.state
     fan, action = state.fans[job.id], fan_action(state, job)
     if fan.stopped:
-        _drain(state, out, at, job, fan)
+        _drain(reaction, job, fan)
     else:
-        _open_next(state, out, at, job, fan, action)
+        _open_next(reaction, job, fan, action)
     if not fan.reading and not fan.last and len(fan.queue) <= ITEMS_PER_READ // 2:
         fan.reading = True
-        out.append(read_on(job, fan, job.last_event_seq))
-    timed = any(waiting.due > at for waiting in fan.waiting.values())
+        reaction.order(read_on(job, fan, job.last_event_seq))
+    timed = any(waiting.due > reaction.at for waiting in fan.waiting.values())
     if fan.reading or timed or (fan.circuit == "open" and not fan.stopped):
-        stir(state, job)
+        mark_active(state, job)
         return
-    rest(state, job)
+    mark_idle(state, job)
     if fan.last and not fan.queue and not fan.active and not fan.waiting:
-        finish(state, out, at, job, fan)
+        finish(reaction, job, fan)
 
 
 def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
@@ -92,14 +95,15 @@ def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
     return ReadItems(job.id, fan.label, fan.place, min(ITEMS_PER_READ, fan.goal - fan.taken), because)
 
 
-def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, action: FanOut) -> None:
+def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
     """Open items as far as there is room: those that were gated, those whose wait is over, the next of the input."""
+    state = reaction.state
     limit = _limit(state, action, fan)
     idle = sum(is_parked(state, state.scopes[number]) for number in fan.active.values()) if state.parked else 0
-    due = [waiting for waiting in fan.waiting.values() if waiting.due <= at] if fan.waiting else []
+    due = [waiting for waiting in fan.waiting.values() if waiting.due <= reaction.at] if fan.waiting else []
     while (fan.gated or due or fan.queue) and may_start(fan, action.policy.breaker):
         if fan.gated:
-            _begin_item(state, out, at, job, fan, state.scopes[fan.gated.pop(0)])
+            _begin_item(reaction, job, fan, state.scopes[fan.gated.pop(0)])
             continue
         # Items that are held back wait for one that is due: they must not take its place.
         if len(fan.active) - (len(fan.held_back) if due else 0) - idle >= limit:
@@ -107,13 +111,13 @@ def _open_next(state: State, out: list[Action], at: float, job: Job, fan: Fan, a
         if due:
             again = due.pop(0)
             del fan.waiting[again.item.index]
-            open_item(state, out, at, job, fan, again.item, again.number, again.turn)
+            open_item(reaction, job, fan, again.item, again.number, again.turn)
         else:
             item = fan.queue.pop(0)
             # A letter of an earlier epoch is of another list: it is in no number of this one.
             if fan.redrive and all(failure.epoch == state.epoch for failure in item.history[-1:]):
                 fan.counted[item.index] = item.history[-1:]
-            open_item(state, out, at, job, fan, item, 1)
+            open_item(reaction, job, fan, item, 1)
 
 
 def _limit(state: State, action: FanOut, fan: Fan) -> int:
@@ -136,99 +140,104 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
     return asked
 
 
-def open_item(
-    state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item, number: int, turn: int = 0
-) -> None:
+def open_item(reaction: Reaction, job: Job, fan: Fan, item: Item, number: int, turn: int = 0) -> None:
     """Start one execution of an item; a new one takes the next turn."""
+    state = reaction.state
     if not turn:
         fan.opened += 1
         turn = fan.opened
     name = f"{short_name(state, job)}[{item.index}]"
     scope = open_scope(state, job, "item", name, item=item, number=number, turn=turn)
     fan.active[item.index] = scope.id
-    _begin_item(state, out, at, job, fan, scope)
+    _begin_item(reaction, job, fan, scope)
 
 
-def _begin_item(state: State, out: list[Action], at: float, job: Job, fan: Fan, scope: Scope) -> None:
+def _begin_item(reaction: Reaction, job: Job, fan: Fan, scope: Scope) -> None:
     """Let the first steps of an item go; its time begins."""
+    state = reaction.state
     item, limit = scope.item, fan_action(state, job).item_timeout_seconds
     assert item is not None
-    scope.started_at = at
-    started(fan)
+    scope.started_at = reaction.at
+    count_start(fan)
     if limit is not None:
-        out.append(SetTimer(job.id, scope.number, at + limit, job.last_event_seq, item=item.index))
-    start_scope(state, out, scope, job.last_event_seq)
+        reaction.order(SetTimer(job.id, scope.number, reaction.at + limit, job.last_event_seq, item=item.index))
+    start_scope(reaction, scope, job.last_event_seq)
 
 
-def item_timer(state: State, out: list[Action], at: float, job: Job, index: int, number: int) -> None:
+def item_timer(reaction: Reaction, job: Job, index: int, number: int) -> None:
     """An item's backoff is over, or its time is."""
+    state = reaction.state
     fan = state.fans[job.id]
     if index in fan.waiting:
-        pump(state, out, at, job)
+        pump(reaction, job)
         return
     scope = state.scopes.get(fan.active.get(index, 0))
     limit = fan_action(state, job).item_timeout_seconds
     if scope is None or scope.number != number or scope.id in fan.gated:
         return
     # The end of a backoff may come when another event has opened the item already: that is not the end of its time.
-    if limit is not None and at >= scope.started_at + limit:
-        expire_item(state, out, at, job, scope)
+    if limit is not None and reaction.at >= scope.started_at + limit:
+        expire_item(reaction, job, scope)
 
 
-def expire_item(state: State, out: list[Action], at: float, job: Job, scope: Scope) -> None:
+def expire_item(reaction: Reaction, job: Job, scope: Scope) -> None:
     """An item took too long: kill what it runs; then it has failed."""
+    state = reaction.state
     limit = fan_action(state, job).item_timeout_seconds or 0.0
     running = next(
         (found for number in range(scope.first, scope.first + len(scope.waiting))
-         if (found := state.jobs[number]).status in (Status.pending, Status.running, Status.recovering)),
+         if (found := state.jobs[number]).status in (PENDING, RUNNING, RECOVERING)),
         None,
     )  # fmt: skip
     step = state.step_of(running).name if running is not None else ""
     scope.first_failure = ItemFailure(
         number=scope.number,
-        at=at,
+        at=reaction.at,
         step=step,
         kind=Kind.TIMEOUT,
         message=f"the item timed out after {limit:g}s",
         signature="timeout: item",
-        seconds=max(0.0, at - scope.started_at),
+        seconds=max(0.0, reaction.at - scope.started_at),
         job=running.id if running is not None else 0,
         attempt=running.attempt if running is not None else 0,
         epoch=state.epoch,
     )
-    stop_scope(state, out, at, scope, job.last_event_seq)
+    stop_scope(reaction, scope, job.last_event_seq)
 
 
-def expire_map(state: State, out: list[Action], at: float, job: Job) -> None:
+def expire_map(reaction: Reaction, job: Job) -> None:
     """The whole fan-out took too long: kill what runs; what never started is kept."""
+    state = reaction.state
     state.fans[job.id].expired = True
-    stop_items(state, out, at, job, f"timed out after {state.step_of(job).timeout_seconds:g}s")
+    stop_items(reaction, job, f"timed out after {state.step_of(job).timeout_seconds:g}s")
 
 
-def stop_items(state: State, out: list[Action], at: float, job: Job, why: str) -> None:
+def stop_items(reaction: Reaction, job: Job, why: str) -> None:
     """Start nothing more of a fan-out and kill what it runs."""
+    state = reaction.state
     fan = state.fans[job.id]
     fan.stopped = fan.stopped or why
     for number in list(fan.active.values()):
-        stop_scope(state, out, at, state.scopes[number], job.last_event_seq)
-    state.agenda.append(job.id)
+        stop_scope(reaction, state.scopes[number], job.last_event_seq)
+    reaction.wakeups.append(job.id)
 
 
-def _drain(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+def _drain(reaction: Reaction, job: Job, fan: Fan) -> None:
     """Nothing more starts: whatever waits is kept as a dead letter."""
+    state = reaction.state
     for item in fan.queue:
-        hold(state, out, at, job, fan, item)
+        hold(reaction, job, fan, item)
     fan.queue.clear()
     for waiting in list(fan.waiting.values()):
         name = item_id(state, job, waiting.item)
         if uncount(fan, name, waiting.item):
             fan.failed += 1
             count_failure(fan, name, waiting.item.history[-1])
-        keep(state, out, at, job, waiting.item, "stopped")
+        keep(reaction, job, waiting.item, "stopped")
     fan.waiting.clear()
 
 
-def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: Item) -> None:
+def hold(reaction: Reaction, job: Job, fan: Fan, item: Item) -> None:
     """An item that never got its turn is kept, for a redrive."""
     reason: LetterReason = "circuit_open" if fan.circuit != "closed" else "not_started"
     if fan.redrive:
@@ -236,20 +245,21 @@ def hold(state: State, out: list[Action], at: float, job: Job, fan: Fan, item: I
         fan.counted.pop(item.index, None)
         return
     fan.held += 1
-    keep(state, out, at, job, item, reason)
+    keep(reaction, job, item, reason)
 
 
-def keep(state: State, out: list[Action], at: float, job: Job, item: Item, reason: LetterReason) -> None:
+def keep(reaction: Reaction, job: Job, item: Item, reason: LetterReason) -> None:
     """Write a dead letter."""
+    state = reaction.state
     name, step = fan_name(state, job), state.step_of(job).name
-    letter = DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, at)
-    out.append(KeepLetter(letter, goes_on=not state.fans[job.id].redrive and ran_before(state, job)))
+    letter = DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, reaction.at)
+    reaction.order(KeepLetter(letter, goes_on=not state.fans[job.id].redrive and ran_before(state, job)))
     _mark_kept(state, job)
     last = item.history[-1] if item.history else None
     data: dict[str, Any] = {"item": f"{name}[{item.index}]", "reason": reason, "failures": len(item.history)}
     if last is not None:
         data |= {"message": last.message, "failed_step": last.step, "signature": last.signature}
-    note_job(state, out, at, "item_dead_lettered", job, data)
+    reaction.note("item_dead_lettered", job, data)
 
 
 def ran_before(state: State, job: Job) -> bool:
@@ -273,23 +283,22 @@ def _mark_kept(state: State, job: Job) -> None:
         scope = state.scopes[owner.scope]
 
 
-def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> None:
+def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     """All items are done: the map step has succeeded, or climbs its ladder."""
+    state = reaction.state
     job.hosting = False
     job.timer_at = 0.0
-    report_rest(state, out, at, job, fan)
+    report_rest(reaction, job, fan)
     if fan.redrive:
-        from resile.core.fanout.redrive import group_over
-
         fan.redrive = False
-        note_job(state, out, at, "redrive_finished", job, counts(fan))
-        group_over(state, out, job)
+        reaction.note("redrive_finished", job, counts(fan))
+        group_over(reaction, job)
         return
-    if drop_stale(state, out, at, job):
+    if reopen_if_stale(reaction, job):
         return
-    if stopping(state, job):
-        note_job(state, out, at, "attempt_failed", job, {"message": fan.stopped or "canceled", **counts(fan)})
-        settle(state, out, at, job, Status.terminated, {"message": fan.stopped})
+    if state.is_stopping(job):
+        reaction.note("attempt_failed", job, {"message": fan.stopped or "canceled", **counts(fan)})
+        settle_or_revisit(reaction, job, TERMINATED, {"message": fan.stopped})
         return
     problem, answer = fan.stopped, fan_action(state, job).policy.on_item_failure
     if not problem and fan.failed and answer in ("fail", "carry_on"):
@@ -298,16 +307,16 @@ def finish(state: State, out: list[Action], at: float, job: Job, fan: Fan) -> No
     job.dependents_go_on = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
     if not problem:
         job.exit_code = 0
-        note_job(state, out, at, "attempt_succeeded", job, counts(fan))
+        reaction.note("attempt_succeeded", job, counts(fan))
         # What follows the items of a producer does not follow where it gave none.
-        follow = succeed if not fan.total and fan_action(state, job).scope else succeeded
-        follow(state, out, at, job)
+        follow = succeed if not fan.total and fan_action(state, job).scope else attempt_succeeded
+        follow(reaction, job)
         return
     job.exit_code = 1
-    note_job(state, out, at, "attempt_failed", job, {"message": problem, **counts(fan)})
+    reaction.note("attempt_failed", job, {"message": problem, **counts(fan)})
     failure = Failure(Kind.TIMEOUT if fan.expired else Kind.EXIT, problem, 1, signature="fan-out failed")
-    job.error = Error(at, job.attempt, state.step_of(job).name, failure)
-    climb(state, out, at, job, failure)
+    job.error = Error(reaction.at, job.attempt, state.step_of(job).name, failure)
+    climb(reaction, job, failure)
 
 
 def counts(fan: Fan) -> dict[str, Any]:

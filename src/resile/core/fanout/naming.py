@@ -1,4 +1,4 @@
-"""What fan-outs and their items are called, and where their definition stands.
+"""The names of fan-outs and of their items, and the definition of a fan-out.
 
 outer[3]/inner[0]    an item       outer[3]/inner    its fan-out among all of a run
 outer/inner          the map that all such fan-outs come from
@@ -12,7 +12,7 @@ from resile.model.items import Item
 
 
 def fan_action(state: State, job: Job) -> FanOut:
-    """What the fan-out of a job is made of."""
+    """The definition of a job's fan-out."""
     action = state.step_of(job).action
     assert isinstance(action, FanOut)
     return action

@@ -10,37 +10,35 @@ groups come as a stream, and what is restored for one is written down and forgot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from resile.core.actions import Action, ReadGroups, StopEngine
-from resile.core.event_log import note_job, note_run
-from resile.core.fanout.fanout import CANCELED, pump, stop_items
+from resile.core.fanout.fanout import BY_CANCEL, pump, stop_items
 from resile.core.fanout.progress import Redrive
-from resile.core.scheduling.scopes import close_scope, restore_scope
-from resile.core.state import Job, Scope, State
+from resile.core.fanout.redrive_groups import go_on, scopes_around
+from resile.core.reaction import Reaction
+from resile.core.scheduling.scopes import restore_scope
+from resile.core.state import Job
 from resile.model.items import LetterGroup
 
 
-def begin(state: State, out: list[Action], at: float, redrive: Redrive, by: str) -> None:
+def begin(reaction: Reaction, redrive: Redrive, by: str) -> None:
     """Selected letters are to run again."""
+    state = reaction.state
     state.phase = "redriving"
     state.redrive = redrive
     # Whatever ended the run then does not hold the letters back now.
     state.canceled, state.aborted = False, ""
-    note_run(state, out, at, "run_resumed", "running", state.seq, redrive=redrive.total, map=redrive.map, by=by)
-    _go_on(state, out, redrive)
+    reaction.note_run("run_resumed", "running", state.seq, redrive=redrive.total, map=redrive.map, by=by)
+    go_on(reaction, redrive)
 
 
 def groups_read(
-    state: State,
-    out: list[Action],
-    at: float,
+    reaction: Reaction,
     redrive: Redrive,
     groups: tuple[LetterGroup, ...],
     place: int,
     last: bool,
 ) -> None:
     """Which fan-outs come next is known."""
+    state = reaction.state
     redrive.reading = False
     redrive.place, redrive.last = place, last or redrive.stopped
     if not redrive.stopped:
@@ -48,73 +46,32 @@ def groups_read(
             redrive.restored += [number for body in group.around if (number := restore_scope(state, body))]
             redrive.open.append(group.job)
         for group in groups:
-            _begin_group(state, out, at, redrive, state.jobs[group.job], group)
-    _go_on(state, out, redrive)
+            _begin_group(reaction, redrive, state.jobs[group.job], group)
+    go_on(reaction, redrive)
 
 
-def _begin_group(state: State, out: list[Action], at: float, redrive: Redrive, job: Job, group: LetterGroup) -> None:
+def _begin_group(reaction: Reaction, redrive: Redrive, job: Job, group: LetterGroup) -> None:
     """The letters of one fan-out run."""
+    state = reaction.state
     fan = state.fans[job.id]
     fan.label, fan.parallel, fan.place, fan.taken = redrive.label, redrive.parallel, group.offset, 0
     fan.last, fan.stopped, fan.redrive, fan.expired = False, "", True, False
     fan.circuit, fan.streak, fan.passed, fan.probes = "closed", 0, 0, 0
     fan.goal, fan.done, fan.bad, fan.counted = group.total, 0, 0, {}
-    for scope in _around(state, job):
+    for scope in scopes_around(state, job):
         scope.stopped = False
         if scope.error is not None:
             state.jobs[scope.owner].error = scope.error
     job.hosting = True
-    note_job(state, out, at, "redrive_started", job, {"total": group.total})
-    pump(state, out, at, job)
+    reaction.note("redrive_started", job, {"total": group.total})
+    pump(reaction, job)
 
 
-def group_over(state: State, out: list[Action], job: Job) -> None:
-    """The letters of one fan-out have had their turn: what was restored for them alone goes, and others come."""
-    redrive = state.redrive
-    assert redrive is not None
-    fan = state.fans[job.id]
-    redrive.done, redrive.bad = redrive.done + fan.done, redrive.bad + fan.bad
-    redrive.open.remove(job.id)
-    needed = {scope.id for number in redrive.open for scope in _around(state, state.jobs[number])}
-    for scope in [found for found in _around(state, job) if found.id not in needed]:
-        if scope.error is not None:
-            state.jobs[scope.owner].error = None
-        if scope.id in redrive.restored:
-            redrive.restored.remove(scope.id)
-            close_scope(state, out, scope)
-    _go_on(state, out, redrive)
-
-
-def stop(state: State, out: list[Action], at: float) -> None:
+def stop(reaction: Reaction) -> None:
     """Start nothing more and kill what runs."""
+    state = reaction.state
     redrive = state.redrive
     assert redrive is not None
     redrive.stopped = redrive.last = True
     for number in list(redrive.open):
-        stop_items(state, out, at, state.jobs[number], CANCELED)
-
-
-def read_more(state: State, redrive: Redrive) -> ReadGroups:
-    """Ask for the next fan-outs."""
-    return ReadGroups(redrive.label, redrive.place, redrive.parallel - len(redrive.open), state.seq)
-
-
-def _go_on(state: State, out: list[Action], redrive: Redrive) -> None:
-    """Read on while there is room, and end when nothing is left."""
-    if redrive.reading:
-        return
-    if not redrive.last and len(redrive.open) < redrive.parallel:
-        redrive.reading = True
-        out.append(read_more(state, redrive))
-    elif redrive.last and not redrive.open:
-        state.redrive = None
-        state.phase = "ended"
-        out.append(StopEngine(state.verdict or "failed", state.seq))
-
-
-def _around(state: State, job: Job) -> Iterator[Scope]:
-    """The scopes that a job lies in, innermost first."""
-    scope: Scope | None = state.scopes[job.scope]
-    while scope is not None:
-        yield scope
-        scope = state.around(scope)
+        stop_items(reaction, state.jobs[number], BY_CANCEL)

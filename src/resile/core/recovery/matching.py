@@ -1,4 +1,4 @@
-"""The rules of a step as the core walks them, and whether one answers a failure."""
+"""The ladder of a step: all its rules in the order in which a failure meets them, and whether one matches."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ _POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)
 # Every step's implicit first rules: a machine that fails is not the step's fault, but not for ever.
 _RETRY = Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=FAILURE_KINDS[Kind.LOST].retries)
 _LOSS_RULES: dict[str, tuple[Rule, ...]] = {
-    "retry": (
-        Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=FAILURE_KINDS[Kind.LOST].retries),
-        _POISON,
-    ),
+    "retry": (_RETRY, _POISON),
     "park": (_POISON,),
 }
 
 
 def ladder_of(step: Step) -> tuple[Rule, ...]:
-    """All rules of a step, in the order in which a failure walks them."""
+    """All rules of a step, in the order in which a failure meets them."""
     return _LOSS_RULES[step.on_loss] + step.rules
 
 
@@ -34,7 +31,7 @@ def matches(match: Match, failure: Failure) -> bool:
         and (not match.codes or failure.exit_code in match.codes)
         and failure.exit_code not in match.codes_excluded
         and (not match.signals or failure.signal in match.signals)
-        and (not match.pattern or _found(match.pattern, failure))
+        and (not match.pattern or _occurs(match.pattern, failure))
         and (not match.types or any(_is_type(name, failure.types) for name in match.types))
     )
 
@@ -44,13 +41,13 @@ def _is_type(name: str, types: tuple[str, ...]) -> bool:
     return any(found == name or found.endswith(f".{name}") for found in types)
 
 
-def _found(pattern: str, failure: Failure) -> bool:
+def _occurs(pattern: str, failure: Failure) -> bool:
     """Does a pattern occur in the message or in one of the bounded tails?"""
-    search = _compiled(pattern).search
+    search = _compile(pattern).search
     return any(search(text) for text in (failure.stderr, failure.stdout, failure.message))
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A rule's pattern, compiled once."""
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a rule's pattern, once."""
     return re.compile(pattern, re.MULTILINE)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from resile.core.actions import Action
-from resile.core.event_log import note_run
-from resile.core.scheduling.dependencies import arrive, join
+from resile.core.reaction import Reaction
+from resile.core.scheduling.joins import wake_joined, wake_or_join
 from resile.core.scheduling.scopes import keep_scope
-from resile.core.state import ROOT, TIMES, Job, Queue, Scope, State
-from resile.model.status import Status
+from resile.core.state import ROOT, TIMES, Job, Queue, Scope
+from resile.core.transitions import set_status
+from resile.model.status import BLOCKED, COMPLETED, DISABLED
 
 
-def open_root(state: State, out: list[Action], because: int) -> None:
-    """Count what is open in the root scope and wake what waits for nothing.
+def open_root(reaction: Reaction, because: int) -> None:
+    """Count the open jobs of the root scope and wake those that wait for nothing.
 
-    Jobs that are already terminal (kept from an earlier epoch) count as done and satisfy what needs them.
+    Jobs that an earlier epoch completed count as done for their dependents.
     """
+    state = reaction.state
     plan = state.plan
     scope = Scope(ROOT, "root", 1, list(plan.waiting), times=bytearray(TIMES.size * len(plan.steps)))
     kept = state.scopes.get(ROOT)
@@ -24,8 +25,8 @@ def open_root(state: State, out: list[Action], because: int) -> None:
     for number, step in enumerate(plan.steps[: plan.end]):
         job = state.jobs[number + 1]
         if step.called_only:
-            job.status = Status.disabled
-        elif job.status is Status.completed:
+            set_status(job, DISABLED)
+        elif job.status is COMPLETED:
             if kept is not None:
                 place = slice(TIMES.size * number, TIMES.size * (number + 1))
                 scope.times[place] = kept.times[place]
@@ -36,18 +37,21 @@ def open_root(state: State, out: list[Action], because: int) -> None:
     for number in range(plan.end):
         job = state.jobs[number + 1]
         reached = number not in plan.arc_targets or job.tokens
-        if job.status is Status.blocked and not scope.waiting[number] and reached:
-            arrive(state, out, job, because)
+        if job.status is BLOCKED and not scope.waiting[number] and reached:
+            wake_or_join(reaction, job, because)
     if scope.joining:
-        join(state, out, scope)
+        wake_joined(reaction, scope)
 
 
-def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, by: str) -> None:
-    """Reset the jobs for another go; with `failed_only` those that completed stay as they are."""
-    kept = Status.completed if failed_only else None
+def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
+    """Reset the jobs for another epoch; with `failed_only` those that completed stay as they are."""
+    state = reaction.state
+    kept = COMPLETED if failed_only else None
     end = state.plan.end
-    # Letters of an earlier epoch may still be tried again, whatever the next one comes to.
-    out += [keep_scope(state, scope) for scope in state.scopes.values() if scope.kept_for_redrive]
+    # Dead letters of an earlier epoch may still be tried again, however the next one ends.
+    for scope in state.scopes.values():
+        if scope.kept_for_redrive:
+            reaction.order(keep_scope(state, scope))
     # A step that an arc had reached stays reached: the arc's source may be kept and will not take it again.
     state.jobs = {
         job.id: job
@@ -56,7 +60,7 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
         for job in state.jobs.values()
         if job.scope == ROOT
     }
-    # Numbers are never given twice: what is kept of an earlier epoch is still called by them.
+    # Job numbers are never reused: dead letters of an earlier epoch still refer to them.
     state.jobs_before = state.last_job
     state.items = 0
     state.fans = {
@@ -81,14 +85,13 @@ def begin_epoch(state: State, out: list[Action], at: float, failed_only: bool, b
     state.verdict = ""
     state.aborted = state.override = ""
     state.canceled = False
-    state.started_at = at
+    state.started_at = reaction.at
     state.ended_at = state.first_failure = state.capacity = None
     state.in_flight = state.early = state.memory_bytes_used = 0
     state.cpus_used = 0.0
     state.queues = {}
     state.ahead_candidates = Queue()
     state.routes = []
-    because = note_run(
-        state, out, at, "run_resumed", "running", state.seq, epoch=state.epoch, failed_only=failed_only, by=by
-    )
-    open_root(state, out, because)
+    more = {"epoch": state.epoch, "failed_only": failed_only, "by": by}
+    because = reaction.note_run("run_resumed", "running", state.seq, **more)
+    open_root(reaction, because)

@@ -4,53 +4,56 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import Action, StopEngine
-from resile.core.event_log import STATUS_NAMES, note_run
-from resile.core.scheduling.dependencies import settle, wake
+from resile.core.actions import StopEngine
+from resile.core.event_log import STATUS_NAMES
+from resile.core.reaction import Reaction
+from resile.core.scheduling.arcs import settle_or_revisit
 from resile.core.state import ROOT, Failed, Job, State
 from resile.model.items import ItemFailure
 from resile.model.status import BLOCKED, CANCELED, COMPLETED, DISABLED, FAILED, SKIPPED, TERMINAL, TERMINATED
 
-# Of which steps `end` is told by name.
+# The lists of names in which `end` finds the steps that did not complete.
 _NAMED = {FAILED: "failed", CANCELED: "canceled", TERMINATED: "canceled", SKIPPED: "skipped"}
 
 
-def converge(state: State, out: list[Action], at: float) -> None:
-    """Called after each event: move on to `end`, to the verdict, or to rest."""
+def converge(reaction: Reaction) -> None:
+    """Move on to `end` or to the verdict, or stop the engine where only judgements are missing; after each event."""
+    state = reaction.state
     if state.phase == "running":
         scope = state.scopes[ROOT]
         if scope.open and state.active:
-            # As after almost every event: there is more to do, and it goes on by itself.
+            # As after almost every event: there is more to do, and it makes progress.
             return
         if scope.open and not state.parked:
-            _skip_unreached(state, out, at)
+            _skip_unreached(reaction)
         # A killed repair may outlive its owner for a moment; `end` waits for everything that runs.
         if not scope.open and not state.in_flight:
             state.phase = "ending"
-            wake(state, out, end_job(state), state.seq)
+            reaction.wake(end_job(state), state.seq)
     if state.phase == "ending" and end_job(state).status in TERMINAL:
-        _conclude(state, out, at)
-    elif state.phase in ("running", "ending", "redriving") and state.parked and not _moves(state):
-        out.append(StopEngine("parked", state.seq))
+        _conclude(reaction)
+    elif state.phase in ("running", "ending", "redriving") and state.parked and not _makes_progress(state):
+        reaction.order(StopEngine("parked", state.seq))
 
 
-def _moves(state: State) -> bool:
-    """Does anything go on by itself: a job, or a redrive that reads which letters come next?"""
+def _makes_progress(state: State) -> bool:
+    """Is a job active, or does a redrive read which dead letters come next?"""
     return bool(state.active) or (state.redrive is not None and state.redrive.reading)
 
 
 def end_job(state: State) -> Job:
-    """The one job of `end`."""
+    """The job of the run's `end`."""
     return state.jobs[state.scopes[ROOT].first + state.plan.end]
 
 
-def _skip_unreached(state: State, out: list[Action], at: float) -> None:
-    """Nothing moves any more: steps that no arc reached are skipped, and what needs them."""
+def _skip_unreached(reaction: Reaction) -> None:
+    """Nothing makes progress any more: skip the steps that no arc reached, and those that need them."""
+    state = reaction.state
     scope = state.scopes[ROOT]
     for number in sorted(state.plan.arc_targets):
         job = state.jobs[scope.first + number]
         if job.status is BLOCKED and not job.pending_question:
-            settle(state, out, at, job, SKIPPED, {"reason": "no arc was taken to it"})
+            settle_or_revisit(reaction, job, SKIPPED, {"reason": "no arc was taken to it"})
 
 
 def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
@@ -100,8 +103,9 @@ def _verdict_before_end(state: State, scope: int, failed: list[str]) -> str:
     return "failed" if failed or aborted else "completed"
 
 
-def _conclude(state: State, out: list[Action], at: float) -> None:
+def _conclude(reaction: Reaction) -> None:
     """The verdict: the last outcome of each step, `end` included, unless an explicit `end` overrides it."""
+    state = reaction.state
     before = execution(state)
     end = end_job(state)
     failed = list(before["failed_steps"])
@@ -113,16 +117,16 @@ def _conclude(state: State, out: list[Action], at: float) -> None:
         failed.append(state.step_of(end).name)
     state.phase = "ended"
     state.verdict = verdict
-    state.ended_at = at
+    state.ended_at = reaction.at
     meta = {
         "evaluated_by_end_step": True,
         "total_steps": len(before["results"]),
         "failed_steps_count": len(failed),
         "failed_steps": failed,
-        "duration_ms": round((at - state.started_at) * 1000),
+        "duration_ms": round((reaction.at - state.started_at) * 1000),
     }
     if state.aborted:
         meta["reason"] = state.aborted
-    seq = note_run(state, out, at, f"workflow_{verdict}", verdict, end.last_event_seq, **meta)
-    seq = note_run(state, out, at, f"playbook_{verdict}", verdict, seq, **meta)
-    out.append(StopEngine(verdict, seq))
+    seq = reaction.note_run(f"workflow_{verdict}", verdict, end.last_event_seq, **meta)
+    seq = reaction.note_run(f"playbook_{verdict}", verdict, seq, **meta)
+    reaction.order(StopEngine(verdict, seq))

@@ -1,12 +1,12 @@
-"""goto: back to an ancestor, and forward again through what had begun; nothing else is touched."""
+"""goto: back to an ancestor, and forward again through all steps that had begun; nothing else is touched."""
 
 from __future__ import annotations
 
-from resile.core.actions import Action
+from resile.core.reaction import Reaction
 from resile.core.scheduling.dependencies import recount, reopen
 from resile.core.scheduling.plan import Plan
 from resile.core.state import Job, State
-from resile.model.status import Status
+from resile.model.status import BLOCKED, DISABLED, PENDING, RUNNING
 
 
 def is_ancestor(state: State, job: Job, name: str) -> bool:
@@ -29,20 +29,19 @@ def descendants(plan: Plan, number: int) -> set[int]:
     return found
 
 
-def jump(state: State, out: list[Action], at: float, job: Job, target: str) -> None:
-    """Set back the target and those of its descendants that had begun; what runs finishes, is dropped, runs again."""
-    scope = state.scopes[job.scope]
-    plan = state.plan_of(job.scope)
+def jump(reaction: Reaction, job: Job, target: str) -> None:
+    """Reopen the target and those of its descendants that had begun; attempts that run are dropped when they end."""
+    state = reaction.state
+    scope, plan = state.scopes[job.scope], state.plan_of(job.scope)
     start = plan.index[target]
-    begun = {start, job.step} | {
-        number
-        for number in descendants(plan, start)
-        if state.jobs[scope.first + number].status not in (Status.blocked, Status.disabled)
-        or state.jobs[scope.first + number].pending_question
-    }
+    begun = {start, job.step}
+    for number in descendants(plan, start):
+        below = state.jobs[scope.first + number]
+        if below.status not in (BLOCKED, DISABLED) or below.pending_question:
+            begun.add(number)
     for number in sorted(begun):
         again = state.jobs[scope.first + number]
-        busy = again.status in (Status.pending, Status.running) and not again.pending_question
+        busy = again.status in (PENDING, RUNNING) and not again.pending_question
         if again is not job and (busy or again.repair_scope or again.calls):
             again.stale = True
         else:
@@ -50,15 +49,15 @@ def jump(state: State, out: list[Action], at: float, job: Job, target: str) -> N
             again.dependents_notified = False
             led_by = any(plan.index[arc.step] == number for source in begun for arc in plan.steps[source].arcs)
             again.tokens = int(number in plan.arc_targets and not led_by)
-    below = {dependent for number in begun for dependent in plan.dependents[number]}
-    recount(state, out, at, scope, sorted(begun | below))
+    dependents = {dependent for number in begun for dependent in plan.dependents[number]}
+    recount(reaction, scope, sorted(begun | dependents))
 
 
-def drop_stale(state: State, out: list[Action], at: float, job: Job) -> bool:
-    """A job whose result nobody wants any more is set back; True where it was one."""
+def reopen_if_stale(reaction: Reaction, job: Job) -> bool:
+    """Reopen a job whose result a jump made worthless; True where it was one."""
     if not job.stale:
         return False
-    reopen(state, job)
+    reopen(reaction.state, job)
     job.dependents_notified = False
-    recount(state, out, at, state.scopes[job.scope], [job.step])
+    recount(reaction, reaction.state.scopes[job.scope], [job.step])
     return True

@@ -6,17 +6,19 @@ to be taken to it as well.
 
 from __future__ import annotations
 
+from resile.core.recovery.matching import ladder_of
 from resile.model.fanout import FanOut
 from resile.model.nested import steps_with_inner_steps
 from resile.model.workflow import Child, Need, Resources, Step, Workflow
 
 
 class Plan:
-    """Adjacency of one list of steps; the last one is `end` where the scope is a whole workflow.
+    """Adjacency of one list of steps of a `workflow`; the last one is `end` where the scope is all of it.
 
-    `inner` are the shapes of the scopes that its fan-outs and child workflows open, by step. With `critical` steps in
-    it, or in those, a failure may mean that whatever has not started never does. `joins` are the steps at which paths
-    meet, each with all that may lead there. Whether it is `steady` is worked out when it is first asked (early.py).
+    `rules` are the ladders of the steps. `inner` are the plans of the scopes that its fan-outs and child workflows
+    open, by step. With `critical` steps in it, or in those, a failure may mean that what has not started never does.
+    `joins` are the steps at which paths meet, each with all steps that may lead there. reserve_ahead.py works out
+    whether it is `steady` when it first needs that.
     """
 
     __slots__ = (
@@ -28,14 +30,18 @@ class Plan:
         "index",
         "inner",
         "joins",
+        "rules",
         "steady",
         "steps",
         "waiting",
+        "workflow",
     )
 
-    def __init__(self, steps: tuple[Step, ...], end: Step | None) -> None:
+    def __init__(self, steps: tuple[Step, ...], end: Step | None, workflow: Workflow) -> None:
+        self.workflow = workflow
         self.steps = steps if end is None else (*steps, end)
         self.end = len(steps) if end is not None else -1
+        self.rules = [ladder_of(step) for step in self.steps]
         self.inner: dict[int, Plan] = {}
         self.critical = has_critical(self.steps)
         self.steady: bool | None = None
@@ -48,8 +54,8 @@ class Plan:
         self.joins = {number: self._before(number) for number in self.arc_targets if self.steps[number].join == "all"}
 
     def _count_needs(self, steps: tuple[Step, ...]) -> None:
-        """How many others each step waits for, and who waits for each, in the order of the file."""
-        # Steps that stand together often share what they need, which is then looked at once.
+        """Count the needs of each step, and list the dependents of each, in the order of the file."""
+        # Neighbouring steps often share one tuple of needs, which is then looked at once.
         groups: list[tuple[tuple[Need, ...], list[int]]] = []
         for number, step in enumerate(steps):
             if groups and step.needs is groups[-1][0]:
@@ -65,7 +71,7 @@ class Plan:
                 self.dependents[self.index[name]] += numbers
 
     def _before(self, number: int) -> frozenset[int]:
-        """Every other step that leads to one by arcs or needs, at any distance."""
+        """All other steps that lead to this one by arcs or needs, at any distance."""
         found: set[int] = set()
         work = {number}
         while work:
@@ -127,4 +133,4 @@ def queue_key(resources: Resources | None) -> str:
 
 def plan_of(workflow: Workflow) -> Plan:
     """The plan of a workflow's root scope."""
-    return Plan(workflow.steps, workflow.end)
+    return Plan(workflow.steps, workflow.end, workflow)

@@ -1,73 +1,53 @@
-"""Packing: which ready jobs get a slot now. Oldest first among those that fit; no job is looked at twice.
+"""Which ready jobs get a slot now: the oldest first among those that fit; no job is looked at twice.
 
-Attempts are reserved a few ahead of the free slots (status `pending`), so that an executor never waits for a
-commit; but not where a critical step, or the failures of other items, may yet keep them from starting. What a job
-reserves of CPUs, memory and GPUs it holds until its attempt has ended.
+A few more attempts are reserved than there are slots (status `pending`), so that an executor never waits for a
+commit; but not where a critical step, or the failures of other items, may yet keep them from starting. A job holds
+the CPUs, memory and GPUs of its reservation until its attempt has ended.
 """
 
 from __future__ import annotations
 
-from resile.core.actions import Action
 from resile.core.fanout.breaker import holds_back
-from resile.core.scheduling.plan import queue_key
-from resile.core.scheduling.reservations import fits, granted, reserve, stir
-from resile.core.scheduling.reserve_ahead import hope, reserve_early
+from resile.core.reaction import Reaction
+from resile.core.scheduling.reservations import fits, reserve
+from resile.core.scheduling.reserve_ahead import queue_for_reserving_ahead, reserve_early
 from resile.core.state import Job, Queue, State
 from resile.model.fanout import FanOut
 from resile.model.status import READY
 
 
-def enqueue(state: State, job: Job, because: int) -> None:
-    """A job may run: put it into the queue of its share of the machine."""
-    job.status = READY
-    stir(state, job)
-    job.because = because
-    state.queue_number += 1
-    job.queue_number = state.queue_number
-    resources = granted(state, job)
-    key = "" if resources is None else queue_key(resources)
-    queue = state.queues.get(key)
-    if queue is None:
-        queue = state.queues[key] = Queue()
-    queue.push(job.id)
-    state.touched.append(job.id)
-
-
-def dispatch(state: State, out: list[Action]) -> None:
+def dispatch(reaction: Reaction) -> None:
     """Reserve attempts while there is room."""
+    state = reaction.state
     capacity = state.capacity
     if capacity is None:
         return
     parallel = capacity.parallel
     room = parallel + (0 if state.plan.critical else capacity.ahead)
     while (taken := state.in_flight - state.early) < room:
-        job = _next(state, ahead=taken >= parallel)
+        job = _next_ready(state, ahead=taken >= parallel)
         if job is None:
             if state.ahead_candidates.items:
-                reserve_early(state, out)
+                reserve_early(reaction)
             return
-        out.append(reserve(state, job))
+        reaction.order(reserve(state, job))
         plan = state.plan_of(job.scope)
         if plan.dependents[job.step]:
-            hope(state, state.scopes[job.scope], plan, job.step)
+            queue_for_reserving_ahead(state, state.scopes[job.scope], plan, job.step)
 
 
-def _next(state: State, ahead: bool) -> Job | None:
+def _next_ready(state: State, ahead: bool) -> Job | None:
     """Take the oldest ready job that fits out of its queue; ahead of a free slot only where it will surely start."""
     jobs = state.jobs
     job: Job | None = None
     best: Job | None = None
     best_queue: Queue | None = None
     for key, queue in state.queues.items():
-        # What was canceled meanwhile, or is gone with its item, has no turn any more.
+        # Jobs that were canceled meanwhile, or dropped with their item, are passed over.
         while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not READY):
             queue.pop()
-        if (
-            number
-            and job is not None
-            and (best is None or job.queue_number < best.queue_number)
-            and (not key or fits(state, job))
-        ):
+        older = number and job is not None and (best is None or job.queue_number < best.queue_number)
+        if older and job is not None and (not key or fits(state, job)):
             best, best_queue = job, queue
     if best is None or best_queue is None or (ahead and state.fans and _may_be_held_back(state, best)):
         return None

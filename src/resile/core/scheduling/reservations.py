@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from resile.core.actions import StartAttempt
 from resile.core.state import Job, State
+from resile.core.transitions import set_status
 from resile.model.status import PENDING
 from resile.model.workflow import Resources
 
 
-def stir(state: State, job: Job) -> None:
-    """From here on a job gets on by itself."""
+def mark_active(state: State, job: Job) -> None:
+    """Mark the job active: it will make progress without outside input."""
     if not job.active:
         job.active = True
         state.active += 1
 
 
-def rest(state: State, job: Job) -> None:
-    """A job waits for something that is not itself: a repair, a judgement, or nothing any more."""
+def mark_idle(state: State, job: Job) -> None:
+    """Mark the job idle: it waits for a repair or a judgement, or it is done."""
     if job.active:
         job.active = False
         state.active -= 1
 
 
 def granted(state: State, job: Job) -> Resources | None:
-    """What a job takes of the machine: what its step asks for, or what it was last granted beyond that."""
+    """The share of the machine for a job: what its step asks for, or the more that it was granted last."""
     resources = state.step_of(job).resources
     if not (job.memory_bytes or job.runtime_seconds):
         return resources
     resources = resources or Resources()
     memory = job.memory_bytes or resources.memory_bytes
     if state.capacity is not None and memory > resources.memory_bytes:
-        # What was granted elsewhere, or grew, may be more than there is here; the job must not wait for ever.
+        # A grant that grew, or was made on another machine, may exceed this one; the job must not wait for ever.
         memory = max(resources.memory_bytes, min(memory, state.capacity.memory_bytes))
     return Resources(
         resources.cpus,
@@ -40,10 +41,10 @@ def granted(state: State, job: Job) -> Resources | None:
     )
 
 
-def reserve(state: State, job: Job) -> StartAttempt:
-    """Take what a job's next attempt needs, and order its start."""
-    job.status = PENDING
-    stir(state, job)
+def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> StartAttempt:
+    """Take what a job's next attempt needs; the order to start it, once the attempts `after` have succeeded."""
+    set_status(job, PENDING)
+    mark_active(state, job)
     if not job.attempt_counted:
         job.attempt += 1
     job.attempt_counted = False
@@ -56,13 +57,13 @@ def reserve(state: State, job: Job) -> StartAttempt:
         state.memory_bytes_used += resources.memory_bytes
         job.gpus = tuple(state.gpus_free[: resources.gpus])
         del state.gpus_free[: resources.gpus]
-    return StartAttempt(job.id, job.attempt, job.because, job.gpus)
+    return StartAttempt(job.id, job.attempt, job.because, job.gpus, after)
 
 
 def release(state: State, job: Job) -> None:
-    """An attempt no longer runs: give back what it held."""
+    """Give back what an attempt held, because it no longer runs."""
     state.in_flight -= 1
-    in_time(state, job)
+    clear_early(state, job)
     resources = granted(state, job)
     if resources is not None:
         state.cpus_used -= resources.cpus
@@ -72,7 +73,7 @@ def release(state: State, job: Job) -> None:
         job.gpus = ()
 
 
-def in_time(state: State, job: Job) -> None:
+def clear_early(state: State, job: Job) -> None:
     """A job is no longer early: its needs hold, or its attempt is over."""
     if job.early:
         job.early = False
@@ -80,7 +81,7 @@ def in_time(state: State, job: Job) -> None:
 
 
 def fits(state: State, job: Job) -> bool:
-    """Is there room for what this job takes?"""
+    """Is there room for this job's share of the machine?"""
     resources = granted(state, job)
     capacity = state.capacity
     if resources is None or capacity is None:

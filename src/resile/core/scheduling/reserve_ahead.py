@@ -8,27 +8,28 @@
 The order to start says after which attempts; an executor starts it when all of those have ended with exit 0 and
 withdraws it otherwise. So nothing starts early: only the decision is taken, and on disk, before it is due.
 
-Only what no value, question or jump can change is reserved so: plain commands, in plans in which nothing leads back.
+Only jobs that no value, question or jump can change are reserved so: plain commands, in plans where nothing leads back.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-from resile.core.actions import Action, StartAttempt
+from resile.core.reaction import Reaction
 from resile.core.scheduling.plan import Plan
-from resile.core.scheduling.reservations import reserve, rest
+from resile.core.scheduling.reservations import mark_idle, reserve
 from resile.core.state import ROOT, Job, Scope, State
-from resile.model.status import Status
+from resile.core.transitions import set_status
+from resile.model.status import BLOCKED, PENDING, RUNNING
 from resile.model.workflow import Shell, Step, Validate
 
-# So many attempts at most does an early one wait for; what still needs more will soon need fewer.
+# An early attempt waits for so many others at most; a job with more open needs will soon have fewer.
 NEEDS_MAX = 4
 _TEMPLATE_MARKS = ("${", "{{", "{%")
 
 
-def hope(state: State, scope: Scope, plan: Plan, source: int) -> None:
-    """An attempt of this step is in flight or over: those that wait for little else may be reserved early."""
+def queue_for_reserving_ahead(state: State, scope: Scope, plan: Plan, source: int) -> None:
+    """Queue this step's dependents for early reservation if they wait for at most NEEDS_MAX others."""
     if state.capacity is None or not state.capacity.early or scope.id != ROOT or not is_steady(state, plan):
         return
     for number in plan.dependents[source]:
@@ -36,13 +37,14 @@ def hope(state: State, scope: Scope, plan: Plan, source: int) -> None:
             state.ahead_candidates.push(scope.first + number)
 
 
-def reserve_early(state: State, out: list[Action]) -> None:
-    """Reserve what can be said already, while there is room; called when nothing is ready."""
-    capacity, hopeful = state.capacity, state.ahead_candidates
-    while capacity is not None and state.early < capacity.early and (number := hopeful.peek()):
-        hopeful.pop()
+def reserve_early(reaction: Reaction) -> None:
+    """Reserve early attempts while there is room; called when nothing is ready."""
+    state = reaction.state
+    capacity, candidates = state.capacity, state.ahead_candidates
+    while capacity is not None and state.early < capacity.early and (number := candidates.peek()):
+        candidates.pop()
         job = state.jobs[number]
-        after = _still_needed(state, job) if job.status is Status.blocked and not job.pending_question else ()
+        after = _attempts_needed(state, job) if job.status is BLOCKED and not job.pending_question else ()
         if after:
             state.queue_number += 1
             job.queue_number = state.queue_number
@@ -50,16 +52,15 @@ def reserve_early(state: State, out: list[Action]) -> None:
             state.early += 1
             last = state.jobs[after[-1][0]]
             job.because = last.last_event_seq or last.because
-            order = reserve(state, job)
-            out.append(StartAttempt(order.job, order.attempt, order.because, order.gpus, after))
-            hope(state, state.scopes[ROOT], state.plan, job.step)
+            reaction.order(reserve(state, job, after))
+            queue_for_reserving_ahead(state, state.scopes[ROOT], state.plan, job.step)
 
 
-def set_back(state: State, job: Job) -> None:
-    """An early attempt came to nothing: its job waits for its needs again."""
+def cancel_early_reservation(state: State, job: Job) -> None:
+    """An early attempt was withdrawn: its job waits for its needs again."""
     job.attempt -= 1
-    job.status = Status.blocked
-    rest(state, job)
+    set_status(job, BLOCKED)
+    mark_idle(state, job)
     state.touched.append(job.id)
 
 
@@ -68,12 +69,12 @@ def is_steady(state: State, plan: Plan) -> bool:
     if plan.steady is None:
         plain_env = not any(_is_template(value) for value in state.workflow.env.values())
         more = [step for step in plan.steps if step.rules or step.arcs or step.on_success is not None]
-        plan.steady = plain_env and not plan.critical and all(_goes_on(step) for step in more)
+        plan.steady = plain_env and not plan.critical and all(_never_leads_back(step) for step in more)
     return plan.steady
 
 
-def _goes_on(step: Step) -> bool:
-    """Does a step only ever end, be tried again, or fail?"""
+def _never_leads_back(step: Step) -> bool:
+    """Can a step only end, be tried again, or fail?"""
     if step.arcs or step.on_success is not None:
         return False
     return not any(
@@ -85,7 +86,7 @@ def _goes_on(step: Step) -> bool:
     )
 
 
-def _still_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
+def _attempts_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
     """The attempts after whose exit 0 a blocked job may start; nothing where that can't be said."""
     plan, step, scope = state.plan, state.step_of(job), state.scopes[ROOT]
     if job.step in scope.has_failed_need or plan.grouped[job.step] or scope.waiting[job.step] > NEEDS_MAX:
@@ -93,33 +94,30 @@ def _still_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
     if not _is_plain(step):
         return ()
     after: list[tuple[int, int]] = []
-    # From the end, because the latest needs are the likeliest to be open; all others have ended, and well.
+    # From the end, because the latest needs are the likeliest to be open; all others have succeeded.
     for need in reversed(step.needs):
         if len(after) == scope.waiting[job.step]:
             break
         other = state.jobs[scope.first + plan.index[need.any_of[0]]]
         if other.counts_as_success:
             continue
-        if (
-            other.status not in (Status.pending, Status.running)
-            or other.pending_question
-            or not _is_sure(state.step_of(other))
-        ):
+        under_way = other.status in (PENDING, RUNNING) and not other.pending_question
+        if not under_way or not _exit_0_is_success(state.step_of(other)):
             return ()
-        if not _has_turn(state, plan, job.step, other):
+        if not _keeps_file_order(state, plan, job.step, other):
             return ()
         after.append((other.id, other.attempt))
     return tuple(reversed(after))
 
 
-def _has_turn(state: State, plan: Plan, number: int, source: Job) -> bool:
-    """Would no other step that the same end lets go on be overtaken? They start in the order of the file."""
+def _keeps_file_order(state: State, plan: Plan, number: int, source: Job) -> bool:
+    """Has the dependent of `source` before this one begun? Dependents of one step start in the order of the file."""
     dependents = plan.dependents[source.step]
     place = bisect_left(dependents, number)
-    return not place or state.jobs[state.scopes[ROOT].first + dependents[place - 1]].status is not Status.blocked
+    return not place or state.jobs[state.scopes[ROOT].first + dependents[place - 1]].status is not BLOCKED
 
 
-def _is_sure(step: Step) -> bool:
+def _exit_0_is_success(step: Step) -> bool:
     """Is exit 0 of this step's command a success, whatever else it did?"""
     if not isinstance(step.action, Shell | Validate):
         return False

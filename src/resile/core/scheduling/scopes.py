@@ -1,8 +1,8 @@
 """Opening, stopping and closing scopes: where a repair, an item or a child workflow runs.
 
 open_scope --> jobs, all blocked --> start_scope: those that wait for nothing; unstart_scope takes that back
-stop_scope --> what has not started is canceled, what runs is killed, fan-outs inside start nothing more
-close_scope --> forgotten with the next event; where dead letters are inside, written down: a redrive restores it
+stop_scope --> jobs that have not started are canceled, those that run are killed, fan-outs inside start nothing more
+close_scope --> dropped with the next event; where dead letters are inside, written down: a redrive restores it
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from resile.core.actions import Action, KeepScope, KillAttempt
+from resile.core.actions import KeepScope, KillAttempt
+from resile.core.event_log import STATUS_NAMES
 from resile.core.fanout.naming import map_name
 from resile.core.fanout.progress import Fan, add
-from resile.core.scheduling.dependencies import settle, wake
-from resile.core.scheduling.reservations import rest
+from resile.core.reaction import Reaction
+from resile.core.scheduling.dependencies import settle_and_inform
+from resile.core.scheduling.reservations import mark_idle
 from resile.core.state import TIMES, Cause, Job, Scope, State
-from resile.model.items import KeptScope
-from resile.model.status import TERMINAL, Status
+from resile.core.transitions import set_status
+from resile.model.failure import Kind
+from resile.model.items import ItemFailure, KeptScope
+from resile.model.status import BLOCKED, CANCELED, DISABLED, PENDING, PENDING_FAILED, READY, RUNNING, TERMINAL
+from resile.model.workflow import Step
 
 
 class _Kept(Struct):
-    """What is written down of a scope."""
+    """How a scope is written down."""
 
     scope: Scope
     jobs: list[Job]
@@ -31,7 +36,7 @@ class _Kept(Struct):
 
 
 def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"], name: str, **more: Any) -> Scope:
-    """A new scope of a job, with its jobs; nothing has started."""
+    """Open a new scope of a job, with its jobs; nothing has started."""
     outer = state.scopes[owner.scope]
     prefix = f"{outer.name}/" if outer.owner else ""
     state.last_scope += 1
@@ -55,73 +60,119 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
     for number, step in enumerate(plan.steps):
         job = state.jobs[scope.first + number] = Job(scope.first + number, scope.id, number)
         if step.called_only:
-            job.status = Status.disabled
+            set_status(job, DISABLED)
         elif number != plan.end:
             scope.open += 1
     state.last_job += len(plan.steps)
     return scope
 
 
-def start_scope(state: State, out: list[Action], scope: Scope, because: int) -> None:
-    """Wake what waits for nothing."""
+def start_scope(reaction: Reaction, scope: Scope, because: int) -> None:
+    """Wake the jobs that wait for nothing."""
+    state = reaction.state
     plan = state.plan_of(scope.id)
     for number, count in enumerate(plan.waiting):
         if not count and number != plan.end and number not in plan.arc_targets:
             job = state.jobs[scope.first + number]
-            if job.status is Status.blocked:
-                wake(state, out, job, because)
+            if job.status is BLOCKED:
+                reaction.wake(job, because)
 
 
 def unstart_scope(state: State, scope: Scope) -> None:
-    """Have what `start_scope` woke wait again; nothing of it has been ordered to start."""
-    for number in range(scope.first, scope.first + len(scope.waiting)):
-        job = state.jobs[number]
-        if job.status is Status.ready or job.pending_question:
-            job.status, job.pending_question = Status.blocked, ""
-            rest(state, job)
-            state.touched.append(number)
+    """Have the jobs that `start_scope` woke wait again; none has been ordered to start."""
+    for job in state.jobs_in(scope):
+        if job.status is READY or job.pending_question:
+            set_status(job, BLOCKED)
+            job.pending_question = ""
+            mark_idle(state, job)
+            state.touched.append(job.id)
 
 
-def stop_scope(
-    state: State, out: list[Action], at: float, top: Scope, because: int, cause: Cause | None = None
-) -> None:
-    """Cancel what has not started and kill what runs, in a scope and in those inside it; `end` is left alone."""
+def stop_scope(reaction: Reaction, top: Scope, because: int, cause: Cause | None = None) -> None:
+    """Cancel the jobs that have not started and kill those that run, in a scope and those inside it; not `end`."""
+    state = reaction.state
     top.stopped = True
-    for scope in _inside(state, top):
-        for number in range(scope.first, scope.first + len(scope.waiting)):
-            job = state.jobs[number]
+    for scope in _scopes_within(state, top):
+        for job in state.jobs_in(scope):
             if job.status in TERMINAL or state.is_end(job):
                 continue
             job.tokens = 0
             job.callers = ()
             if job.hosting:
-                _stop_host(state, job)
-            elif job.pending_question or job.status not in (Status.pending, Status.running):
+                _stop_host(reaction, job)
+            elif job.pending_question or job.status not in (PENDING, RUNNING):
                 job.dependents_notified = True
                 job.cause = cause
-                settle(state, out, at, job, Status.canceled, {}, because)
+                settle_and_inform(reaction, job, CANCELED, {}, because)
             else:
-                out.append(KillAttempt(job.id, job.attempt, because))
+                reaction.order(KillAttempt(job.id, job.attempt, because))
 
 
-def close_scope(state: State, out: list[Action], scope: Scope) -> None:
-    """A scope is over: it is forgotten with the next event, and kept where a redrive will need it."""
+def _stop_host(reaction: Reaction, job: Job) -> None:
+    """Have a fan-out start nothing more; it ends when the items that it has begun have ended."""
+    fan = reaction.state.fans.get(job.id)
+    if fan is not None:
+        fan.stopped = fan.stopped or "canceled"
+        reaction.wakeups.append(job.id)
+
+
+def stop_if_critical(reaction: Reaction, job: Job) -> None:
+    """Stop the siblings of a critical step that has failed."""
+    state = reaction.state
+    step, scope = state.step_of(job), state.scopes[job.scope]
+    if step.critical and not scope.stopped:
+        stop_scope(reaction, scope, job.last_event_seq, Cause(step.name, job.id, STATUS_NAMES[job.status]))
+
+
+def failure_data(step: Step, message: str) -> dict[str, Any]:
+    """The data of the note about a failure that stands."""
+    return {"message": message, "routed_to_end": True, "original_failed_step": step.name}
+
+
+def keep_first_failure(reaction: Reaction, job: Job, message: str) -> None:
+    """Remember what failed an item or a child workflow first, for its dead letter or its parent."""
+    state = reaction.state
+    scope = state.scopes[job.scope]
+    if scope.kind not in ("item", "child") or scope.first_failure is not None:
+        return
+    failure = job.error.failure if job.error is not None else None
+    scope.first_failure = ItemFailure(
+        number=scope.number,
+        at=reaction.at,
+        step=state.step_of(job).name,
+        kind=failure.kind if failure is not None else Kind.CONTRACT,
+        message=message,
+        exit_code=job.exit_code,
+        stderr=failure.stderr if failure is not None else "",
+        signature=failure.signature if failure is not None else "",
+        seconds=max(0.0, reaction.at - scope.started_at),
+        job=job.id,
+        attempt=job.error.attempt if job.error is not None else job.attempt,
+        epoch=state.epoch,
+    )
+
+
+def close_scope(reaction: Reaction, scope: Scope) -> None:
+    """Have the next event drop a scope that is over, and write it down where a redrive will need it."""
+    state = reaction.state
     state.scopes_to_drop.append(scope.id)
-    _count(state, scope, 1)
+    _add_to_totals(state, scope, 1)
     if scope.kept_for_redrive:
-        out += [keep_scope(state, inner) for inner in _inside(state, scope) if inner.kept_for_redrive]
+        for inner in _scopes_within(state, scope):
+            if inner.kept_for_redrive:
+                reaction.order(keep_scope(state, inner))
 
 
 def keep_scope(state: State, scope: Scope) -> KeepScope:
-    """Write a scope down."""
-    jobs = [state.jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
+    """The order to write a scope down."""
+    jobs = state.jobs_in(scope)
     fans = {job.id: state.fans[job.id] for job in jobs if job.id in state.fans}
     body: dict[str, Any] = msgspec.to_builtins(_Kept(scope, jobs, fans), str_keys=True)
     return KeepScope(KeptScope(scope.id, state.jobs[scope.owner].scope, body))
 
 
 def restore_scope(state: State, body: dict[str, Any]) -> int:
-    """Take up a scope that was written down, unless it is there; its number, 0 where it was."""
+    """Restore a scope that was written down; its number, or 0 where it is still there."""
     kept = msgspec.convert(body, _Kept, str_keys=True)
     if kept.scope.id in state.scopes:
         return 0
@@ -129,35 +180,28 @@ def restore_scope(state: State, body: dict[str, Any]) -> int:
     for job in kept.jobs:
         if job.status not in TERMINAL:
             # It was under way when the run went on to its next epoch without it.
-            job.status, job.hosting, job.active, job.early, job.pending_question = (
-                Status.canceled,
-                False,
-                False,
-                False,
-                "",
-            )
+            set_status(job, CANCELED)
+            job.pending_question = ""
+            job.hosting = job.active = job.early = False
         state.jobs[job.id] = job
     kept.scope.open = 0
     state.fans |= kept.fans
-    _count(state, kept.scope, -1)
+    _add_to_totals(state, kept.scope, -1)
     return kept.scope.id
 
 
-def _count(state: State, scope: Scope, times: int) -> None:
-    """The fan-outs of a scope are forgotten with it, or are there again: put them into the totals, or take them out."""
-    for number in range(scope.first, scope.first + len(scope.waiting)):
-        fan = state.fans.get(number)
-        # What an earlier epoch came to is not counted in this one.
+def _add_to_totals(state: State, scope: Scope, times: int) -> None:
+    """Count the fan-outs of a scope into the totals of their maps; with -1, take them out again."""
+    for job in state.jobs_in(scope):
+        fan = state.fans.get(job.id)
+        # A fan-out of an earlier epoch does not count in this one.
         if fan is not None and fan.epoch == state.epoch:
-            add(
-                state.closed_map_totals.setdefault(map_name(state, state.jobs[number]), Fan(0, "", state.epoch)),
-                fan,
-                times,
-            )
+            totals = state.closed_map_totals.setdefault(map_name(state, job), Fan(0, "", state.epoch))
+            add(totals, fan, times)
 
 
-def _inside(state: State, top: Scope) -> list[Scope]:
-    """A scope and all that belong to its jobs, in the order in which they were opened."""
+def _scopes_within(state: State, top: Scope) -> list[Scope]:
+    """A scope and all scopes of its jobs, at any depth, in the order in which they were opened."""
     found = {top.id}
     for scope in state.scopes.values():
         # A scope is always younger than the one around it, so one pass finds them all.
@@ -166,30 +210,18 @@ def _inside(state: State, top: Scope) -> list[Scope]:
     return [scope for scope in state.scopes.values() if scope.id in found]
 
 
-def _stop_host(state: State, job: Job) -> None:
-    """A fan-out starts nothing more; what it has begun ends like everything else, and then it does."""
-    fan = state.fans.get(job.id)
-    if fan is not None:
-        fan.stopped = fan.stopped or "canceled"
-        state.agenda.append(job.id)
-
-
 def is_busy(state: State, scope: Scope) -> bool:
     """Does anything inside a scope, or in those inside it, still run?"""
     if not scope.nested:
         return False
     return any(
-        job.hosting or (job.status in (Status.pending, Status.running) and not job.pending_question)
-        for inner in _inside(state, scope)
-        for job in (state.jobs[number] for number in range(inner.first, inner.first + len(inner.waiting)))
+        job.hosting or (job.status in (PENDING, RUNNING) and not job.pending_question)
+        for inner in _scopes_within(state, scope)
+        for job in state.jobs_in(inner)
     )
 
 
 def is_parked(state: State, scope: Scope) -> bool:
-    """Does nothing in a scope, or in those inside it, go on until somebody has judged?"""
-    jobs = [
-        state.jobs[number]
-        for inner in _inside(state, scope)
-        for number in range(inner.first, inner.first + len(inner.waiting))
-    ]
-    return any(job.status is Status.pending_failed for job in jobs) and not any(job.active for job in jobs)
+    """Does everything in a scope, or in those inside it, wait for a judgement?"""
+    jobs = [job for inner in _scopes_within(state, scope) for job in state.jobs_in(inner)]
+    return any(job.status is PENDING_FAILED for job in jobs) and not any(job.active for job in jobs)

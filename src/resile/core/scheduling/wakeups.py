@@ -1,57 +1,110 @@
-"""Who waits for a job that has settled: a caller, the owner of a repair, an item, a child workflow.
+"""What a settled job sets off where another one waits for it: a caller, the owner of a repair, an item, a child.
 
-react.py works the agenda off after each event, so that whatever follows from an event follows in the same reaction.
+react.py works the wakeups off after each event, so that all that follows from an event follows in the same reaction.
 """
 
 from __future__ import annotations
 
-from resile.core.actions import Action
 from resile.core.fanout.child_workflow import begin_end, child_over
 from resile.core.fanout.fanout import pump
 from resile.core.fanout.item_outcomes import item_over
-from resile.core.recovery import repair
-from resile.core.scheduling.dependencies import settle, stopping
+from resile.core.reaction import Reaction
+from resile.core.recovery.ladder import after_repair
+from resile.core.recovery.on_success import after_success_steps
+from resile.core.recovery.repair import call_next, problem_of, start_called
+from resile.core.scheduling.arcs import settle_or_revisit
 from resile.core.scheduling.scopes import is_busy
-from resile.core.state import Job, Scope, State
-from resile.model.status import TERMINAL, Status
+from resile.core.state import SUCCESS, Job, Scope
+from resile.model.status import BLOCKED, CANCELED, SKIPPED, TERMINAL
 
 
-def follow_up(state: State, out: list[Action], at: float, job: Job) -> None:
+def follow_up(reaction: Reaction, job: Job) -> None:
     """Go on with whatever waited for this job."""
     if job.hosting:
-        pump(state, out, at, job)
+        pump(reaction, job)
         return
-    repair.follow_up(state, out, at, job)
+    state = reaction.state
+    if job.callers:
+        _return_to_caller(reaction, job)
+    _go_on_with_repair(reaction, state.scopes[job.scope])
     scope: Scope | None = state.scopes.get(job.scope)
     while scope is not None:
         if scope.kind in ("item", "child") and scope.id not in state.scopes_to_drop:
-            _check(state, out, at, scope)
+            _end_if_over(reaction, scope)
             return
         scope = state.around(scope)
 
 
-def _check(state: State, out: list[Action], at: float, scope: Scope) -> None:
-    """Is an item, or a child workflow, over?"""
+def _return_to_caller(reaction: Reaction, job: Job) -> None:
+    """A called step is over: go on with the repair that called it, and run it for the next caller."""
+    state = reaction.state
+    caller = state.jobs[job.callers[0]]
+    job.callers = job.callers[1:]
+    name = state.step_of(job).name
+    worked = job.counts_as_success or job.status is SKIPPED
+    if job.callers:
+        start_called(reaction, job)
+    if caller.calls[:1] != (name,):
+        return
+    if worked:
+        caller.calls = caller.calls[1:]
+        _call_next_or_finish(reaction, caller)
+    else:
+        _finish_repair(reaction, caller, f"remediation step {name!r} failed")
+
+
+def _go_on_with_repair(reaction: Reaction, scope: Scope) -> None:
+    """Where all steps of a repair are over, run the steps that it calls, or end it."""
+    if scope.kind != "repair" or scope.open:
+        return
+    owner = reaction.state.jobs[scope.owner]
+    if owner.repair_scope != scope.id:
+        return
+    problem = problem_of(reaction.state, scope)
+    if not problem and owner.calls:
+        _call_next_or_finish(reaction, owner)
+    else:
+        _finish_repair(reaction, owner, problem)
+
+
+def _call_next_or_finish(reaction: Reaction, job: Job) -> None:
+    """Run the next step that a repair calls, or end the repair."""
+    problem = call_next(reaction, job) if job.calls else ""
+    if problem is not None:
+        _finish_repair(reaction, job, problem)
+
+
+def _finish_repair(reaction: Reaction, job: Job, problem: str) -> None:
+    """The steps of a repair, or those after a success, are over."""
+    if job.rule == SUCCESS:
+        after_success_steps(reaction, job, problem)
+    else:
+        after_repair(reaction, job, problem)
+
+
+def _end_if_over(reaction: Reaction, scope: Scope) -> None:
+    """End an item or a child workflow in which nothing is left to do."""
+    state = reaction.state
     if scope.open and state.plan_of(scope.id).arc_targets:
-        _skip_unreached(state, out, at, scope)
+        _skip_unreached(reaction, scope)
     if scope.open or is_busy(state, scope):
         return
     if scope.kind == "item":
-        item_over(state, out, at, scope)
+        item_over(reaction, scope)
     elif not scope.ending:
-        begin_end(state, out, scope)
+        begin_end(reaction, scope)
     else:
-        child_over(state, out, at, scope)
+        child_over(reaction, scope)
 
 
-def _skip_unreached(state: State, out: list[Action], at: float, scope: Scope) -> None:
-    """Nothing in the scope moves any more: steps that no arc reached are skipped."""
-    jobs = [state.jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
-    left = [job for job in jobs if job.status not in TERMINAL and not state.is_end(job)]
-    if any(job.status is not Status.blocked or job.pending_question for job in left):
+def _skip_unreached(reaction: Reaction, scope: Scope) -> None:
+    """Skip the steps that no arc reached, once nothing else in the scope can make progress."""
+    state = reaction.state
+    left = [job for job in state.jobs_in(scope) if job.status not in TERMINAL and not state.is_end(job)]
+    if any(job.status is not BLOCKED or job.pending_question for job in left):
         return
     targets = state.plan_of(scope.id).arc_targets
-    status = Status.canceled if left and stopping(state, left[0]) else Status.skipped
+    status = CANCELED if left and state.is_stopping(left[0]) else SKIPPED
     for job in left:
-        if job.step in targets and job.status is Status.blocked:
-            settle(state, out, at, job, status, {"reason": "no arc was taken to it"})
+        if job.step in targets and job.status is BLOCKED:
+            settle_or_revisit(reaction, job, status, {"reason": "no arc was taken to it"})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resile.core.react import OVERRIDES
+from resile.core.attempts import OVERRIDES
 from resile.core.state import ROOT
 from resile.executors import outcome as evidence
 from resile.executors.contract import Launch, OutputReader, Returned

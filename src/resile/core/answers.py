@@ -1,0 +1,125 @@
+"""What the core does with answers to its questions, with timers, and with judgements of parked failures."""
+
+from __future__ import annotations
+
+from resile.core.attempts import job_of_report
+from resile.core.events import ArcsAnswered, ConditionAnswered, Judged, RouteAnswered, TimerFired, ValueAnswered
+from resile.core.reaction import Reaction
+from resile.core.recovery.ladder import apply_route_answer, apply_rule_answer, repair_or_carry_out
+from resile.core.recovery.on_success import apply_success_answer
+from resile.core.recovery.repair import expire_repair
+from resile.core.scheduling.arcs import fail, settle_done, settle_or_revisit, take_arcs
+from resile.core.state import SUCCESS, Error, Failed
+from resile.model.failure import Failure, Kind
+from resile.model.status import PENDING_FAILED, RECOVERING, SKIPPED
+
+
+def on_condition_answered(reaction: Reaction, event: ConditionAnswered) -> None:
+    """A step's `when` is known: run it, or skip it and what needs it."""
+    job = reaction.state.jobs.get(event.job)
+    if job is None or job.pending_question != "when":
+        return
+    if event.problem:
+        reaction.note("expression_rejected", job, {"problem": event.problem})
+    if event.value:
+        job.pending_question = ""
+        reaction.enqueue(job, job.because)
+    else:
+        settle_or_revisit(reaction, job, SKIPPED, {"reason": "`when` is false"})
+
+
+def on_arcs_answered(reaction: Reaction, event: ArcsAnswered) -> None:
+    """The conditions on a step's arcs are known: take those that hold."""
+    state = reaction.state
+    job = state.jobs.get(event.job)
+    if job is None or job.pending_question != "arcs":
+        return
+    job.pending_question = ""
+    if event.problem:
+        reaction.note("expression_rejected", job, {"problem": event.problem})
+    if event.memory:
+        state.memory = {**state.memory, **event.memory}
+    if event.refused and not state.is_stopping(job):
+        name = state.step_of(job).name
+        job.tolerated = False
+        job.error = Error(event.at, job.attempt, name, Failure(Kind.CONTRACT, event.refused))
+        if state.first_failure is None:
+            state.first_failure = Failed(name, job.attempt, Kind.CONTRACT, job.exit_code, event.refused)
+        fail(reaction, job, event.refused)
+    elif state.is_stopping(job) or take_arcs(reaction, job, event.values, event.given):
+        settle_done(reaction, job)
+
+
+def on_route_answered(reaction: Reaction, event: RouteAnswered) -> None:
+    """The code of a rule, or of `on_success`, has said what to run or where to go."""
+    job = reaction.state.jobs.get(event.job)
+    if job is None or job.pending_question != event.about:
+        return
+    job.pending_question = ""
+    for problem in event.problems:
+        reaction.note("expression_rejected", job, {"problem": problem})
+    if event.about == "rule":
+        apply_rule_answer(reaction, job, not event.stop)
+    elif job.rule == SUCCESS:
+        apply_success_answer(reaction, job, event.about, event.calls, event.target, event.stop)
+    else:
+        apply_route_answer(reaction, job, event.calls, event.target, event.stop)
+
+
+def on_value_answered(reaction: Reaction, event: ValueAnswered) -> None:
+    """What a child workflow gave is known to be as it must be, or not."""
+    from resile.core.fanout.child_workflow import child_judged
+
+    job = reaction.state.jobs.get(event.job)
+    if job is not None and job.pending_question == "value" and job.attempt == event.attempt:
+        job.pending_question = ""
+        child_judged(reaction, job, event.outcome)
+
+
+def on_timer_fired(reaction: Reaction, event: TimerFired) -> None:
+    """A wait is over: go on with the rule; or the time of a repair, an item, a child or an open circuit is."""
+    host = reaction.state.jobs.get(event.job)
+    if host is not None and host.hosting:
+        from resile.core.fanout.timers_and_items import host_timer
+
+        host_timer(reaction, event, host)
+        return
+    job = job_of_report(reaction.state, event.job, event.attempt)
+    if job is None or job.status is not RECOVERING:
+        return
+    if event.repair:
+        expire_repair(reaction, job)
+    elif job.active:
+        job.timer_at = 0.0
+        repair_or_carry_out(reaction, job)
+
+
+def on_judged(reaction: Reaction, event: Judged) -> None:
+    """Somebody decided about a parked failure: try again, go on without it, or let it fail."""
+    state = reaction.state
+    job = state.jobs.get(event.job)
+    if job is None or job.status is not PENDING_FAILED:
+        return
+    data = {"verdict": event.verdict, "by": event.by, "reason": event.reason}
+    reaction.note("step_judged", job, data)
+    reaction.summarize_route(job, "judge", event.verdict, None, event.reason or "judge")
+    match event.verdict:
+        case "retry":
+            state.parked -= 1
+            job.memory_bytes = event.memory_bytes or job.memory_bytes
+            job.runtime_seconds = event.runtime_seconds or job.runtime_seconds
+            # A judge can be asked again, so a judgement does not spend the rule that parked the job.
+            job.fired = {number: count for number, count in (job.fired or {}).items() if number != job.rule}
+            job.error = None
+            reaction.enqueue(job, job.last_event_seq)
+        case "skip":
+            job.dependents_go_on = True
+            names = [capture.name for capture in state.step_of(job).capture]
+            if event.output is not None:
+                names = names or [state.step_of(job).name]
+            values = dict.fromkeys(names, "" if event.output is None else event.output)
+            frame = state.frame_of(job.scope)
+            frame.values = {**frame.values, **values}
+            settle_or_revisit(reaction, job, SKIPPED, data)
+        case "fail":
+            fail(reaction, job, event.reason or "judged a failure")

@@ -1,0 +1,183 @@
+"""What the core does with reports about attempts: one started, ended, was adopted by a new engine, or was withdrawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import KillAttempt
+from resile.core.events import AttemptAdopted, AttemptEnded, AttemptStarted, AttemptWithdrawn
+from resile.core.reaction import Reaction
+from resile.core.recovery.ladder import climb
+from resile.core.recovery.on_success import attempt_succeeded
+from resile.core.scheduling.arcs import fail, settle_or_revisit
+from resile.core.scheduling.goto import reopen_if_stale
+from resile.core.scheduling.reservations import release
+from resile.core.scheduling.reserve_ahead import cancel_early_reservation
+from resile.core.state import ROOT, Failed, Job, State
+from resile.core.transitions import set_status
+from resile.model.failure import Failure, Kind
+from resile.model.fanout import FanOut
+from resile.model.status import CANCELED, PENDING, RECOVERING, RUNNING, TERMINATED
+from resile.model.workflow import Child
+
+OVERRIDES = ("completed", "failed")
+_UNDER_WAY = (PENDING, RUNNING, RECOVERING)
+# Compared by exact type here and in the engine: isinstance takes several times as long to say no to a Struct.
+_HOSTING = frozenset((FanOut, Child))
+
+
+def job_of_report(state: State, number: int, attempt: int) -> Job | None:
+    """The job that a report is about, unless it is late: a result of another attempt changes nothing."""
+    job = state.jobs.get(number)
+    if job is None or job.attempt != attempt or job.pending_question or job.hosting:
+        return None
+    return job if job.status in _UNDER_WAY else None
+
+
+def on_attempt_started(reaction: Reaction, event: AttemptStarted) -> None:
+    """A reserved attempt runs."""
+    job = job_of_report(reaction.state, event.job, event.attempt)
+    if job is not None and job.status is PENDING:
+        _note_start(reaction, job, event.pid)
+
+
+def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
+    """An attempt that outlived its engine is watched again."""
+    state = reaction.state
+    job = job_of_report(state, event.job, event.attempt)
+    if job is None:
+        return
+    if job.status is PENDING:
+        _note_start(reaction, job, event.pid)
+    reaction.note("attempt_adopted", job, {"pid": event.pid})
+    if state.is_stopping(job) and not state.is_end(job):
+        reaction.order(KillAttempt(job.id, job.attempt, job.last_event_seq))
+
+
+def _note_start(reaction: Reaction, job: Job, pid: int) -> None:
+    """Note the start of a step (once for each visit) and of this attempt."""
+    set_status(job, RUNNING)
+    if not job.start_recorded:
+        job.start_recorded = True
+        reaction.state.set_began(job, reaction.at)
+        reaction.note_pair("step_started", "attempt_started", job, {"pid": pid} if pid else {}, job.because)
+    else:
+        reaction.note("attempt_started", job, {"pid": pid} if pid else {})
+
+
+def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
+    """An attempt came to an outcome: success follows the arcs, failure climbs the ladder."""
+    state = reaction.state
+    job = job_of_report(state, event.job, event.attempt)
+    if job is None:
+        return
+    outcome = event.outcome
+    if job.status is PENDING:
+        # The event stands for the start, too, which has its own time.
+        reaction.at = event.at - outcome.usage.wall_seconds
+        _note_start(reaction, job, event.pid)
+        reaction.at = event.at
+    release(state, job)
+    job.exit_code = outcome.exit_code
+    step = state.step_of(job)
+    if outcome.failure is None and type(step.action) in _HOSTING:
+        _begin_hosting(reaction, event, job)
+        return
+    if outcome.values:
+        state.frame_of(job.scope).values.update(outcome.values)
+        if outcome.failure is None and state.is_end(job):
+            _override_verdict(state, job, outcome.values.get("workflow_status"))
+    if outcome.memory:
+        state.memory = {**state.memory, **outcome.memory}
+    if outcome.failure is None:
+        reaction.note("attempt_succeeded", job, _usage_data(event))
+        if not job.stale or not reopen_if_stale(reaction, job):
+            attempt_succeeded(reaction, job)
+        return
+    failure = outcome.failure
+    kind = "attempt_lost" if failure.kind == Kind.LOST else "attempt_failed"
+    reaction.note(kind, job, _usage_data(event) | _failure_data(failure))
+    if event.canceled:
+        settle_or_revisit(reaction, job, TERMINATED, {"message": failure.message})
+        return
+    if reopen_if_stale(reaction, job):
+        return
+    if state.first_failure is None:
+        state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
+    if state.is_stopping(job) and not state.is_end(job):
+        fail(reaction, job, failure.message)
+    else:
+        climb(reaction, job, failure)
+
+
+def _override_verdict(state: State, job: Job, verdict: Any) -> None:
+    """Take the verdict that an explicit `end` gives to its workflow, if it does."""
+    if verdict not in OVERRIDES:
+        return
+    if job.scope == ROOT:
+        state.override = verdict
+    else:
+        state.scopes[job.scope].override = verdict
+
+
+def _begin_hosting(reaction: Reaction, event: AttemptEnded, job: Job) -> None:
+    """Open the items of a fan-out, or the scope of a child workflow, now that an attempt has prepared them."""
+    from resile.core.fanout.child_workflow import begin_child
+    from resile.core.fanout.fanout import begin_items
+
+    state, values = reaction.state, event.outcome.values
+    began = event.at - event.outcome.usage.wall_seconds
+    if reopen_if_stale(reaction, job):
+        return
+    if state.is_stopping(job):
+        settle_or_revisit(reaction, job, TERMINATED, {})
+    elif isinstance(state.step_of(job).action, FanOut):
+        begin_items(reaction, job, values["items"], began)
+    else:
+        begin_child(reaction, job, values, began)
+
+
+def _usage_data(event: AttemptEnded) -> dict[str, Any]:
+    """The measured part of the note about an attempt."""
+    outcome = event.outcome
+    usage = outcome.usage
+    data: dict[str, Any] = {
+        "exit_code": outcome.exit_code,
+        "wall_seconds": round(usage.wall_seconds, 6),
+        "cpu_seconds": round(usage.cpu_seconds, 6),
+        "rss_bytes_max": usage.rss_bytes_max,
+    }
+    if outcome.memory:
+        data["memory"] = outcome.memory
+    if outcome.remarks:
+        data["remarks"] = list(outcome.remarks)
+    return data
+
+
+def _failure_data(failure: Failure) -> dict[str, Any]:
+    """The readable part of the note about a failed attempt."""
+    data: dict[str, Any] = {"kind": failure.kind, "message": failure.message, "signature": failure.signature}
+    if failure.signal is not None:
+        data["signal"] = failure.signal
+    return data
+
+
+def on_attempt_withdrawn(reaction: Reaction, event: AttemptWithdrawn) -> None:
+    """A reservation came to nothing through no fault of the step: it is ready again, at no cost."""
+    state = reaction.state
+    job = job_of_report(state, event.job, event.attempt)
+    if job is None:
+        return
+    was_early = job.early
+    release(state, job)
+    if was_early and not event.started and not state.is_stopping(job):
+        cancel_early_reservation(state, job)
+        return
+    if event.started:
+        reaction.note("attempt_lost", job, {"interrupted": True})
+    else:
+        job.attempt -= 1
+    if state.is_stopping(job) and not state.is_end(job):
+        settle_or_revisit(reaction, job, TERMINATED if event.started else CANCELED, {})
+    else:
+        reaction.enqueue(job, job.last_event_seq or job.because)

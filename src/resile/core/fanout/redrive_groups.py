@@ -1,0 +1,59 @@
+"""How far a redrive has come: which fan-outs are at work, which come next, and when nothing is left.
+
+redrive.py begins the fan-outs; fanout.py reports here when the dead letters of one have had their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resile.core.actions import ReadGroups, StopEngine
+from resile.core.fanout.progress import Redrive
+from resile.core.reaction import Reaction
+from resile.core.scheduling.scopes import close_scope
+from resile.core.state import Job, Scope, State
+
+
+def group_over(reaction: Reaction, job: Job) -> None:
+    """The letters of one fan-out have had their turn: what was restored for them alone goes, and others come."""
+    state = reaction.state
+    redrive = state.redrive
+    assert redrive is not None
+    fan = state.fans[job.id]
+    redrive.done, redrive.bad = redrive.done + fan.done, redrive.bad + fan.bad
+    redrive.open.remove(job.id)
+    needed = {scope.id for number in redrive.open for scope in scopes_around(state, state.jobs[number])}
+    for scope in [found for found in scopes_around(state, job) if found.id not in needed]:
+        if scope.error is not None:
+            state.jobs[scope.owner].error = None
+        if scope.id in redrive.restored:
+            redrive.restored.remove(scope.id)
+            close_scope(reaction, scope)
+    go_on(reaction, redrive)
+
+
+def read_more(state: State, redrive: Redrive) -> ReadGroups:
+    """Ask for the next fan-outs."""
+    return ReadGroups(redrive.label, redrive.place, redrive.parallel - len(redrive.open), state.seq)
+
+
+def go_on(reaction: Reaction, redrive: Redrive) -> None:
+    """Read on while there is room, and end when nothing is left."""
+    state = reaction.state
+    if redrive.reading:
+        return
+    if not redrive.last and len(redrive.open) < redrive.parallel:
+        redrive.reading = True
+        reaction.order(read_more(state, redrive))
+    elif redrive.last and not redrive.open:
+        state.redrive = None
+        state.phase = "ended"
+        reaction.order(StopEngine(state.verdict or "failed", state.seq))
+
+
+def scopes_around(state: State, job: Job) -> Iterator[Scope]:
+    """The scopes that a job lies in, innermost first."""
+    scope: Scope | None = state.scopes[job.scope]
+    while scope is not None:
+        yield scope
+        scope = state.around(scope)

@@ -1,0 +1,93 @@
+"""`on_success`: steps that run after an attempt succeeded, and a jump back although all went well."""
+
+from __future__ import annotations
+
+from resile.core.reaction import Reaction
+from resile.core.recovery.repair import begin_repair, close_repair
+from resile.core.recovery.routing import ask, valid_target
+from resile.core.scheduling.arcs import fail, succeed
+from resile.core.scheduling.budget import spend
+from resile.core.scheduling.goto import jump
+from resile.core.state import NO_RULE, SUCCESS, Job
+
+
+def attempt_succeeded(reaction: Reaction, job: Job) -> None:
+    """An attempt succeeded: do what `on_success` says, then settle the job."""
+    state = reaction.state
+    actions = state.step_of(job).on_success
+    if actions is None or state.is_stopping(job):
+        succeed(reaction, job)
+        return
+    job.rule = SUCCESS
+    if actions.calls_js:
+        ask(reaction, job, "calls")
+    else:
+        _run_steps(reaction, job, actions.calls)
+
+
+def _run_steps(reaction: Reaction, job: Job, calls: tuple[str, ...]) -> None:
+    """Run the steps after a success, or go on to its jump where there are none."""
+    state = reaction.state
+    actions = state.step_of(job).on_success
+    assert actions is not None
+    job.calls = calls if state.options.failure_routing else ()
+    runs = bool(actions.steps or job.calls)
+    if runs and actions.run_cost and not spend(reaction, job, actions.run_cost, "on_success", "run"):
+        return
+    if not runs:
+        _jump_or_succeed(reaction, job)
+        return
+    problem = begin_repair(reaction, job, actions.steps, None)
+    if problem is not None:
+        after_success_steps(reaction, job, problem)
+
+
+def after_success_steps(reaction: Reaction, job: Job, problem: str) -> None:
+    """The steps after a success are over: go on to its jump, or fail the job where one of them failed."""
+    if not close_repair(reaction, job, problem):
+        return
+    if problem:
+        reaction.summarize_route(job, "on_success", "fail", None, "on_success")
+        fail(reaction, job, problem)
+    else:
+        _jump_or_succeed(reaction, job)
+
+
+def _jump_or_succeed(reaction: Reaction, job: Job) -> None:
+    """Jump where `on_success` says so, else settle the job."""
+    state = reaction.state
+    actions = state.step_of(job).on_success
+    assert actions is not None
+    if state.options.failure_routing:
+        if actions.target_js or actions.transitions:
+            ask(reaction, job, "target")
+            return
+        if actions.target:
+            _jump(reaction, job, actions.target, actions.cost)
+            return
+    job.rule = NO_RULE
+    succeed(reaction, job)
+
+
+def _jump(reaction: Reaction, job: Job, target: str, cost: int) -> None:
+    """Go back to an ancestor although all went well."""
+    if spend(reaction, job, cost, "on_success", "goto"):
+        reaction.note_route(job, "on_success", "goto", target, "on_success goto")
+        jump(reaction, job, target)
+
+
+def apply_success_answer(
+    reaction: Reaction, job: Job, about: str, calls: tuple[str, ...] | None, target: str, stop: bool
+) -> None:
+    """The code of `on_success` was evaluated: run the steps it wants, or go where it wants."""
+    actions = reaction.state.step_of(job).on_success
+    assert actions is not None
+    if about == "calls":
+        _run_steps(reaction, job, tuple(dict.fromkeys((*actions.calls, *(calls or ())))))
+        return
+    where = "" if stop else valid_target(reaction, job, target, actions.target)
+    if where:
+        _jump(reaction, job, where, actions.cost)
+    else:
+        job.rule = NO_RULE
+        succeed(reaction, job)

@@ -1,0 +1,103 @@
+"""What follows when the work of a job is over: its arcs, another visit, or the failure that stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.core.actions import AnswerArcs
+from resile.core.reaction import Reaction
+from resile.core.scheduling.budget import spend
+from resile.core.scheduling.dependencies import reopen, settle_and_inform
+from resile.core.scheduling.joins import wake_or_join
+from resile.core.scheduling.reservations import mark_active
+from resile.core.scheduling.scopes import failure_data, keep_first_failure, stop_if_critical
+from resile.core.state import Job, Scope
+from resile.model.status import BLOCKED, COMPLETED, FAILED, SKIPPED, TERMINAL, Status
+from resile.model.workflow import Step
+
+# An arc to a job in one of these runs it once more, each time for 1 of the scope's loops; a canceled one stays so.
+_REVISITED = (COMPLETED, FAILED, SKIPPED)
+
+
+def settle_or_revisit(reaction: Reaction, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
+    """End a job for this visit, and begin the next where an arc was taken to it while it ran."""
+    settle_and_inform(reaction, job, status, data, because)
+    state = reaction.state
+    if not job.tokens or state.is_end(job) or state.is_stopping(job):
+        return
+    if job.status not in _REVISITED:
+        job.tokens = 0
+    elif spend(reaction, job, 1, "next", "goto"):
+        reopen(state, job)
+        reaction.wake(job, job.last_event_seq)
+
+
+def fail(reaction: Reaction, job: Job, message: str, **more: Any) -> None:
+    """Let a failure stand: the path leads to `end`, and a critical step takes its siblings along."""
+    keep_first_failure(reaction, job, message)
+    settle_or_revisit(reaction, job, FAILED, failure_data(reaction.state.step_of(job), message) | more)
+    stop_if_critical(reaction, job)
+
+
+def succeed(reaction: Reaction, job: Job) -> None:
+    """The work of a job is done, or its failure is tolerated: follow the arcs, then settle it."""
+    state = reaction.state
+    arcs = state.step_of(job).arcs
+    if arcs and not state.is_stopping(job):
+        if any(arc.when is not None or arc.args for arc in arcs):
+            mark_active(state, job)
+            job.pending_question = "arcs"
+            reaction.order(AnswerArcs(job.id, job.last_event_seq))
+            return
+        if not take_arcs(reaction, job, (True,) * len(arcs)):
+            return
+    settle_done(reaction, job)
+
+
+def settle_done(reaction: Reaction, job: Job) -> None:
+    """Settle a job whose work is done, or whose failure is tolerated."""
+    if job.tolerated:
+        message = job.error.failure.message if job.error is not None else ""
+        settle_or_revisit(reaction, job, FAILED, {"tolerated": True, "message": message})
+    else:
+        settle_or_revisit(reaction, job, COMPLETED, {})
+
+
+def take_arcs(
+    reaction: Reaction, job: Job, answers: tuple[bool, ...], arguments: dict[str, dict[str, Any]] | None = None
+) -> bool:
+    """Follow the arcs whose condition holds, with their arguments; False where the loop budget ended the scope."""
+    state = reaction.state
+    plan, scope = state.plan_of(job.scope), state.scopes[job.scope]
+    chosen = _chosen_arcs(plan.steps[job.step], answers)
+    if not chosen and plan.end >= 0:
+        chosen = [plan.steps[plan.end].name]
+    for name in chosen:
+        number = plan.index[name]
+        _carry(scope, name, arguments or {}, adds=number == plan.end or number in scope.joining)
+        target = state.jobs[scope.first + number]
+        again = number != plan.end and target.status in _REVISITED
+        if again and not spend(reaction, job, 1, "next", "goto"):
+            return False
+        because = reaction.note_route(job, "next", "goto", name, "next")
+        if again:
+            reopen(state, target)
+            wake_or_join(reaction, target, because)
+        elif number != plan.end and target.status not in TERMINAL:
+            target.tokens += 1
+            if target.status is BLOCKED and not target.pending_question and not scope.waiting[number]:
+                wake_or_join(reaction, target, because)
+    return True
+
+
+def _chosen_arcs(step: Step, answers: tuple[bool, ...]) -> list[str]:
+    """The steps to which the arcs of a step now lead."""
+    chosen = [arc.step for arc, holds in zip(step.arcs, answers, strict=True) if holds]
+    return chosen[:1] if step.arcs_mode == "first" else chosen
+
+
+def _carry(scope: Scope, name: str, arguments: dict[str, dict[str, Any]], adds: bool) -> None:
+    """Keep what an arc carries for the step it leads to; where paths meet, it is added to what others carried."""
+    if name in arguments or name in scope.arc_arguments:
+        before = scope.arc_arguments.get(name, {}) if adds else {}
+        scope.arc_arguments = {**scope.arc_arguments, name: {**before, **arguments.get(name, {})}}
