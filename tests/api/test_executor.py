@@ -68,7 +68,7 @@ def test_what_was_acknowledged_is_let_go(tmp_path: Path, workers: Any) -> None:
     first.start([launch(job, "give", workers, job) for job in range(1, 51)])
     values = {report.job: report.value for report in hear(first, 50) if isinstance(report, Returned)}
     assert values == {job: b"%d" % job for job in range(1, 51)}
-    assert first.queued() == 0
+    assert first.queued_count() == 0
     first.acknowledge()
     first.close()
     assert list((tmp_path / "functions").iterdir()) == []

@@ -138,7 +138,7 @@ class SimulatedExecutor(MemoryOutput):
         reports, self.waiting = self.waiting, []
         return reports
 
-    def queued(self) -> int:
+    def queued_count(self) -> int:
         """There is no queue."""
         return 0
 

@@ -23,14 +23,14 @@ def ended(**fields: object) -> Ended:
 
 def failure_of(**fields: object) -> Failure:
     """The failure that such an end comes to."""
-    failure = evidence.outcome(ended(**fields), open_output("nowhere"), timeout_seconds=30.0).failure
+    failure = evidence.outcome_of(ended(**fields), open_output("nowhere"), timeout_seconds=30.0).failure
     assert failure is not None
     return failure
 
 
 def test_success_has_no_failure() -> None:
     """Exit code 0 is success, with its usage."""
-    outcome = evidence.outcome(ended(), open_output("nowhere"))
+    outcome = evidence.outcome_of(ended(), open_output("nowhere"))
     assert (outcome.exit_code, outcome.failure) == (0, None)
     assert (outcome.usage.wall_seconds, outcome.usage.cpu_seconds, outcome.usage.rss_bytes_max) == (2.5, 0.5, 4096)
 
@@ -71,7 +71,7 @@ def test_the_message_is_the_last_line_of_stderr(tmp_path: Path) -> None:
     """The last line that says something stands in the message, without colours; both tails are kept."""
     with driving(tmp_path) as driver:
         end = driver.shell(r"echo out; printf 'first\n\033[31mwrong thing\033[0m\n\n' >&2; exit 3")
-    failure = evidence.outcome(end, open_output(driver.folder)).failure
+    failure = evidence.outcome_of(end, open_output(driver.folder)).failure
     assert failure is not None
     assert failure.message == "exit code 3: wrong thing"
     assert (failure.stdout, failure.stderr) == ("out\n", "first\n\x1b[31mwrong thing\x1b[0m\n\n")
@@ -80,7 +80,7 @@ def test_the_message_is_the_last_line_of_stderr(tmp_path: Path) -> None:
 def test_without_stderr_stdout_speaks(tmp_path: Path) -> None:
     """Where nothing was written to stderr the last line of stdout is the best there is."""
     with driving(tmp_path) as driver:
-        failure = evidence.outcome(driver.shell("echo bad news; exit 1"), open_output(driver.folder)).failure
+        failure = evidence.outcome_of(driver.shell("echo bad news; exit 1"), open_output(driver.folder)).failure
     assert failure is not None
     assert failure.message == "exit code 1: bad news"
 
@@ -89,7 +89,7 @@ def test_tails_are_bounded_and_fit_for_json(tmp_path: Path) -> None:
     """A lot of output that is no text leaves a bounded tail of text and a bounded message."""
     with driving(tmp_path) as driver:
         end = driver.shell(r"head -c 100000 /dev/zero | tr '\0' '\377' >&2; exit 1")
-    failure = evidence.outcome(end, open_output(driver.folder)).failure
+    failure = evidence.outcome_of(end, open_output(driver.folder)).failure
     assert failure is not None
     assert failure.stderr == "\N{REPLACEMENT CHARACTER}" * TAIL_BYTES
     assert len(failure.message) == MESSAGE_CHARACTERS_MAX
@@ -99,7 +99,7 @@ def test_tails_are_bounded_and_fit_for_json(tmp_path: Path) -> None:
 def test_signatures_group_what_differs_in_details() -> None:
     """Numbers, addresses, paths and quoted names do not tell failures apart; kind, code and words do."""
     same = {
-        evidence.signature("exit", 1, message)
+        evidence.signature_of("exit", 1, message)
         for message in (
             "exit code 1: can't open '/a/b.txt' at line 12 (0x7f00)",
             "exit code 1: can't open '/c' at line 7 (0xdeadbeef)",
@@ -107,16 +107,16 @@ def test_signatures_group_what_differs_in_details() -> None:
     }
     assert len(same) == 1
     others = {
-        evidence.signature("exit", 2, "exit code 2: can't open 'x'"),
-        evidence.signature("exit", 1, "exit code 1: can't close 'x'"),
-        evidence.signature("signal", 1, "exit code 1: can't open 'x'"),
+        evidence.signature_of("exit", 2, "exit code 2: can't open 'x'"),
+        evidence.signature_of("exit", 1, "exit code 1: can't close 'x'"),
+        evidence.signature_of("signal", 1, "exit code 1: can't open 'x'"),
     }
     assert len(others | same) == 4
 
 
 def test_a_lost_attempt_says_why() -> None:
     """Nobody knows its exit code."""
-    outcome = evidence.lost(Lost(1, 1, 0.0, "the launcher died while it ran"))
+    outcome = evidence.outcome_of_lost(Lost(1, 1, 0.0, "the launcher died while it ran"))
     assert outcome.exit_code is None
     assert outcome.failure is not None
     assert (outcome.failure.kind, outcome.failure.message) == ("lost", "the launcher died while it ran")

@@ -29,7 +29,7 @@ from resile.engine.paths import epoch_folder
 from resile.engine.resources import measure, refuse_misfits
 from resile.engine.session import Session, create, take
 from resile.errors import ResileError
-from resile.executors.outcome import readable, signal_name, signature
+from resile.executors.outcome import decode_text, signal_name, signature_of
 from resile.executors.output import open_output
 from resile.model import codec
 from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS, Failure, Kind, Outcome
@@ -68,7 +68,7 @@ def supposed(text: str, message: str) -> Failure:
         case Kind.LOST | Kind.SPAWN | Kind.CONTRACT | Kind.CANCELED:
             code, said = None, kind
     said = f"{said}: {message}" if message else said
-    return Failure(kind, said, code, signal, "", message, signature(kind, code, said))
+    return Failure(kind, said, code, signal, "", message, signature_of(kind, code, said))
 
 
 def _number(kind: str, detail: str) -> int | None:
@@ -197,8 +197,8 @@ class _Stage:
                 "exit_code": tried.exit_code,
                 "message": tried.failure.message if tried.failure is not None else "",
                 "seconds": round(tried.usage.wall_seconds, 3),
-                "stdout": readable(output.read_output(tried.log, "out", -TAIL_BYTES)),
-                "stderr": readable(output.read_output(tried.log, "err", -TAIL_BYTES)),
+                "stdout": decode_text(output.read_output(tried.log, "out", -TAIL_BYTES)),
+                "stderr": decode_text(output.read_output(tried.log, "err", -TAIL_BYTES)),
             }
 
 

@@ -1,9 +1,9 @@
-"""Files of environment variables that a workflow names, read when a run starts or is taken up again.
+"""Files of environment variables that a workflow names, read when a run starts or resumes.
 
     NAME=value    export NAME="value"    # a comment
 
-The whole run has those of the workflows inside it too; its own stand above theirs. The values stand above the caller's
-environment and below the workflow's `env`. They are not kept with the run.
+The run also has those of the workflows inside it; its own override theirs. The values override the caller's
+environment, and the workflow's `env` overrides them. They are not stored with the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE = r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)"
 
 
 def load_env_files(workflow: Workflow) -> dict[str, str]:
-    """The variables that a workflow and those inside it name files for; the outermost one's count."""
+    """The variables from the files of a workflow and of those inside it; the outermost overrides."""
     values: dict[str, str] = {}
     for one in reversed(list(workflows_within(workflow))):
         values |= _own_files(one)
@@ -28,7 +28,7 @@ def load_env_files(workflow: Workflow) -> dict[str, str]:
 
 
 def _own_files(workflow: Workflow) -> dict[str, str]:
-    """The variables of all files, a later one over an earlier; a file that can't be had is an error before the run."""
+    """The variables of all files, of which a later one overrides; a missing file is an error before the run."""
     values: dict[str, str] = {}
     for name in workflow.env_files:
         for number, line in enumerate(_lines(workflow, name), 1):
@@ -45,7 +45,7 @@ def _own_files(workflow: Workflow) -> dict[str, str]:
 
 
 def _lines(workflow: Workflow, name: str) -> list[str]:
-    """The lines of one file, which is looked for beside the workflow's."""
+    """The lines of one file; its path is relative to the workflow's folder."""
     try:
         with open(os.path.join(workflow.folder, name), "rb") as file:
             data = file.read(INPUT_BYTES_MAX + 1)
@@ -58,7 +58,7 @@ def _lines(workflow: Workflow, name: str) -> list[str]:
 
 
 def _value(text: str) -> str:
-    """A value without the quotes around it; a comment may follow one that has none."""
+    """A value without its quotes; a comment may follow an unquoted one."""
     if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
         return text[1:-1]
     return re.split(r"\s#", text, maxsplit=1)[0].rstrip()

@@ -15,7 +15,7 @@ def job_row(state: State, job: Job) -> JobRow:
 
 
 def root_rows(state: State, numbers: Iterable[int], rows: dict[int, JobRow]) -> None:
-    """Add the rows of these jobs of the root scope, of which every step makes several: what they share is known."""
+    """Add the rows of these jobs of the root scope; the scope's name is looked up once for all."""
     jobs, steps = state.jobs, state.plans[ROOT].steps
     for number in numbers:
         job = jobs[number]

@@ -236,7 +236,7 @@ class Engine:
             self._killed |= self._running
         while self._interrupted:
             self._interrupted.popleft()()
-        if not self._running and not self._executor.queued() and self._stop is None:
+        if not self._running and not self._executor.queued_count() and self._stop is None:
             self._stop = "interrupted"
 
     def _submit(self, now: float) -> None:
@@ -246,7 +246,7 @@ class Engine:
         """
         if not self._journal.has_entries():
             return
-        idle = self._journal.has_orders() and not self._executor.queued()
+        idle = self._journal.has_orders() and not self._executor.queued_count()
         if idle or now >= self._gather_until:
             self._journal.submit(self._state, at_once=idle)
 

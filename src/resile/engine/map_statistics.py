@@ -1,4 +1,4 @@
-"""What can be said of a fan-out: its numbers, the kinds of its failures, and what they suggest.
+"""Statistics of a fan-out: its counts, the kinds of its failures, and what they suggest.
 
 The same in a run's document, in `resile metrics`, and as `${map.…}` in the steps after it.
 """
@@ -22,7 +22,7 @@ from resile.store.contract import JobRow, LetterCount, LetterRow
 PATTERN_COUNT_MIN = 3
 
 _GENERIC = "Review error logs for more details."
-# What a failure's message says about its cause, most certain first.
+# Words in a failure's message that hint at its cause, most certain first.
 _SUGGESTIONS: tuple[tuple[str, str, str], ...] = (
     ("oom", r"out of memory|cannot allocate memory|memoryerror", "Ask for more memory: resources.memory, or escalate."),
     ("timeout", r"timed? ?out|deadline exceeded", "Consider increasing timeout_per_agent"),
@@ -42,7 +42,7 @@ _SUGGESTIONS: tuple[tuple[str, str, str], ...] = (
 
 
 def map_metrics(fan: Fan, letters: int, running: int = 0) -> dict[str, Any]:
-    """Every field of ErrorMetrics, how the circuit stands, and how many dead letters and running items there are."""
+    """Every field of ErrorMetrics, the circuit breaker's state, and the counts of dead letters and running items."""
     numbers = counts(fan)
     return {
         "total_items": fan.total,
@@ -65,7 +65,7 @@ def map_metrics(fan: Fan, letters: int, running: int = 0) -> dict[str, Any]:
 
 
 def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
-    """The maps of a run: those of its root by step, those inside others by their path, all their fan-outs together."""
+    """The statistics of all maps of a run, by step in the root and by path inside others; one entry for each map."""
     kept = letters_by_name(letters)
     found: dict[str, Any] = {}
     inner: dict[str, Fan] = {}
@@ -79,24 +79,24 @@ def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
             continue
         if job.scope == ROOT:
             letter_count = kept.get(fan_name(state, job), 0)
-            found[state.step_of(job).name] = map_metrics(fan, letter_count, _running(state, fan))
+            found[state.step_of(job).name] = map_metrics(fan, letter_count, _running_count(state, fan))
             continue
         name = map_name(state, job)
         total = inner.setdefault(name, Fan(0, ""))
         add(total, fan)
         total.held += fan.held_now - fan.held
-        # Only how many there are is told.
+        # Only their number is shown.
         total.waiting |= {len(total.waiting) + place: one for place, one in enumerate(fan.waiting.values())}
         total.circuit = total.circuit if fan.circuit == "closed" else fan.circuit
-        running[name] = running.get(name, 0) + _running(state, fan)
+        running[name] = running.get(name, 0) + _running_count(state, fan)
     for name, total in inner.items():
         letter_count = sum(count.count for count in letters if count.map == name)
         found[name] = map_metrics(total, letter_count, running.get(name, 0))
     return found
 
 
-def _running(state: State, fan: Fan) -> int:
-    """How many items have begun and go on; some are opened ahead of their turn, others wait for a judgement."""
+def _running_count(state: State, fan: Fan) -> int:
+    """How many items have begun and are not over; items opened ahead, or waiting for a judgement, don't count."""
     scopes = [state.scopes[number] for number in fan.active.values()]
     return sum(
         any(state.jobs[number].attempts_started for number in range(scope.first, scope.first + len(scope.waiting)))
@@ -108,11 +108,11 @@ def _running(state: State, fan: Fan) -> int:
 def result_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> list[int]:
     """For each item of a fan-out that succeeded, in their order, the job of its last step that ran.
 
-    An item that was tried again has the jobs of each execution, one after the other: the last counts.
+    An item that was retried has the jobs of each execution, one after the other: the last counts.
     """
     own = {step.name for step in fan_action(state, job).steps}
     last: dict[int, tuple[int, int, bool]] = {}
-    for index, place, row in _of_items(state, job, rows):
+    for index, place, row in _jobs_of_items(state, job, rows):
         before = last.get(index)
         goes_on = before is not None and before[0] < place
         number, fine = (before[1], before[2]) if before is not None and goes_on else (0, True)
@@ -125,7 +125,7 @@ def item_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> dict[int, list[
     """The jobs of the last execution of each item of a fan-out that has begun, by its index."""
     found: dict[int, list[JobRow]] = {}
     places: dict[int, int] = {}
-    for index, place, row in _of_items(state, job, rows):
+    for index, place, row in _jobs_of_items(state, job, rows):
         if places.get(index, place) >= place:
             found[index] = []
         found[index].append(row)
@@ -133,7 +133,7 @@ def item_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> dict[int, list[
     return found
 
 
-def _of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[tuple[int, int, JobRow]]:
+def _jobs_of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[tuple[int, int, JobRow]]:
     """The jobs that belong to the items of a fan-out, each with the item's index and its own place among its steps."""
     fan = state.fans[job.id]
     steps = {step.name: number for number, step in enumerate(isolated(fan_action(state, job)))}
@@ -146,12 +146,12 @@ def _of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[tuple[
             yield int(index), steps[row.step], row
 
 
-def ended(
+def end_of_item(
     jobs: Sequence[JobRow], letter: LetterRow | None, message: Callable[[int], str], *, is_dropped: bool
 ) -> tuple[str, str | None]:
-    """How an item ended, by the jobs of its last execution and the dead letter that it became, and why where it failed.
+    """The status of an item, by the jobs of its last execution and its dead letter, and the message of its failure.
 
-    Where failed items are dropped it was skipped.
+    Where failed items are dropped the status is `skipped`.
     """
     failed = next((row for row in jobs if row.status not in FINE), None)
     if failed is None and letter is None:
@@ -179,7 +179,7 @@ def letters_by_name(letters: Sequence[LetterCount]) -> dict[str, int]:
 
 
 def _pattern(signature: str, pattern: Pattern) -> dict[str, Any]:
-    """A recurring failure with what to do about it."""
+    """A recurring failure and the suggested remedy."""
     kind, suggestion = suggest(pattern.kind, pattern.message)
     return {
         "pattern_type": kind,
@@ -192,7 +192,7 @@ def _pattern(signature: str, pattern: Pattern) -> dict[str, Any]:
 
 
 def suggest(kind: str, message: str) -> tuple[str, str]:
-    """The type of a failure and what usually helps."""
+    """The type of a failure, and a suggestion."""
     text = message.lower()
     for name, pattern, suggestion in _SUGGESTIONS:
         if kind == name or re.search(pattern, text):

@@ -81,7 +81,7 @@ class Observer:
                     self._started.pop((report.job, report.attempt), None)
                     return AttemptWithdrawn(report.at, report.job, report.attempt, started=True), None
                 limit = self._time_limit_of(report) if report.reason else 0.0
-                outcome = evidence.outcome(report, self._output, limit, self._directory_of(report))
+                outcome = evidence.outcome_of(report, self._output, limit, self._directory_of(report))
                 outcome = self._complete(report, outcome)
                 outcome = self._apply_cases(report.job, outcome, report.reason == "killed")
                 return self.end_attempt(
@@ -99,7 +99,7 @@ class Observer:
             case Withdrawn():
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
             case Lost():
-                return self.end_attempt(report.job, report.attempt, report.at, evidence.lost(report))
+                return self.end_attempt(report.job, report.attempt, report.at, evidence.outcome_of_lost(report))
         assert_never(report)
 
     def end_attempt(

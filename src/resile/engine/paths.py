@@ -21,7 +21,7 @@ def named_logs(output: str) -> str:
 
 
 def worktree(output: str, run: int, job: int, index: int) -> str:
-    """Where an item of a fan-out works, if it works apart."""
+    """The worktree of an item of a fan-out, if it has one."""
     return join(output, "worktrees", f"wf{run}_j{job}_i{index}")
 
 

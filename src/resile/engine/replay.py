@@ -1,4 +1,4 @@
-"""A run as its log has it: the folded state, and what is counted in it. For those who only look, too."""
+"""A run as its log has it: the folded state, and counts over it; also for commands that only read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COUNTED = {
 
 
 def folded(store: Store, row: RunRow) -> State:
-    """The state of a run as its log has it."""
+    """Fold the log of a run into its state."""
     workflow = codec.decode(store.definition(row.definition))
     snapshot = store.latest_snapshot(row.id)
     if snapshot is None or snapshot.format != FORMAT:
@@ -33,7 +33,7 @@ def folded(store: Store, row: RunRow) -> State:
 
 
 def counts(state: State) -> dict[str, int]:
-    """How many steps came to what; `end` and steps that were never called for are not counted."""
+    """How many steps have each status; `end` and steps that were never called are not counted."""
     words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
     found = dict.fromkeys(words, 0)
     end = state.plan.end
@@ -50,7 +50,7 @@ def counts(state: State) -> dict[str, int]:
 
 
 def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
-    """The jobs that a run has forgotten because their item or child workflow is over.
+    """The jobs that the state dropped because their item or child workflow is over.
 
     Of more than so many items only the jobs of those that did not succeed.
     """
@@ -69,13 +69,13 @@ def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
 
 
 def _worth_listing(scope: list[JobRow], many: bool) -> list[JobRow]:
-    """The jobs of one scope, or none where all went well and there are many such scopes."""
+    """The jobs of one scope, or none where all succeeded and there are many such scopes."""
     fine = (COMPLETED, SKIPPED, DISABLED)
     return [] if many and all(row.status in fine for row in scope) else scope
 
 
 def row_of(store: Store, run: int) -> RunRow:
-    """A run's row, or a clear refusal."""
+    """A run's row; raises ResileError where there is no such run."""
     row = store.run(run)
     if row is None:
         raise ResileError("no-such-run", f"there is no run {run}", hint="`resile status` lists the runs")

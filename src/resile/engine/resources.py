@@ -1,4 +1,4 @@
-"""What this machine has to give: CPUs, memory and GPUs, as its cgroup and its devices say."""
+"""The capacity of this machine: CPUs, memory and GPUs, by its cgroup and its devices."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from resile.errors import ResileError
 from resile.model.fanout import FanOut
 from resile.model.workflow import Step, Workflow
 
-# Enough in reserve that the launcher never waits for a commit, few enough that a cancel has little to take back.
+# Enough in reserve that the launcher never waits for a commit, few enough that a cancel has little to withdraw.
 AHEAD = 64
-# Calls of functions are shorter, and taking one back costs nothing.
+# Calls of functions are shorter, and withdrawing one costs nothing.
 CALLS_AHEAD = 512
 _UNLIMITED = 1 << 60
 
 
 def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, gpus: int | None) -> Capacity:
-    """The capacity of an engine here; whatever the caller gives wins."""
+    """The capacity of an engine on this machine; what the caller gives overrides what is measured."""
     own_cpus = cpus if cpus is not None else _cpus()
     return Capacity(
         parallel=parallel if parallel is not None else max(1, int(_cpus())),
@@ -31,7 +31,7 @@ def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, 
 
 
 def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
-    """A step that could never fit is an error before anything runs."""
+    """Refuse a workflow with a step that needs more than this machine has."""
     for step in (*_with_items(workflow.steps), workflow.end):
         wanted = _misfit(step, capacity)
         if wanted:
@@ -52,7 +52,7 @@ def _with_items(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def _misfit(step: Step, capacity: Capacity) -> str:
-    """What a step asks for beyond this machine, in words."""
+    """What a step needs beyond the capacity, in words; empty where it fits."""
     resources = step.resources
     if resources is None:
         return ""
@@ -66,7 +66,7 @@ def _misfit(step: Step, capacity: Capacity) -> str:
 
 
 def _cpus() -> float:
-    """CPUs this process may use: its affinity, cut by the cgroup's quota."""
+    """CPUs this process may use: its affinity, limited by the cgroup's quota."""
     allowed = float(len(os.sched_getaffinity(0)))
     quota = _words("/sys/fs/cgroup/cpu.max")
     if len(quota) == 2 and quota[0] != "max":
@@ -78,7 +78,7 @@ def _cpus() -> float:
 
 
 def _memory_bytes() -> int:
-    """Memory this process may use: the machine's, cut by the cgroup's limit."""
+    """Memory this process may use: the machine's, limited by the cgroup."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         words = _words(path)
@@ -88,7 +88,7 @@ def _memory_bytes() -> int:
 
 
 def _gpus() -> int:
-    """GPUs: those that the caller may see, else all, counted by their device files."""
+    """GPUs: the visible ones where the environment names them, else all, counted by their device files."""
     visible = visible_gpus(os.environ)
     if visible:
         return len(visible)
@@ -100,7 +100,7 @@ def _gpus() -> int:
 
 
 def visible_gpus(env: Mapping[str, str]) -> list[str]:
-    """The devices that the caller may use, where the environment says so."""
+    """The GPUs that CUDA_VISIBLE_DEVICES names."""
     return [name.strip() for name in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
 
 

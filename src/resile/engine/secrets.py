@@ -75,11 +75,11 @@ def redaction_patterns(values: Mapping[str, str]) -> tuple[str, ...]:
     for value in values.values():
         lines = [line for line in value.splitlines() if len(line) >= LINE_CHARACTERS_MIN]
         for text in (value, *lines) if value.strip() else lines:
-            found |= {text, *_escaped(text)}
+            found |= {text, *_escaped_forms_of(text)}
     return tuple(sorted(found, key=lambda text: (-len(text), text)))
 
 
-def _escaped(text: str) -> set[str]:
+def _escaped_forms_of(text: str) -> set[str]:
     """A text as JSON, Python, a shell's trace and urls write it, with and without escapes for what is not ASCII."""
     if text.isascii() and text.isalnum():
         return set()

@@ -176,7 +176,7 @@ class Executor(OutputReader, Protocol):
     def reports(self) -> list[Report]:
         """Everything that happened since the last call; never blocks."""
 
-    def queued(self) -> int:
+    def queued_count(self) -> int:
         """How many attempts wait for a slot, as far as the executor knows."""
 
     def acknowledge(self) -> None:

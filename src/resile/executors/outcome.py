@@ -3,7 +3,7 @@
 spawn error            spawn      nothing ran, or its output could not be kept
 reason "timeout"       timeout    whatever it exited with on SIGTERM
 reason "killed"        canceled   the engine asked for it
-SIGKILL (or 137)       oom        where the kernel says that it killed for want of memory
+SIGKILL (or 137)       oom        where the kernel killed it for want of memory
 another signal         signal     exit code 128 + N
 exit code not 0        exit
 exit code 0                       success
@@ -26,7 +26,7 @@ _STAGES = {
 }
 
 
-def outcome(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
+def outcome_of(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
     """The outcome of an attempt that is over; `output` gives the tails of a failure.
 
     `directory` is where it was to run, for the message where it could not.
@@ -35,29 +35,29 @@ def outcome(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, di
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
     if code == 0 and not ended.reason and not ended.spawn_error:
         return Outcome(0, None, usage, ended.log)
-    stdout = readable(output.read_output(ended.log, "out", -TAIL_BYTES))
-    stderr = readable(output.read_output(ended.log, "err", -TAIL_BYTES))
+    stdout = decode_text(output.read_output(ended.log, "out", -TAIL_BYTES))
+    stderr = decode_text(output.read_output(ended.log, "err", -TAIL_BYTES))
     kind = kind_of(ended)
     message = message_of(ended, kind, code, stderr or stdout, timeout_seconds, directory)
     signal = ended.wait_status & 0x7F or None
-    failure = Failure(kind, message, code, signal, stdout, stderr, signature(kind, code, message))
+    failure = Failure(kind, message, code, signal, stdout, stderr, signature_of(kind, code, message))
     return Outcome(code, failure, usage, ended.log)
 
 
-def lost(report: Lost) -> Outcome:
+def outcome_of_lost(report: Lost) -> Outcome:
     """The outcome of an attempt whose end is unknown."""
     message = report.why
-    return Outcome(None, Failure(Kind.LOST, message, signature=signature(Kind.LOST, None, message)))
+    return Outcome(None, Failure(Kind.LOST, message, signature=signature_of(Kind.LOST, None, message)))
 
 
 def exit_code(wait_status: int) -> int:
-    """The exit code, 128+N after signal N, as a shell says it."""
+    """The exit code; 128+N after signal N, as in a shell."""
     signal = wait_status & 0x7F
     return 128 + signal if signal else wait_status >> 8 & 0xFF
 
 
 def kind_of(ended: Ended) -> FailureKind:
-    """What went wrong."""
+    """The kind of a failed attempt."""
     if ended.spawn_error:
         return Kind.SPAWN
     if ended.reason == "timeout":
@@ -72,7 +72,7 @@ def kind_of(ended: Ended) -> FailureKind:
 def message_of(
     ended: Ended, kind: FailureKind, code: int | None, output: str, timeout_seconds: float, directory: str = ""
 ) -> str:
-    """One readable line."""
+    """The message of a failed attempt: one line."""
     match kind:
         case Kind.SPAWN:
             where = f" {directory}" if ended.spawn_stage == "cwd" and directory else ""
@@ -104,13 +104,13 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def readable(data: bytes) -> str:
-    """Text that any JSON reader takes: invalid UTF-8 and NULs become the replacement character."""
+def decode_text(data: bytes) -> str:
+    """Decode output to text that any JSON reader accepts: invalid UTF-8 and NULs become the replacement character."""
     return data.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def last_line(text: str) -> str:
-    """The last line that says something, without terminal colours and control characters."""
+    """The last line that is not blank, without terminal colours and control characters."""
     for line in reversed(text.splitlines()):
         clean = "".join(character for character in _without_escapes(line) if character.isprintable()).strip()
         if clean:
@@ -127,8 +127,8 @@ def _without_escapes(line: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]", "", line)
 
 
-def signature(kind: FailureKind, code: int | None, message: str) -> str:
-    """The same for failures that differ only in numbers, addresses, paths and quoted names."""
+def signature_of(kind: FailureKind, code: int | None, message: str) -> str:
+    """A digest that is the same for failures that differ only in numbers, addresses, paths and quoted names."""
     import hashlib
     import re
 

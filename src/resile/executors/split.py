@@ -58,9 +58,9 @@ class Composite:
         """Everything that happened since the last call."""
         return self._functions.reports() + self._commands.reports()
 
-    def queued(self) -> int:
+    def queued_count(self) -> int:
         """How many attempts are waiting for a slot."""
-        return self._functions.queued() + self._commands.queued()
+        return self._functions.queued_count() + self._commands.queued_count()
 
     def acknowledge(self) -> None:
         """Everything returned by `reports` so far is on disk."""

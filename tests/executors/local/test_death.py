@@ -134,7 +134,7 @@ def test_a_launcher_that_dies_under_its_engine(tmp_path: Path) -> None:
         driver.until_count(Withdrawn, 1)
         expected = {9: ["Started", "Ended"], 1: ["Started", "Lost"], 2: ["Started", "Lost"], 3: ["Withdrawn"]}
         assert kinds(driver.reports) == expected
-        assert driver.executor.queued() == 0
+        assert driver.executor.queued_count() == 0
         assert not lives(read_pid(tmp_path / "one"))
         assert driver.run(sh(4, "exit 8"))[4].wait_status == 8 << 8
         driver.executor.acknowledge()

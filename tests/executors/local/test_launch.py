@@ -48,7 +48,7 @@ def test_as_many_run_at_once_as_there_are_slots(tmp_path: Path) -> None:
         third = next(i for i, report in enumerate(driver.reports) if isinstance(report, Started) and report.job == 3)
     assert starts == [1, 2, 3]
     assert third > first_end
-    assert driver.executor.queued() == 0
+    assert driver.executor.queued_count() == 0
 
 
 def test_what_is_given_out_at_once_starts_in_its_order(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_queued_attempt_can_be_withdrawn(tmp_path: Path) -> None:
     with driving(tmp_path, slots=1) as driver:
         driver.executor.start([sh(1, "cat gate"), sh(2, "touch two"), sh(3, "touch three"), sh(4, "touch four")])
         driver.started(1)
-        assert driver.executor.queued() == 3
+        assert driver.executor.queued_count() == 3
         driver.executor.kill(3, 1)
         withdrawn = driver.until_count(Withdrawn, 1)
         assert [report.job for report in withdrawn] == [3]

@@ -120,7 +120,7 @@ def hog(cgroup: str, folder: str) -> None:
     driver.run(sh(1, f"exec {eat}"), sh(2, f"{eat}; exit $?"), sh(3, "kill -KILL $$"))
     for report in driver.reports:
         if isinstance(report, Ended):
-            failure = evidence.outcome(report, open_output(folder)).failure
+            failure = evidence.outcome_of(report, open_output(folder)).failure
             print(failure.kind if failure else "none")
     driver.executor.close()
 

@@ -160,8 +160,8 @@ def _failure(report: Returned, output: OutputReader) -> Failure:
     """What a function raised, with the evidence that rules look at."""
     kind: FailureKind = Kind.CONTRACT if report.kind == Kind.CONTRACT else Kind.EXIT
     log = report.log if report.log.segment else None
-    stdout = evidence.readable(output.read_output(log, "out", -TAIL_BYTES))
-    stderr = evidence.readable(output.read_output(log, "err", -TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
+    stdout = evidence.decode_text(output.read_output(log, "out", -TAIL_BYTES))
+    stderr = evidence.decode_text(output.read_output(log, "err", -TAIL_BYTES)) or report.traceback[-TAIL_BYTES:]
     code = report.exit_code or None
-    mark = evidence.signature(kind, code, report.message)
+    mark = evidence.signature_of(kind, code, report.message)
     return Failure(kind, report.message, code, None, stdout, stderr, mark, report.types)

@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from resile.engine.secrets import redact_value
-from resile.executors.programs.items.text import ItemsRefused, checked, decode, encode
+from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
 from resile.languages.references import render_text
 from resile.languages.shell.quoting import render_shell
 from resile.model.hashing import sha256_hex
@@ -96,7 +96,7 @@ def list_values(path: str, values: Any, source: Source) -> int:
         listed = isinstance(values, Iterable) and not isinstance(values, dict)
         if source.json_path or not listed:
             values = select(list(values) if listed else values, source.json_path or "$")
-        texts = (checked(encode(value)) for value in values)
+        texts = (check_item(encode(value)) for value in values)
     return write_items(path, texts, source, ITEMS_FILTER_SECONDS_MAX)
 
 

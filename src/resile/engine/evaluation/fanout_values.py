@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded
 from resile.core.fanout.naming import fan_action, fan_name
-from resile.engine.map_statistics import ended, item_jobs, letters_by_name, map_metrics, result_jobs, seconds_of
+from resile.engine.map_statistics import end_of_item, item_jobs, letters_by_name, map_metrics, result_jobs, seconds_of
 from resile.languages.references import ValueRefused, parse_json, text_of, walk
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.workflow import Function
@@ -76,7 +76,7 @@ class FanoutValues:
         for index in sorted(begun.keys() | letters.keys()):
             rows = begun.get(index, [])
             output = "\n".join(text for row in rows if row.step in own and (text := self._texts.last(row.id, "out")))
-            status, error = ended(rows, letters.get(index), self._failure_of, is_dropped=is_dropped)
+            status, error = end_of_item(rows, letters.get(index), self._failure_of, is_dropped=is_dropped)
             outcome = {"item_id": f"{name}[{index}]", "status": status, "output": output, "error": error}
             size += len(text_of(outcome))
             if size > VALUE_BYTES_MAX:

@@ -171,7 +171,7 @@ class FunctionExecutor(SegmentReader):
         self._unacknowledged = self._unacknowledged or bool(reports)
         return reports
 
-    def queued(self) -> int:
+    def queued_count(self) -> int:
         """How many calls no worker has taken yet, as far as the executor knows."""
         return len(self._queued)
 

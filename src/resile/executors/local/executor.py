@@ -131,8 +131,8 @@ class LocalExecutor(SegmentReader):
             os.eventfd_read(self._wakeup_fd)
         return reports
 
-    def queued(self) -> int:
-        """How many attempts are waiting for a slot, as far as is known here."""
+    def queued_count(self) -> int:
+        """How many attempts wait for a slot, as far as the executor knows."""
         return self._queued
 
     def acknowledge(self) -> None:
@@ -144,7 +144,7 @@ class LocalExecutor(SegmentReader):
             self._forget_dead()
 
     def close(self) -> None:
-        """Let go; attempts still running keep running. What was not acknowledged is there for the next engine."""
+        """Close the connection; running attempts go on. The next engine finds what was not acknowledged."""
         if self._socket is not None:
             if self._recorded > self._acknowledged:
                 self._acknowledge()

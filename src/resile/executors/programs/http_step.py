@@ -34,7 +34,7 @@ _OF_THE_BODY = ("content-type", "content-length", "content-encoding")
 
 
 class Refused(Exception):
-    """The server sent us somewhere we don't go."""
+    """The server redirects to an address that is not followed."""
 
 
 def main() -> int:
@@ -60,17 +60,17 @@ def main() -> int:
 
 
 def _end(message: str, code: int) -> int:
-    """Say in one line how it ended."""
+    """Print in one line how the request ended; its exit code."""
     line = "".join(character if character.isprintable() else " " for character in message)
     sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
     return code
 
 
 def _answer(step: dict[str, Any]) -> HTTPResponse:
-    """The answer at the end of the redirects; those that are expected are not followed."""
+    """The answer at the end of the redirects; an expected redirect is not followed."""
     # Only these handlers: the usual opener would also read files and talk FTP.
     opener = OpenerDirector()
-    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(context=_security(step.get("verify", True)))):
+    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(context=_tls_context(step.get("verify", True)))):
         opener.add_handler(handler)
     url, method, body = step["url"], step["method"], step["body"]
     headers = {name: value.encode("utf-8", "surrogateescape").decode("latin-1") for name, value in step["headers"]}
@@ -89,8 +89,8 @@ def _answer(step: dict[str, Any]) -> HTTPResponse:
     raise Refused(f"more than {REDIRECTS_MAX} redirects")
 
 
-def _security(verify: bool) -> Any:
-    """How a server proves who it is; the usual way, unless the file says that it need not."""
+def _tls_context(verify: bool) -> Any:
+    """The TLS context: certificates are verified, unless the step turns that off."""
     if verify:
         return None
     import ssl
@@ -102,7 +102,7 @@ def _security(verify: bool) -> Any:
 
 
 def _headers_for(before: str, after: str, headers: dict[str, str]) -> dict[str, str]:
-    """What goes along on a redirect: nothing to another server, because a header may be a key to this one."""
+    """The headers of a redirected request: none for another server, because they may hold a key to this one."""
     old, new = urlsplit(before), urlsplit(after)
     if new.scheme not in _OPENS[old.scheme]:
         raise Refused(f"a redirect from {old.scheme} to {new.scheme or 'nothing'} is not followed")
@@ -112,7 +112,7 @@ def _headers_for(before: str, after: str, headers: dict[str, str]) -> dict[str, 
 
 
 def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
-    """Write the answer as JSON, up to its limit; how many promised bytes never came."""
+    """Write the answer as JSON, up to its limit; returns how many announced bytes are missing."""
     data = answer.read(ANSWER_BYTES_MAX + 1)
     if len(data) > ANSWER_BYTES_MAX:
         raise Refused(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
@@ -134,7 +134,7 @@ def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
 
 
 def _print_body(answer: HTTPResponse) -> int:
-    """Write the body to stdout, up to its limit; how many promised bytes never came."""
+    """Write the body to stdout, up to its limit; returns how many announced bytes are missing."""
     left = ANSWER_BYTES_MAX
     while piece := answer.read(min(PIECE_BYTES, left + 1)):
         sys.stdout.buffer.write(piece[:left])

@@ -1,8 +1,8 @@
-"""Runs the Python code of a playbook: `main` gets its parameters by name, out of everything that the step sees.
+"""Runs the Python code of a playbook: `main` gets its parameters by name, from all values that the step sees.
 
     RESILE_STEP (JSON): name, source or file, inputs, context, places, status_fails; or `told_in`, a file that has them
     stdout: what the code prints; last, on a line of its own, what its `main` returns, as JSON
-    exit: 0 done, 1 an exception, `{"status": "error"}`, a parameter that nobody knows; or what sys.exit says
+    exit: 0 done, 1 an exception, `{"status": "error"}`, an unknown parameter; or what sys.exit was given
 
 A parameter is looked for among the inputs, then in the context; `context` is all of it, `**kwargs` gets the inputs, and
 a lone `input_data` is the inputs. Code without a `main` sees all of it as names, and leaves its value as `result`.
@@ -17,7 +17,15 @@ import os
 import sys
 from types import ModuleType
 
-from resile.executors.programs.python_step import MODULE, Failed, _awaited, _complain, _Lines, _remember, _tell
+from resile.executors.programs.python_step import (
+    MODULE,
+    Failed,
+    _await_result,
+    _complain,
+    _Lines,
+    _print_traceback,
+    _remember,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,14 +46,14 @@ def main() -> int:
     lines = _Lines()
     try:
         result = _run(step)
-        # A date, or a number of some library, is told as text.
+        # A date, or a number type of some library, is returned as text.
         text = json.dumps(result, ensure_ascii=False, allow_nan=False, default=str)
     except Failed as problem:
         return _complain(str(problem))
     except Exception as error:
         while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
             error.__traceback__ = error.__traceback__.tb_next
-        return _tell(error)
+        return _print_traceback(error)
     print("\n" + text if lines.begun else text)
     if step["status_fails"] and isinstance(result, dict) and result.get("status") == "error":
         reason = result.get("error") or result.get("message") or "main returned the status `error`"
@@ -54,7 +62,7 @@ def main() -> int:
 
 
 def _run(step: dict[str, Any]) -> Any:
-    """What `main` returns, or what the code leaves as `result`."""
+    """Run the code: what its `main` returns, or what it leaves as `result`."""
     name = step["file"] or f"<step {step['name']}>"
     source = _source(step, name)
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -66,12 +74,12 @@ def _run(step: dict[str, Any]) -> Any:
         names.update(context)
     names.update(context=context, args=step["inputs"], os=os, json=json, __file__=name, **step["places"])
     names.update({found: __import__(found) for found in _MODULES if found in source})
-    tree = _filled(source, name, step["places"], names)
+    tree = _fill_values(source, name, step["places"], names)
     exec(compile(tree, name, "exec", dont_inherit=True), names)
     function = names.get("main")
     if not callable(function):
         return names.get("result")
-    return _awaited(function(**_arguments(function, step["inputs"], context, step["name"])))
+    return _await_result(function(**_arguments(function, step["inputs"], context, step["name"])))
 
 
 def _has_main(source: str, file: str) -> bool:
@@ -95,7 +103,7 @@ def _source(step: dict[str, Any], name: str) -> str:
 
 
 def _arguments(function: Any, inputs: dict[str, Any], context: dict[str, Any], name: str) -> dict[str, Any]:
-    """The arguments of a function, each looked for by the name of its parameter."""
+    """The arguments of a function, each found by the name of its parameter."""
     import inspect
 
     found: dict[str, Any] = {}
@@ -118,8 +126,8 @@ def _arguments(function: Any, inputs: dict[str, Any], context: dict[str, Any], n
     return {**inputs, **found} if takes_all else found
 
 
-def _filled(source: str, file: str, places: dict[str, Any], names: dict[str, Any]) -> ast.Module:
-    """The code, parsed, with values in the texts where they stand; elsewhere they are names."""
+def _fill_values(source: str, file: str, places: dict[str, Any], names: dict[str, Any]) -> ast.Module:
+    """Parse the code, and put values into the texts that hold them; elsewhere they stay names."""
     import ast
 
     tree = ast.parse(source, file)

@@ -2,7 +2,7 @@
 
     RESILE_STEP (JSON): name, source or file, inputs
     stdout: what the code prints; last, on a line of its own, what its `main` returns
-    exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or what sys.exit says
+    exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or what sys.exit was given
 
 Values come as data and never as code: `main` is called with the inputs by name, and code without a `main` finds them
 in the global `inputs`. The code does not run under the name `__main__`, so that a script that calls its own `main`
@@ -24,7 +24,7 @@ MODULE = "__step__"
 
 
 class Failed(Exception):
-    """The step has failed and this is why, in one line."""
+    """The step has failed; the message is one line."""
 
 
 class _Lines:
@@ -54,7 +54,7 @@ def main() -> int:
     except Failed as problem:
         return _complain(str(problem))
     except Exception as error:
-        return _tell(error)
+        return _print_traceback(error)
     if result is not None:
         print("\n" + text if lines.begun else text)
     if isinstance(result, dict) and result.get("status") == "error":
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _run(step: dict[str, Any]) -> Any:
-    """What the code's `main` returns; None where it has none."""
+    """Run the code: what its `main` returns; None where it has none."""
     file, source = step["file"], step["source"]
     if file:
         try:
@@ -74,7 +74,7 @@ def _run(step: dict[str, Any]) -> Any:
             raise Failed(f"can't read {file}: {error.strerror}") from error
     else:
         _remember(f"<step {step['name']}>", source)
-    # As a script would have it; only now, so that what lies there can't stand in for what is imported above.
+    # As for a script; only now, so that modules there can't replace those that are imported above.
     own = os.path.dirname(os.path.abspath(file)) if file else ""
     sys.path[:0] = [path for path in (own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)) if path]
     sys.argv = [file or f"<step {step['name']}>"]
@@ -85,11 +85,11 @@ def _run(step: dict[str, Any]) -> Any:
     if not callable(function):
         return None
     _check_inputs(function, step["inputs"])
-    return _awaited(function(**step["inputs"]))
+    return _await_result(function(**step["inputs"]))
 
 
-def _awaited(result: Any) -> Any:
-    """What an `async def main` comes to; what any other returns, as it is."""
+def _await_result(result: Any) -> Any:
+    """Await the result of an `async def main`; any other result as it is."""
     from types import CoroutineType
 
     if not isinstance(result, CoroutineType):
@@ -120,8 +120,8 @@ def _check_inputs(function: Any, inputs: dict[str, Any]) -> None:
         raise Failed(f"inputs of main: {'; '.join(problems)}")
 
 
-def _tell(error: Exception) -> int:
-    """The traceback from the code's own lines on, and `Type: text` as its last line."""
+def _print_traceback(error: Exception) -> int:
+    """Print the traceback from the code's own lines on, with `Type: text` as its last line."""
     import traceback
 
     trace = error.__traceback__
@@ -134,7 +134,7 @@ def _tell(error: Exception) -> int:
 
 
 def _complain(message: str) -> int:
-    """Say in one line why the step failed."""
+    """Print in one line why the step failed."""
     sys.stderr.write(f"{' '.join(message.split())}\n")
     return 1
 

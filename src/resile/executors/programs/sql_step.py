@@ -40,18 +40,18 @@ def main() -> int:
         return _complain(str(problem), EXIT_NO_DATABASE)
     except Exception as error:
         return _complain(f"{type(error).__name__}: {error}", EXIT_REFUSED)
-    print(json.dumps(_shaped(results), ensure_ascii=False, default=str))
+    print(json.dumps(_shape_result(results), ensure_ascii=False, default=str))
     return 0
 
 
 def _complain(message: str, code: int) -> int:
-    """Say in one line why the step failed."""
+    """Print in one line why the step failed."""
     sys.stderr.write(f"{' '.join(message.split())}\n")
     return code
 
 
-def _shaped(results: list[tuple[list[dict[str, Any]] | None, int]]) -> Any:
-    """What the statements gave: rows where one of them gave some, else how much each of them did."""
+def _shape_result(results: list[tuple[list[dict[str, Any]] | None, int]]) -> Any:
+    """Shape the result: the rows where one statement returned some, else the row count of each."""
     with_rows = [rows for rows, _ in results if rows is not None]
     if len(with_rows) == 1:
         return with_rows[0]
@@ -113,7 +113,7 @@ def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None,
                 yield None, 1
             return
         for statement in connection.extract_statements(_statements(step)):
-            # Only what asks for rows gives some; of everything else DuckDB makes a row that counts.
+            # Only queries return rows; for everything else DuckDB returns one row with a count.
             asks = statement.type == duckdb.StatementType.SELECT
             done = connection.execute(statement, step["params"] or None)
             rows = done.fetchmany(ROWS_MAX) if done.description else []
@@ -125,26 +125,26 @@ def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None,
 
 
 def _inserts(step: dict[str, Any], mark: str) -> Iterator[tuple[str, list[Any]]]:
-    """One statement for each row: insert it, or put it in the place of the one with the same key."""
+    """One statement for each row: insert it, or replace the row with the same key."""
     rows = step["rows"] if isinstance(step["rows"], list) else [step["rows"]]
     for row in rows:
         if not isinstance(row, dict) or not row:
             raise NoDatabase(f"a row for {step['table']!r} must be a mapping of columns to values")
         if step["columns"]:
             row = {column: row.get(field) for column, field in step["columns"].items()}
-        columns = ", ".join(_quoted(name) for name in row)
-        text = f"INSERT INTO {'.'.join(_quoted(part) for part in step['table'].split('.'))} ({columns})"
+        columns = ", ".join(_quote_name(name) for name in row)
+        text = f"INSERT INTO {'.'.join(_quote_name(part) for part in step['table'].split('.'))} ({columns})"
         text += f" VALUES ({', '.join([mark] * len(row))})"
         if step["key"]:
             rest = [name for name in row if name not in step["key"]]
-            changes = ", ".join(f"{_quoted(name)} = EXCLUDED.{_quoted(name)}" for name in rest)
-            keys = ", ".join(_quoted(name) for name in step["key"])
+            changes = ", ".join(f"{_quote_name(name)} = EXCLUDED.{_quote_name(name)}" for name in rest)
+            keys = ", ".join(_quote_name(name) for name in step["key"])
             text += f" ON CONFLICT ({keys}) DO " + (f"UPDATE SET {changes}" if rest else "NOTHING")
         yield text, [json.dumps(value) if isinstance(value, dict | list) else value for value in row.values()]
 
 
-def _quoted(name: str) -> str:
-    """A name of a table or a column; plain ones stay as they are, so that capitals mean what they mean in SQL."""
+def _quote_name(name: str) -> str:
+    """Quote the name of a table or a column; plain ones stay as they are, so that SQL folds their case as usual."""
     if name.isidentifier() and name.isascii():
         return name
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""The filter of a fan-out: which items it wants, as JavaScript says in a process of its own.
+"""The filter of a fan-out: a JavaScript expression that selects items, in a process of its own.
 
 with Filter(code, bare, seconds_max) as wanted:
     wanted.judge([(index, text), ...]) -> [True, False, ...]       ItemsRefused names the item it fails for
@@ -22,7 +22,7 @@ _READ_BYTES = 64 * 1024
 
 
 class Filter:
-    """One process that answers for each item; it is there between `with` and the end of it."""
+    """One process that answers for each item; it lives as long as the `with` block."""
 
     def __init__(self, code: str, bare: bool, seconds_max: float) -> None:
         import subprocess
@@ -32,7 +32,7 @@ class Filter:
             raise ItemsRefused(f"the filter has {size} bytes, at most {EXPRESSION_BYTES_MAX} are allowed")
         self._seconds_max = seconds_max
         self._deadline = time.monotonic() + seconds_max
-        # Nothing of the environment, secrets least of all, but what the interpreter may need to start.
+        # No part of the environment, which may hold secrets, but what the interpreter needs to start.
         environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-I", _PROGRAM],
@@ -63,25 +63,25 @@ class Filter:
     def judge(self, items: Sequence[tuple[int, bytes]]) -> list[bool]:
         """Which of these items are wanted; each is given with its index."""
         self._send(b"".join(text + b"\n" for _, text in items))
-        answers = self._answers(len(items))
+        answers = self._read_answers(len(items))
         done, _, why = answers.partition(b"!")
         if len(done) < len(items):
             index = items[len(done)][0]
-            raise ItemsRefused(f"filter at item {index}: {decode(why) if why else self._death()}")
+            raise ItemsRefused(f"filter at item {index}: {decode(why) if why else self._exit_reason()}")
         if time.monotonic() > self._deadline:
             raise ItemsRefused(f"the filter took more than {self._seconds_max:g} s, up to item {items[-1][0]}")
         return [answer == ord("1") for answer in done]
 
     def _send(self, data: bytes) -> None:
-        """Write all of it, unless nobody reads any more."""
+        """Write all of it, unless the process has ended."""
         assert self._process.stdin is not None
         rest = memoryview(data)
         with suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(self._process.stdin.fileno(), rest) :]
 
-    def _answers(self, count: int) -> bytes:
-        """So many answers, or all there are when one of them says why there are no more."""
+    def _read_answers(self, count: int) -> bytes:
+        """Read so many answers; fewer where one of them is an error, which is the last."""
         assert self._process.stdout is not None
         answers = b""
         while b"!" in answers or len(answers) < count:
@@ -91,8 +91,8 @@ class Filter:
             answers += more
         return answers
 
-    def _death(self) -> str:
-        """Why a process that said nothing has ended."""
+    def _exit_reason(self) -> str:
+        """Why a process ended that printed no reason."""
         import signal
 
         code = self._process.wait()

@@ -1,4 +1,4 @@
-"""The process in which the filter of a fan-out sees one item after the other, and which can do nothing else.
+"""The process in which the filter of a fan-out sees one item after the other; it can do nothing else.
 
     stdin: [code, bare] as JSON, then the items as JSON, each on a line of its own
     stdout: for each item `1` or `0`; or `!` and, as a JSON text, why there is no answer, and nothing after that
@@ -72,7 +72,7 @@ BARE = '(function (fields) {{ with (fields) return (function () {{ "use strict";
 
 def main() -> None:
     """Answer until there are no more items."""
-    # Isolated as it runs, the interpreter may not know where the package lies.
+    # The interpreter runs isolated and may not know where the package is.
     sys.path.append(
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
     )
@@ -99,7 +99,7 @@ def main() -> None:
         for line in sys.stdin.buffer:
             context.set_time_limit(TAKE_CPU_SECONDS_MAX)
             take(line.decode())
-            # What native code does not poll the time limit is ended by the kernel.
+            # The kernel ends native code that does not poll the time limit.
             signal.setitimer(signal.ITIMER_PROF, limits.KERNEL_CPU_SECONDS)
             context.set_time_limit(limits.CODE_CPU_SECONDS_MAX)
             answer = judge()
@@ -108,7 +108,7 @@ def main() -> None:
             if answer.startswith("!"):
                 return
     except _quickjs.JSException as error:
-        _say("!" + json.dumps(_described(str(error), limits.CODE_CPU_SECONDS_MAX)))
+        _say("!" + json.dumps(_describe_error(str(error), limits.CODE_CPU_SECONDS_MAX)))
 
 
 def _gate(context: Any, code: str, bare: bool) -> Any:
@@ -126,15 +126,15 @@ def _gate(context: Any, code: str, bare: bool) -> Any:
     return gate
 
 
-def _described(thrown: str, cpu_seconds: float) -> str:
-    """What the engine says that code can't: it was stopped, or has no memory left."""
+def _describe_error(thrown: str, cpu_seconds: float) -> str:
+    """Describe an error of the JavaScript engine itself: it stopped the code, or has no memory left."""
     if thrown.startswith("InternalError: interrupted"):
         return f"it took more than {cpu_seconds * 1e3:.0f} ms of CPU time"
     return thrown.split("\n")[0] if thrown != "null" else "out of memory"
 
 
 def _say(answer: str) -> None:
-    """One answer, at once."""
+    """Write one answer, and flush it."""
     data = answer.encode()
     while data:
         data = data[os.write(1, data) :]

@@ -28,7 +28,7 @@ TAIL_BYTES = 4 * 1024
 
 
 class CommandFailed(Exception):
-    """The command that prints the items failed: what is said of it, and the exit code."""
+    """The command that prints the items failed; has a message and the exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class CommandFailed(Exception):
 def main() -> int:
     """List the items; the exit code."""
     told = json.loads(os.environ.pop("RESILE_STEP"))
-    # Isolated as it runs, the interpreter may not know where the package lies.
+    # The interpreter runs isolated and may not know where the package is.
     sys.path.append(
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
     )
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _list(source: Source, folder: str, into: str, since: float | None) -> int:
-    """Make the items file; how many items it has."""
+    """Write the items file; returns how many items it has."""
     from resile.executors.programs.items.read import form_of, open_input
 
     if source.path:
@@ -69,7 +69,7 @@ def _list(source: Source, folder: str, into: str, since: float | None) -> int:
             return _write(file, form_of(source.path), source.path, source, into)
     os.makedirs(os.path.dirname(into), exist_ok=True)
     with open(f"{into}.out", "w+b") as file:
-        # Without a name it is gone with this process, however that ends.
+        # Without a name the file goes with this process, however that ends.
         os.unlink(file.name)
         _run(source, into, file)
         file.seek(0)
@@ -77,7 +77,7 @@ def _list(source: Source, folder: str, into: str, since: float | None) -> int:
 
 
 def _write(file: BinaryIO, form: Form, label: str, source: Source, into: str) -> int:
-    """Make the items file of what a text holds; what is wrong with the text is said with its name."""
+    """Write the items that a text holds; errors name the text."""
     from resile.executors.programs.items.read import read_texts
     from resile.executors.programs.items.select import write_items
     from resile.executors.programs.items.text import ItemsRefused
@@ -89,7 +89,7 @@ def _write(file: BinaryIO, form: Form, label: str, source: Source, into: str) ->
 
 
 def _run(source: Source, into: str, output: BinaryIO) -> None:
-    """Run the command with its output in a file; its complaints become ours, and their last line says why it failed."""
+    """Run the command with its output in a file; its stderr is ours, where the last line explains a failure."""
     import shutil
     import subprocess
 
@@ -111,7 +111,7 @@ def _run(source: Source, into: str, output: BinaryIO) -> None:
 
 
 def _end(message: str, code: int) -> int:
-    """Say in one line how it ended."""
+    """Print in one line how it ended; the exit code."""
     line = "".join(character if character.isprintable() else " " for character in message)
     sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
     return code

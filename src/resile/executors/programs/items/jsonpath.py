@@ -20,7 +20,7 @@ def select(document: Any, json_path: str) -> list[Any]:
     path = compile_path(json_path)
     found = _find(path, len(path.segments), document)
     if not found:
-        return _nothing(path, document)
+        return _no_items(path, document)
     if path.singular_query() or (len(found) == 1 and isinstance(found[0], list) and not _picks(path.segments[-1])):
         if not isinstance(found[0], list):
             raise ItemsRefused(f"{json_path} is {kind_of(found[0])}, not an array")
@@ -35,7 +35,7 @@ def compile_path(json_path: str) -> JSONPath:
     try:
         path = JSONPathEnvironment(strict=True).compile(json_path)
     except JSONPathError as error:
-        # Only its first part: its text draws a picture of several lines.
+        # Only the first line: the rest is a drawing of several lines.
         raise ItemsRefused(f"json_path `{json_path}` is no JSONPath: {error.args[0]}") from error
     assert isinstance(path, JSONPath)
     return path
@@ -62,14 +62,14 @@ def _prefix(path: JSONPath, count: int) -> JSONPath:
 
 
 def _picks(segment: JSONPathSegment) -> bool:
-    """Does a part of a path look through what is there, where others name what must be there?"""
+    """Does a part of a path search (a wildcard, slice or filter), where others name what must exist?"""
     from jsonpath.selectors import IndexSelector, NameSelector
 
     return not all(isinstance(selector, IndexSelector | NameSelector) for selector in segment.selectors)
 
 
-def _nothing(path: JSONPath, document: Any) -> list[Any]:
-    """No items, where the first part of a path that finds nothing had something to look through."""
+def _no_items(path: JSONPath, document: Any) -> list[Any]:
+    """Return no items where a part of the path searched and found nothing; refuse a path that leads nowhere."""
     before = [document]
     for count, segment in enumerate(path.segments, 1):
         found = _find(path, count, document)

@@ -1,4 +1,4 @@
-"""What a text holds as items: JSON, JSON Lines or plain lines, told apart by what they look like.
+"""The items in a text: JSON, JSON Lines or plain lines, distinguished by how they look.
 
     read_texts(file, form, json_path) -> each item as JSON on one line
 
@@ -22,7 +22,7 @@ from typing import BinaryIO, Literal, assert_never
 
 from resile.executors.programs.items.jsonpath import select
 from resile.executors.programs.items.scan import ObjectFound, elements, shown_path
-from resile.executors.programs.items.text import ItemsRefused, checked, decode, decodes, encode, too_large
+from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode, is_json, size_error
 from resile.model.limits import ITEM_BYTES_MAX, ITEMS_WHOLE_BYTES_MAX
 
 Form = Literal["lines", "json", "output"]
@@ -44,10 +44,10 @@ def form_of(path: str) -> Form:
 def open_input(path: str, folder: str, directory: str, since: float | None = None) -> BinaryIO:
     """The file that a path means: in the folder of the workflow's file, else in the directory of the step.
 
-    One in that directory that was written `since` then, by a step of the same run, is meant before all others.
+    A file in that directory that was written `since` then, by a step of the same run, comes before all others.
     """
     places = (os.path.join(folder, path), os.path.join(directory, path))
-    is_new = since is not None and _written(places[1]) >= since - CLOCKS_APART_SECONDS
+    is_new = since is not None and _modified_at(places[1]) >= since - CLOCKS_APART_SECONDS
     for place in reversed(places) if is_new else places:
         try:
             if not stat.S_ISREG(os.stat(place).st_mode):
@@ -61,8 +61,8 @@ def open_input(path: str, folder: str, directory: str, since: float | None = Non
     raise ItemsRefused(f"there is no file {path} (looked for in {looked})")
 
 
-def _written(path: str) -> float:
-    """When a file was last written to; long ago where there is none."""
+def _modified_at(path: str) -> float:
+    """When a file was last written; minus infinity where there is none."""
     try:
         return os.stat(path).st_mtime
     except (OSError, ValueError):
@@ -90,12 +90,12 @@ def read_texts(file: BinaryIO, form: Form, json_path: str) -> Iterator[bytes]:
 
 
 def is_plain(json_path: str) -> bool:
-    """Is a path made of plain names only, so that it needs no engine for paths?"""
+    """Is a path made of plain names only, so that it can be followed in the stream?"""
     return not json_path or _PLAIN_PATH.fullmatch(json_path) is not None
 
 
 def _shape(file: BinaryIO, form: Form, json_path: str) -> Shape:
-    """What a text looks like, from its first line and from whether there is more."""
+    """The shape of a text, by its first line and by whether there is more."""
     if form == "lines":
         return "lines"
     line = read = b""
@@ -105,11 +105,11 @@ def _shape(file: BinaryIO, form: Form, json_path: str) -> Shape:
         return "nothing"
     may_be_plain = form == "output" and not json_path
     if may_be_plain and line[:1] not in (b"[", b"{"):
-        if line[:1] == b'"' and decodes(line):
+        if line[:1] == b'"' and is_json(line):
             return "lines"
         # `null` alone is what a query prints that found nothing.
         return "document" if line == b"null" and not _has_more(file) else "plain"
-    if (len(read) == ITEM_BYTES_MAX and not read.endswith(b"\n")) or not decodes(line):
+    if (len(read) == ITEM_BYTES_MAX and not read.endswith(b"\n")) or not is_json(line):
         return "document"
     one_object = may_be_plain and line.startswith(b"{")
     return "lines" if one_object or _has_more(file) else "document"
@@ -129,7 +129,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             size = len(line)
             while (more := file.readline(ITEM_BYTES_MAX)) and not more.endswith(b"\n"):
                 size += len(more)
-            raise too_large(index, size + len(more.rstrip(b"\r\n")))
+            raise size_error(index, size + len(more.rstrip(b"\r\n")))
         if line.strip(_BLANK):
             yield number, line
             index += 1
@@ -157,7 +157,7 @@ def _checked_lines(file: BinaryIO) -> Iterator[bytes]:
     """Each line, if it is a value."""
     for number, line in _lines(file):
         try:
-            text = checked(line.strip(_BLANK))
+            text = check_item(line.strip(_BLANK))
         except ItemsRefused as problem:
             raise ItemsRefused(f"line {number}: {problem.message}") from problem
         yield text
@@ -171,19 +171,19 @@ def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
             yield from _checked_elements(file, json_path)
             return
         except ObjectFound:
-            # Nothing was yielded: the object stands where the array should. A wildcard means its values.
+            # Nothing was yielded yet: there is an object in place of the array. A wildcard means its values.
             if not json_path.endswith("[*]"):
                 raise ItemsRefused(f"{json_path or '$'} is an object, not an array") from None
             file.seek(start)
     _check_size(file)
-    yield from (checked(encode(value)) for value in select(decode(file.read()), json_path))
+    yield from (check_item(encode(value)) for value in select(decode(file.read()), json_path))
 
 
 def _checked_elements(file: BinaryIO, json_path: str) -> Iterator[bytes]:
     """Each element of the array that a path of plain names leads to, if it is a value."""
     for index, text in enumerate(elements(file.read, _names(json_path))):
         try:
-            item = checked(text)
+            item = check_item(text)
         except ItemsRefused as problem:
             raise ItemsRefused(f"item {index}: {problem.message}") from problem
         yield item
@@ -197,7 +197,7 @@ def _names(json_path: str) -> tuple[str, ...]:
 
 
 def _check_size(file: BinaryIO) -> None:
-    """A text that must be read at once has to fit into memory."""
+    """Refuse a text that must be read at once and is too large for that."""
     start = file.tell()
     size = file.seek(0, 2) - start
     file.seek(start)

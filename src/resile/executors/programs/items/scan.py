@@ -2,9 +2,12 @@
 
     elements(read, ("a", "b"))      {"x": ..., "a": {"b": [ ONE , TWO ]}}  ->  ONE, TWO, as the bytes they stand in
 
-The scanner knows brackets, strings and commas and nothing else: whether an element is JSON is for a decoder to say.
-What it passes by on the way to the array it only counts the brackets of. It reads on to the end of the text, so that
-one that breaks off is noticed.
+The scanner knows brackets, strings and commas and nothing else: a decoder checks whether an element is JSON. On the
+way to the array it only counts brackets. It reads on to the end of the text, so that a truncated one is noticed.
+
+A streaming parser such as ijson can't replace it: it builds values, so an item would not stay as it is written (a lone
+surrogate becomes `?`, 1e400 becomes 1E+400), a string of any length is in memory before it can be refused, its errors
+have no byte positions, and a key that is there twice goes unnoticed.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from resile.executors.programs.items.text import ItemsRefused, too_large
+from resile.executors.programs.items.text import ItemsRefused, size_error
 from resile.model.limits import ITEM_BYTES_MAX
 
 PIECE_BYTES = 256 * 1024
@@ -33,7 +36,7 @@ def _run_of(plain: bytes, levels: int) -> bytes:
 # Up to what ends a value, and inside of one up to the next bracket: a comma means nothing there.
 _FLAT = re.compile(_run_of(rb'[^"\[\]{},]', _LEVELS), re.DOTALL)
 _NESTED = re.compile(_run_of(rb'[^"\[\]{}]', _LEVELS), re.DOTALL)
-# The rest of a string whose beginning the window had let go of.
+# The rest of a string whose beginning has left the window.
 _TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY = re.compile(_STRING, re.DOTALL)
 _BLANK = re.compile(rb"[ \t\r\n]*+")
@@ -49,7 +52,7 @@ _KINDS = {
 
 
 class ObjectFound(Exception):
-    """There is an object where elements are wanted; its values may be meant."""
+    """There is an object in place of the array; its values may be meant."""
 
 
 def elements(read: Read, names: Sequence[str]) -> Iterator[bytes]:
@@ -95,7 +98,7 @@ class _Scanner:
             return
         wanted = names[depth]
         missing = ItemsRefused(f"nothing is there under {shown_path(names[: depth + 1])}")
-        if self._begins() != b"{":
+        if self._first_byte() != b"{":
             raise missing
         seen = False
         for key in self._keys():
@@ -109,7 +112,7 @@ class _Scanner:
         if not seen:
             raise missing
 
-    def _begins(self) -> bytes:
+    def _first_byte(self) -> bytes:
         """The first byte of the value at this place."""
         first = self.peek()
         if first not in _KINDS:
@@ -118,7 +121,7 @@ class _Scanner:
 
     def _array(self, names: Sequence[str]) -> Iterator[bytes]:
         """The elements of the array at this place."""
-        opening = self._begins()
+        opening = self._first_byte()
         if opening == b"{":
             raise ObjectFound
         if opening != b"[":
@@ -131,10 +134,10 @@ class _Scanner:
         while True:
             element, size = self._value(keep=True)
             if size > ITEM_BYTES_MAX:
-                raise too_large(index, size)
+                raise size_error(index, size)
             yield element
             index += 1
-            if self._ends(b"]"):
+            if self._pass_separator(b"]"):
                 return
 
     def _keys(self) -> Iterator[str]:
@@ -147,7 +150,7 @@ class _Scanner:
             if self.peek() != b'"':
                 self.fail("a key is expected here")
             yield self._key()
-            if self._ends(b"}"):
+            if self._pass_separator(b"}"):
                 return
 
     def _key(self) -> str:
@@ -169,8 +172,8 @@ class _Scanner:
             self.fail("this key is no text")
         return key
 
-    def _ends(self, closing: bytes) -> bool:
-        """Pass what follows a value: does the array or object end with it?"""
+    def _pass_separator(self, closing: bytes) -> bool:
+        """Pass the comma or bracket behind a value; returns whether the array or object ends there."""
         found = self.peek()
         if found not in (b",", closing):
             self.fail(f"a comma or {closing.decode()} is expected here" if found else "it ends too early")
@@ -178,7 +181,7 @@ class _Scanner:
         return found == closing
 
     def _value(self, *, keep: bool) -> tuple[bytes, int]:
-        """The value at this place and its size; a value that is too large is passed by, and only its size is told."""
+        """The value at this place and its size; of a value that is too large only the size is kept."""
         self.peek()
         start = self._at
         depth, dropped, in_text = 0, 0, False
@@ -212,7 +215,7 @@ class _Scanner:
         return value, dropped + len(value)
 
     def _more(self, kept: int) -> bool:
-        """Read on, and let go of what is before `kept`, which is place 0 then; False at the end of the text."""
+        """Read on, and drop what is before `kept`, which becomes place 0; False at the end of the text."""
         if not self._ended:
             # Twice as much each time, so that a long element is not copied over and over.
             piece = self._read(max(PIECE_BYTES, len(self._window) - kept))

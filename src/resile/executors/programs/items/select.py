@@ -1,9 +1,9 @@
-"""Which items are taken and in which order: filter, sort_by, distinct, offset, items_max; and the file they end in.
+"""Selects items and orders them (filter, sort_by, distinct, offset, items_max), and writes the items file.
 
     texts --number--> (index, text) --filter--> --sort_by--> --distinct--> --offset, items_max--> [index,text] lines
 
 An item's index is its place among all that were read. To sort, the items go to a file beside, and only their keys and
-places are in memory; `distinct` remembers a digest of what it has seen. The items file is there whole or not at all.
+places are in memory; `distinct` remembers a digest of what it has seen. The items file appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from resile.executors.programs.items.text import ItemsRefused, decode, too_large
+from resile.executors.programs.items.text import ItemsRefused, decode, size_error
 from resile.model.fanout import Source
 from resile.model.limits import ITEM_BYTES_MAX, ITEMS_CHUNK_BYTES, ITEMS_MAX, SORT_KEY_CHARACTERS_MAX
 
@@ -38,21 +38,21 @@ class SortTerm(NamedTuple):
 
 
 def write_items(path: str, texts: Iterable[bytes], source: Source, filter_seconds_max: float = math.inf) -> int:
-    """Write the items that are taken to the items file; how many they are."""
+    """Write the selected items to the items file; returns how many they are."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    items = _numbered(texts)
+    items = _number_items(texts)
     if source.filter:
-        items = _filtered(items, source, filter_seconds_max)
+        items = _filter_items(items, source, filter_seconds_max)
     if source.sort_by:
-        items = _sorted(items, sort_terms(source.sort_by), f"{path}.unsorted")
+        items = _sort_items(items, sort_terms(source.sort_by), f"{path}.unsorted")
     if source.distinct:
-        items = _distinct(items, field_of(source.distinct))
+        items = _drop_duplicates(items, field_of(source.distinct))
     end = source.offset + source.items_max if source.items_max else None
     return write_lines(path, (b"[%d,%b]\n" % item for item in islice(items, source.offset, end)))
 
 
 def write_lines(path: str, lines: Iterable[bytes]) -> int:
-    """Write a file that is there whole or not at all; how many lines it has."""
+    """Write a file that appears whole or not at all; returns how many lines it has."""
     part = f"{path}.part"
     count = 0
     try:
@@ -73,7 +73,7 @@ def write_lines(path: str, lines: Iterable[bytes]) -> int:
 
 
 def sort_terms(text: str) -> tuple[SortTerm, ...]:
-    """What `sort_by` says: `field [ASC|DESC] [NULLS FIRST|LAST]`, and more of them after commas."""
+    """Parse `sort_by`: `field [ASC|DESC] [NULLS FIRST|LAST]`, and more of them after commas."""
     import re
 
     terms = []
@@ -99,16 +99,16 @@ def field_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def _numbered(texts: Iterable[bytes]) -> Numbered:
-    """Each item with its place among all of them."""
+def _number_items(texts: Iterable[bytes]) -> Numbered:
+    """Number the items by their place among all of them."""
     for index, text in enumerate(texts):
         if len(text) > ITEM_BYTES_MAX:
-            raise too_large(index, len(text))
+            raise size_error(index, len(text))
         yield index, text
 
 
-def _filtered(items: Numbered, source: Source, seconds_max: float) -> Numbered:
-    """The items that the filter wants."""
+def _filter_items(items: Numbered, source: Source, seconds_max: float) -> Numbered:
+    """Keep the items that the filter selects."""
     from resile.executors.programs.items.filter import Filter
 
     with Filter(source.filter, source.filter_bare, seconds_max) as wanted:
@@ -132,12 +132,12 @@ def _batches(items: Numbered) -> Iterator[list[tuple[int, bytes]]]:
         yield batch
 
 
-def _sorted(items: Numbered, terms: tuple[SortTerm, ...], beside: str) -> Numbered:
-    """The items in order; those that are alike stay in theirs."""
+def _sort_items(items: Numbered, terms: tuple[SortTerm, ...], beside: str) -> Numbered:
+    """Sort the items; equal ones keep their order."""
     indexes, places = array("Q"), array("Q", [0])
     columns: list[list[tuple[int, Any]]] = [[] for _ in terms]
     with open(beside, "w+b") as file:
-        # Without a name it is gone with this process, however that ends.
+        # Without a name the file goes with this process, however that ends.
         os.unlink(beside)
         for index, text in items:
             file.write(text)
@@ -156,16 +156,16 @@ def _sorted(items: Numbered, terms: tuple[SortTerm, ...], beside: str) -> Number
 
 
 def _sort_key(value: Any, term: SortTerm, index: int) -> tuple[int, Any]:
-    """What an item is sorted by: false, true, numbers, texts, the JSON of anything else; null is missing."""
+    """The sort key of an item: false, true, numbers, texts, the JSON of anything else; null counts as missing."""
     found = _field(value, term.field)
     if isinstance(found, bool):
         return 0, found
     if isinstance(found, int | float):
         return 1, found
     if found is None:
-        # A descending order is turned around, and its ends with it.
+        # A descending order is reversed, and so is the end where missing keys go.
         return (4 if term.missing_last != term.descending else -1), 0
-    rank, text = (2, found) if isinstance(found, str) else (3, _canonical(found).decode())
+    rank, text = (2, found) if isinstance(found, str) else (3, _canonical_text_of(found).decode())
     if len(text) > SORT_KEY_CHARACTERS_MAX:
         name = ".".join(term.field) or "the item"
         raise ItemsRefused(
@@ -174,13 +174,13 @@ def _sort_key(value: Any, term: SortTerm, index: int) -> tuple[int, Any]:
     return rank, text
 
 
-def _distinct(items: Numbered, field: tuple[str, ...]) -> Numbered:
-    """The first item of each value of a field; a field that is not there counts as null."""
+def _drop_duplicates(items: Numbered, field: tuple[str, ...]) -> Numbered:
+    """Keep the first item of each value of a field; a missing field counts as null."""
     import hashlib
 
     seen: set[bytes] = set()
     for index, text in items:
-        key = _canonical(_field(decode(text), field))
+        key = _canonical_text_of(_field(decode(text), field))
         if len(key) > _DIGEST_BYTES:
             key = hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
         if key not in seen:
@@ -189,7 +189,7 @@ def _distinct(items: Numbered, field: tuple[str, ...]) -> Numbered:
 
 
 def _field(value: Any, names: tuple[str, ...]) -> Any:
-    """What is under these names; None where nothing is."""
+    """The value under these names; None where there is none."""
     for name in names:
         if not isinstance(value, dict):
             return None
@@ -197,7 +197,7 @@ def _field(value: Any, names: tuple[str, ...]) -> Any:
     return value
 
 
-def _canonical(value: Any) -> bytes:
+def _canonical_text_of(value: Any) -> bytes:
     """The same text for values that are the same."""
     try:
         return msgspec.json.encode(value, order="sorted")

@@ -1,4 +1,4 @@
-"""One item as JSON text, and back; and what is said of one that can't be an item."""
+"""One item as JSON text, and back; and the errors of a text that can't be an item."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import msgspec
 
 from resile.model.limits import ITEM_BYTES_MAX, ITEM_DEPTH_MAX
 
-# Bytes that were not UTF-8 live on as surrogates, which only the slower codec of the two lets through.
+# Bytes that were not UTF-8 are surrogates here, which only the slower of the two codecs accepts.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ItemsRefused(Exception):
-    """The items can't be listed, and this is why."""
+    """The items can't be listed; the message says why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
 
 
-def too_large(index: int, size: int) -> ItemsRefused:
-    """What is said of an item that is larger than any may be."""
+def size_error(index: int, size: int) -> ItemsRefused:
+    """The error of an item that is larger than allowed."""
     return ItemsRefused(f"item {index} has {size} bytes, at most {ITEM_BYTES_MAX} are allowed")
 
 
@@ -50,11 +50,11 @@ def decode(text: bytes) -> Any:
             return _decode_slowly(text)
         raise ItemsRefused(f"this is no JSON: {error}") from error
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _depth_error() from error
 
 
-def decodes(text: bytes) -> bool:
-    """Is a text one JSON value? To find out, no value is made of it."""
+def is_json(text: bytes) -> bool:
+    """Is a text one JSON value? Checks without building the value."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.MsgspecError, RecursionError):
@@ -68,12 +68,12 @@ def decodes(text: bytes) -> bool:
     return True
 
 
-def checked(text: bytes) -> bytes:
-    """An item as JSON on one line, if it is JSON and not too deep."""
+def check_item(text: bytes) -> bytes:
+    """Check that an item is JSON and not too deep; returns it on one line."""
     value = decode(text)
-    # Counting is quick, and seldom says that one must look.
+    # Counting brackets is quick, and seldom calls for the exact depth.
     if text.count(b"[") + text.count(b"{") > ITEM_DEPTH_MAX and _depth_exceeds(value, ITEM_DEPTH_MAX):
-        raise _too_deep()
+        raise _depth_error()
     return encode(value) if b"\n" in text else text
 
 
@@ -106,7 +106,7 @@ def _decode_slowly(text: bytes) -> Any:
     except ValueError as error:
         raise ItemsRefused(f"this is no JSON: {error}") from error
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _depth_error() from error
 
 
 def _depth_exceeds(value: Any, levels: int) -> bool:
@@ -120,6 +120,6 @@ def _depth_exceeds(value: Any, levels: int) -> bool:
     return True
 
 
-def _too_deep() -> ItemsRefused:
-    """What is said of an item that is nested too deeply."""
+def _depth_error() -> ItemsRefused:
+    """The error of an item that is nested too deeply."""
     return ItemsRefused(f"it is nested in more than {ITEM_DEPTH_MAX} levels")
