@@ -26,6 +26,10 @@ class Origin(Struct, frozen=True, array_like=True):
     file: str = ""
 
 
+NOWHERE = Origin()
+"""The place of what no file says. It is the default, and so it is not written into the JSON of a workflow."""
+
+
 class Match(Struct, frozen=True, omit_defaults=True):
     """Which failures a rule answers; an empty matcher holds, several must all hold.
 
@@ -112,7 +116,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
     routing: bool = False
     retries_anyway: bool = False
     halts: bool = False
-    origin: Origin = Origin()
+    origin: Origin = NOWHERE
 
 
 class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -129,4 +133,4 @@ class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
     transitions: tuple[Transition, ...] = ()
     cost: int = 0
     run_cost: int = 0
-    origin: Origin = Origin()
+    origin: Origin = NOWHERE

@@ -29,7 +29,7 @@ from resile.model.builtin_actions import (
 from resile.model.cluster import Cluster
 from resile.model.fanout import FanOut
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
-from resile.model.rules import Origin, Rule, SuccessActions
+from resile.model.rules import NOWHERE, Origin, Rule, SuccessActions
 
 CaptureForm = Literal[
     "text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined", "value", "success", "duration"
@@ -204,7 +204,7 @@ class Condition(Struct, frozen=True, array_like=True):
 
     source: str
     language: Literal["value", "js", "code", "jinja", "case", "none"] = "value"
-    origin: Origin = Origin()
+    origin: Origin = NOWHERE
     besides: tuple["Condition", ...] = ()
 
 
@@ -270,7 +270,7 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     tags: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     group: str = ""
-    origin: Origin = Origin()
+    origin: Origin = NOWHERE
 
 
 class Input(Struct, frozen=True, omit_defaults=True):

@@ -37,7 +37,7 @@ from resile.model.workflow import (
     Shell,
     Step,
 )
-from tests.dialects.compiling import compiled, on_success_with, step_with, wait_with, workflow_with
+from tests.dialects.compiling import child_with, compiled, on_success_with, step_with, wait_with, workflow_with
 
 Cases = dict[tuple[str, str], list[tuple[object, object]]]
 
@@ -144,8 +144,16 @@ def in_items() -> tuple[Any, ...]:
     return tuple(step.in_order for step in action.steps)
 
 
+def called_as(keys: str) -> Child:
+    """A workflow file that another system calls in this way."""
+    action = child_with(f"ir: {{called: {{{keys}}}}}").action
+    assert isinstance(action, Child)
+    return action
+
+
 _CHILD = inline().action
 assert isinstance(_CHILD, Child)
+_CALLED = called_as("path: kin/inner, takes: [t, more]")
 
 MODEL_CASES: Cases = {
     ("the workflow", "ir"): [(workflow_with("ir: {}"), workflow_with("")), (workflow_with("ir: {templates: jinja}").templates, "jinja")],
@@ -159,6 +167,13 @@ MODEL_CASES: Cases = {
     ],
     ("ir, of a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
     ("ir, of a step", "shares"): [(getattr(action_with("workflow: {steps: {q: {noop: true}}}, ir: {shares: true}"), "shares", None), True), (_CHILD.shares, False)],
+    ("ir, of a step", "called"): [(_CALLED.inputs, {}), (_CALLED.workflow.name, "inner")],
+    ("called", "path"): [(_CALLED.path, "kin/inner"), (called_as("takes: []").path, "child.yaml")],
+    ("called", "takes"): [
+        (list(_CALLED.workflow.inputs), ["t", "n", "b", "j", "more"]),
+        (_CALLED.workflow.inputs["more"], Input(kind="json")),
+        (list(called_as("path: p").workflow.inputs), ["t", "n", "b", "j"]),
+    ],
     ("ir, of a step", "script"): [(action_with("ir: {script: return 1}"), Script("return 1"))],
     ("ir, of a step", "log"): [(action_with("ir: {log: hi}"), Log("hi"))],
     ("ir, of a step", "memory"): [(action_with("ir: {memory: {operation: list}}"), Memory("list"))],
@@ -227,6 +242,9 @@ MODEL_CASES: Cases = {
     ("a rule of a step", "limit_of"): [(written("then: retry, limit_of: job").limit_of, "job")],
     ("a rule of a step", "limit"): [(written("then: retry, limit: 7").limit, 7), (written("then: retry").limit, 1)],
     ("a rule of a step", "backoff"): [(written("then: retry, backoff: 2s").wait, Backoff("fixed", 2.0))],
+    ("a rule of a step", "wait"): [
+        (written("then: retry, wait: {kind: exponential, initial_seconds: 2, multiplier: 0.5}").wait, Backoff("exponential", 2.0, multiplier=0.5))
+    ],
     ("a rule of a step", "commands"): [([step.action for step in (repair("commands: [y]") or Repair()).steps], [Shell("y")])],
     ("a rule of a step", "run"): [(repair("run: [f]"), Repair(calls=("f",)))],
     ("a rule of a step", "run_js"): [(repair("run_js: '[]'"), Repair(calls_js="[]"))],

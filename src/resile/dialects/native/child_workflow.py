@@ -29,7 +29,7 @@ from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.builtin_actions import Collect
 from resile.model.limits import CHILD_DEPTH_MAX, DIAGNOSTICS_MAX, STEPS_MAX
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.workflow import Child, Input, Step, Workflow
 
 _read_path = filled(text, "`workflow`")
 
@@ -47,26 +47,45 @@ _compiling: ContextVar[Family | None] = ContextVar("compiling", default=None)
 """Tells a child that is being compiled whose child it is."""
 
 
-def read_child(reading: NativeReading, node: Node, inputs: Node | None, key: Scalar, result: str = "") -> Child | None:
-    """The child workflow of a step, with its inputs."""
+def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> Child | None:
+    """The child workflow of a step, from the fields of the step; `key` is that of `workflow`."""
+    node: Node = fields["workflow"]
+    result, shares = fields.get("result", ""), fields.get("shares", False)
+    path, inner = "", None
     if isinstance(node, Mapping):
         inner = _inline(reading, node)
-        return None if inner is None else Child("", inner, _inputs(reading, inner, inputs, key), result)
-    path = _read_path(reading, node)
-    if path is INVALID:
+    elif (path := _read_path(reading, node)) is not INVALID:
+        if "called" in fields:
+            return _called(reading, path, node, fields["called"], result)
+        inner = _from_file(reading, path, node)
+    if inner is None:
         return None
+    return Child(path, inner, _inputs(reading, inner, fields.get("inputs"), key), result, shares)
+
+
+def _called(reading: NativeReading, path: str, node: Node, called: dict[str, Any], result: str) -> Child | None:
+    """A child as another system calls it: it is given the arguments of the step, whatever it declares."""
+    workflow = compile_child(reading, path, node)
+    if workflow is None:
+        return None
+    more = {name: Input(kind="json") for name in called.get("takes", ()) if name not in workflow.inputs}
+    return Child(called.get("path", path), replace(workflow, inputs={**workflow.inputs, **more}), result=result)
+
+
+def _from_file(reading: NativeReading, path: str, node: Node) -> Workflow | None:
+    """The workflow in a file that a step names; how many of its steps run at once is for the caller to say."""
     if names(path):
         message = f"`{shorten(path)}`: a value never decides on what runs"
         reading.report.error("value", message, node, hint="write the name of the file out")
         return None
-    workflow = _compile(reading, path, node)
+    workflow = compile_child(reading, path, node)
     if workflow is None:
         return None
     if workflow.max_parallel is not None:
         message = f"`{shorten(path)}` bounds how many of its steps run at once: the caller's `max_parallel` counts"
         reading.report.warning("parallel", message, node)
         workflow = replace(workflow, max_parallel=None)
-    return Child(path, workflow, _inputs(reading, workflow, inputs, key), result)
+    return workflow
 
 
 def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
@@ -81,7 +100,7 @@ def _inline(reading: NativeReading, node: Mapping) -> Workflow | None:
     """A workflow that stands in the step that calls it; files in it are relative to this file."""
     from resile.dialects.native.compile import compile_part
 
-    part = NativeReading(reading.source, reading.report)
+    part = NativeReading(reading.source, reading.report, reading.dialect, reading.is_checked)
     part.family, part.level = reading.family, reading.level + 1
     if part.level > CHILD_DEPTH_MAX:
         reading.report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
@@ -89,8 +108,11 @@ def _inline(reading: NativeReading, node: Mapping) -> Workflow | None:
     return compile_part(part, node)
 
 
-def _compile(reading: NativeReading, path: str, node: Node) -> Workflow | None:
-    """The workflow in a file beside this one, or None after a report."""
+def compile_child(reading: NativeReading, path: str, node: Node, is_counted: bool = True) -> Workflow | None:
+    """The workflow in a file beside this one, or None after a report.
+
+    Where a front end only looks at it, before the native tree is read, its steps are not counted.
+    """
     import os
 
     source, report = reading.source, reading.report
@@ -111,10 +133,12 @@ def _compile(reading: NativeReading, path: str, node: Node) -> Workflow | None:
     if len(family.open) > CHILD_DEPTH_MAX:
         report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
         return None
-    return _take_in(reading, family, file, real, node)
+    return _take_in(reading, family, file, real, node, is_counted)
 
 
-def _take_in(reading: NativeReading, family: Family, file: str, real: str, node: Node) -> Workflow | None:
+def _take_in(
+    reading: NativeReading, family: Family, file: str, real: str, node: Node, is_counted: bool
+) -> Workflow | None:
     """Compile a child, or take it as it was compiled before; its findings are told once."""
     import os
 
@@ -134,7 +158,7 @@ def _take_in(reading: NativeReading, family: Family, file: str, real: str, node:
         own = len(compiled.workflow.steps) + 1 if compiled.workflow is not None else 0
         family.known[real] = compiled, own + below
     compiled, count = family.known[real]
-    family.counts[-1] += count
+    family.counts[-1] += count if is_counted else 0
     if family.counts[-1] > STEPS_MAX:
         report.error("limit", f"workflows in workflows have more than {STEPS_MAX} steps in all", node)
         return None

@@ -86,7 +86,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     given = {field: fields[field] for field in _AS_THEY_ARE if field in fields}
     return Workflow(
         name=fields.get("name") or _file_stem(source.file),
-        dialect="native",
+        dialect=reading.dialect,
         file=source.file,
         folder=source.folder,
         steps=steps,

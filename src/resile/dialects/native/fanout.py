@@ -187,7 +187,7 @@ def _values(reading: NativeReading, node: Sequence) -> Any:
     """Items as they stand in the file; nothing is put into them."""
     count = len(reading.texts)
     values = read_data(reading, node)
-    texts = reading.texts[count:]
+    texts = reading.texts[count:] if reading.language.has_references else []
     del reading.texts[count:]
     for found in texts:
         for name, _ in names(found.node.text):

@@ -8,6 +8,7 @@ into the user's own file.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, Self
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.ir import IR
@@ -92,6 +93,60 @@ def _put_in(into: Mapping, key: str, value: Node, at: Place | None, known: Table
             put(into, IR, below)
         into = below
     put(into, key, value, at)
+
+
+class Part(dict[str, Any]):
+    """A mapping of the native tree that a front end puts together: keys with plain data, nodes or other parts.
+
+    It stands at one place of the user's file; keys without a value are left out. Two parts are equal where their keys
+    and places are. `known` has the keys that stand under `ir`.
+    """
+
+    known: Table | None = None
+
+    def __init__(self, at: Place, **keys: Any) -> None:
+        super().__init__({key: value for key, value in keys.items() if value is not None})
+        self.line, self.column = at.line, at.column
+
+    def __eq__(self, other: object) -> bool:
+        """Compare keys and places."""
+        is_here = isinstance(other, Part) and (self.line, self.column) == (other.line, other.column)
+        return is_here and super().__eq__(other)
+
+    def changed(self, **keys: Any) -> Self:
+        """The same part with other values under some keys; None takes a key out."""
+        return type(self)(self, **{**self, **keys})
+
+    def node(self) -> Mapping:
+        """The mapping of the tree, each key where the native file has it."""
+        entries = {key: tree(value, self) for key, value in self.items()}
+        return mapping(self, entries) if self.known is None else _node_of(self, entries, self.known)
+
+
+class StepPart(Part):
+    """A step of the native tree."""
+
+    known = STEP
+
+
+class WorkflowPart(Part):
+    """A workflow of the native tree."""
+
+    known = WORKFLOW
+
+
+def tree(value: Any, at: Place) -> Node:
+    """The node of plain data or of a part; what has no place of its own stands at `at`."""
+    if isinstance(value, Scalar | Sequence | Mapping):
+        return value
+    if isinstance(value, Part):
+        return value.node()
+    if isinstance(value, dict):
+        return mapping(at, {key: tree(inner, at) for key, inner in value.items()})
+    if isinstance(value, list | tuple):
+        return sequence([tree(inner, at) for inner in value], at)
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return Scalar(value, text, at.line, at.column)
 
 
 def value_of(node: Mapping, key: str) -> Node | None:

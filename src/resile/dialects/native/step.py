@@ -25,7 +25,7 @@ from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.fanout import FanOut
-from resile.model.rules import Origin, Rule, SuccessActions
+from resile.model.rules import NOWHERE, Origin, Rule, SuccessActions
 from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Validate
 
 if TYPE_CHECKING:
@@ -153,18 +153,18 @@ class NativeReading(Reading):
 
     `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
     `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
-    `family` are the files of the workflows that this one calls; `level`
-    counts the workflows in which this one stands. `needs` are those read so far, by their text: most are repeated.
-    `onward` and `needing` are what hints call the ways on and back. A tree that `is_checked` comes from a front end
-    that has looked at its names and texts.
+    `family` are the files of the workflows that this one calls; `level` counts the workflows in which this one stands,
+    `dialect` is that of the user's file. `needs` are those read so far, by their text: most are repeated. `onward` and
+    `needing` are what hints call the ways on and back.
     """
 
-    is_checked = False
     onward = "`next` leads on to another step"
     needing = "`needs`"
 
-    def __init__(self, source: Source, report: Diagnostics) -> None:
+    def __init__(self, source: Source, report: Diagnostics, dialect: str = "native", is_checked: bool = False) -> None:
         super().__init__(source, report)
+        self.dialect = dialect
+        self.is_checked = is_checked
         self.agent: dict[str, Any] = {}
         self.handlers: dict[str, tuple[Rule, ...]] = {}
         self.defaults: Answer | None = None
@@ -216,7 +216,7 @@ class Drafted(Struct, gc=False):
 
 def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
     """The step that a mapping describes; what is wrong with it is reported."""
-    origin = Origin(key.line, key.column)
+    origin = origin_of(key)
     command = _plain_command(reading, node, within) if name != "end" else None
     if command is not None:
         needed = node.entries.get("needs")
@@ -321,6 +321,8 @@ def _on_success(reading: NativeReading, node: Mapping, fields: dict[str, Any], i
 
 def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> None:
     """`end` and the commands of a handler stand apart from the others, so some keys mean nothing there."""
+    if reading.is_checked:
+        return
     if within.before is not None:
         refused, who = _NOT_IN_A_HANDLER, "a command of a handler"
     elif "continue_on_error" in node.entries:
@@ -374,8 +376,7 @@ def _action(
         case "workflow":
             from resile.dialects.native.child_workflow import read_child
 
-            child = read_child(reading, value, fields.get("inputs"), node.entries[word][0], fields.get("result", ""))
-            return replace(child, shares=fields.get("shares", False)) if child is not None else Noop()
+            return read_child(reading, node.entries[word][0], fields) or Noop()
     source = node.entries[word][1]
     if "${" in value and isinstance(source, Scalar):
         reading.refers(source, inner.program)
@@ -398,7 +399,7 @@ def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: s
     if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
         where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
         reading.report.error("action", "`noop` has no output that could become something", where)
-    for key in ("result", "shares"):
+    for key in ("result", "shares", "called"):
         if word != "workflow" and key in fields:
             reading.report.error("action", f"`{key}` has no meaning without `workflow`", node.entries[key][0])
     if word not in ("python", "workflow") and "inputs" in fields:
@@ -474,8 +475,12 @@ def _arc(reading: Reading, node: Node) -> tuple[Arc, Scalar] | None:
 
 def place_of(node: Mapping, key: str) -> Origin:
     """Where a key stands."""
-    where = node.entries[key][0]
-    return Origin(where.line, where.column)
+    return origin_of(node.entries[key][0])
+
+
+def origin_of(node: Node) -> Origin:
+    """Where a node stands; a front end puts what its file does not say at line 0."""
+    return Origin(node.line, node.column) if node.line else NOWHERE
 
 
 def is_dangling(item: Node) -> str:

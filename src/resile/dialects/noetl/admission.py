@@ -9,17 +9,17 @@ be a reason. A step that is not admitted is skipped, and its path leads to `end`
 from __future__ import annotations
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.native.nodes import Part
 from resile.dialects.noetl.arcs import END
+from resile.dialects.noetl.conditions import asked
 from resile.dialects.noetl.keys import ADMIT, ADMIT_ELSE, ADMIT_RULE, ADMIT_THEN, STEP_POLICY, STEP_SPEC
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.values import wrong
 from resile.languages.jinja.templates import expression_of
-from resile.model.rules import Origin
-from resile.model.workflow import Condition
 
 
-def read_admission(reading: NoetlReading, node: Node, step: str) -> Condition | None:
+def read_admission(reading: NoetlReading, node: Node, step: str) -> Part | None:
     """The question whether a step is admitted; none where it always is, or after a report."""
     spec = read_keys(reading, node, STEP_SPEC)
     policy = read_keys(reading, spec["policy"], STEP_POLICY) if "policy" in spec else {}
@@ -42,7 +42,7 @@ def read_admission(reading: NoetlReading, node: Node, step: str) -> Condition | 
     text = "false" if any(allows for _, allows in answers) else "true"
     for condition, allows in reversed(answers):
         text = f"{str(allows).lower()} if ({condition}) else ({text})"
-    return Condition(text, "jinja", Origin(place.line, place.column))
+    return asked(text, place)
 
 
 def _read_rule(reading: NoetlReading, node: Node, *, is_last: bool) -> tuple[str, bool] | None:

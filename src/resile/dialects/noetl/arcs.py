@@ -14,16 +14,15 @@ from typing import Any
 from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.nodes import Part, items_of
+from resile.dialects.noetl.conditions import NOWHERE, all_of, asked, none_of, text_of
 from resile.dialects.noetl.keys import ARC, NEXT, NEXT_SPEC
-from resile.dialects.noetl.values import NoetlReading, arguments, items
+from resile.dialects.noetl.values import NoetlReading, arguments
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import expression_of
-from resile.model.builtin_actions import Effect
-from resile.model.rules import Origin
-from resile.model.workflow import Arc, Condition
 
 END = "end"
 
@@ -31,10 +30,10 @@ END = "end"
 class Arcs(Struct):
     """Arcs with their mode, and the variables that are set where one is taken; `asked` are the conditions so far."""
 
-    arcs: list[Arc] = field(default_factory=list)
+    arcs: list[Part] = field(default_factory=list)
     is_exclusive: bool = False
-    effects: list[Effect] = field(default_factory=list)
-    asked: list[Condition] = field(default_factory=list)
+    effects: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[Part] = field(default_factory=list)
 
 
 class Given(Struct, frozen=True):
@@ -63,20 +62,7 @@ def target_of(reading: NoetlReading, node: Node) -> str:
     return ""
 
 
-def all_of(conditions: tuple[Condition, ...]) -> Condition | None:
-    """One condition for several."""
-    if not conditions:
-        return None
-    first, *rest = conditions
-    return Condition(first.source, first.language, first.origin, (*first.besides, *rest))
-
-
-def none_of(conditions: tuple[Condition, ...]) -> Condition:
-    """A condition that holds where none of these does."""
-    return Condition("", "none", Origin(), conditions)
-
-
-def read_next(reading: NoetlReading, node: Node, besides: tuple[Condition, ...] = (), given: Given = Given()) -> Arcs:
+def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (), given: Given = Given()) -> Arcs:
     """The arcs of a `next`; each holds only where those besides it do."""
     found = Arcs()
     if isinstance(node, Mapping):
@@ -86,28 +72,30 @@ def read_next(reading: NoetlReading, node: Node, besides: tuple[Condition, ...] 
             node = listed[1] if listed is not None else Sequence([], node.line, node.column)
         else:
             node = Sequence([node], node.line, node.column)
-    for item in items(node):
+    for item in items_of(node):
         if isinstance(item, Mapping):
             _read_arc(reading, item, besides, given, found)
         elif name := target_of(reading, item):
-            found.arcs.append(Arc(name, all_of(besides)))
+            found.arcs.append(arc_to(name, all_of(besides)))
     if found.is_exclusive:
         found.arcs = _exclusive(found.arcs)
     return found
 
 
-def _exclusive(arcs: list[Arc]) -> list[Arc]:
+def arc_to(name: str, when: Part | None, args: dict[str, Any] | None = None) -> Part:
+    """An arc to a step."""
+    return Part(when or NOWHERE, step=name, when=when, args=args or None)
+
+
+def _exclusive(arcs: list[Part]) -> list[Part]:
     """Arcs of which only the first that holds is taken: each holds only where those before it do not."""
-    found: list[Arc] = []
-    before: list[Condition] = []
+    found: list[Part] = []
+    before: list[Part] = []
     for arc in arcs:
-        when = all_of((*((arc.when,) if arc.when is not None else ()), *((none_of(tuple(before)),) if before else ())))
-        found.append(Arc(arc.step, when, arc.args))
-        if arc.when is None:
-            # Nothing is left for those behind it; they are kept, because they say what the file says.
-            before = [Condition("true", "jinja")]
-        else:
-            before.append(arc.when)
+        own = [arc["when"]] if "when" in arc else []
+        found.append(arc.changed(when=all_of([*own, *([none_of(before)] if before else [])])))
+        # Nothing is left for those behind one without a condition; they are kept, because they say what the file says.
+        before = [*before, *own] if own else [asked("true", NOWHERE)]
     return found
 
 
@@ -123,7 +111,7 @@ def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
     found.is_exclusive = mode == "exclusive"
 
 
-def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Condition, ...], given: Given, found: Arcs) -> None:
+def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], given: Given, found: Arcs) -> None:
     """One entry of a list: an arc, or a condition with the arcs behind it."""
     typo = next((name for name in node.entries if name.startswith("-") and name[1:] in ARC.keys), "")
     if typo:
@@ -132,44 +120,46 @@ def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Condition, ..
         reading.report.error("unknown-key", f"`{typo}` is no key", key, hint=hint)
         return
     fields = read_keys(reading, node, ARC)
-    before = tuple(condition.source for condition in found.asked)
+    before = tuple(text_of(condition) for condition in found.asked)
     if "else" in fields:
         if {"when", "then", "step", "args", "set"} & fields.keys():
             reading.report.error("conflict", "`else` stands alone", node.entries["else"][0])
-        none = none_of(tuple(found.asked))
-        inner = read_next(
-            reading, fields["else"], (*besides, none), Given(given.case, given.when, (*given.unless, *before))
-        )
+        under = Given(given.case, given.when, (*given.unless, *before))
+        inner = read_next(reading, fields["else"], (*besides, none_of(found.asked)), under)
         found.arcs += inner.arcs
         found.effects += inner.effects
         return
-    own: tuple[Condition, ...] = ()
+    own: tuple[Part, ...] = ()
     if "when" in node.entries:
         if "when" not in fields:
             return
-        where = node.entries["when"][1]
-        own = (Condition(fields["when"], "jinja", Origin(where.line, where.column)),)
+        own = (asked(fields["when"], node.entries["when"][1]),)
         found.asked.extend(own)
     elif found.is_exclusive:
         # Nothing is left for those behind it.
-        found.asked.append(Condition("true", "jinja"))
+        found.asked.append(asked("true", NOWHERE))
     if ("then" in fields) == ("step" in fields):
         reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
         return
-    held = tuple(condition.source for condition in own)
+    held = tuple(text_of(condition) for condition in own)
     under = Given(given.case, (*given.when, *held), (*given.unless, *(before if found.is_exclusive else ())))
     if "set" in fields:
         found.effects += _set_by_arc(reading, fields["set"], under)
     args = fields.get("args", {})
     if "then" in fields:
         inner = read_next(reading, fields["then"], (*besides, *own), under)
-        found.arcs += [Arc(arc.step, arc.when, {**args, **arc.args}) for arc in inner.arcs]
+        found.arcs += with_args(inner.arcs, args)
         found.effects += inner.effects
     elif name := target_of(reading, fields["step"]):
-        found.arcs.append(Arc(name, all_of((*besides, *own)), args))
+        found.arcs.append(arc_to(name, all_of((*besides, *own)), args))
 
 
-def _set_by_arc(reading: NoetlReading, node: Node, under: Given) -> list[Effect]:
+def with_args(arcs: list[Part], args: dict[str, Any]) -> list[Part]:
+    """Arcs with more values for the steps that they lead to; their own stand above these."""
+    return [arc.changed(args={**args, **arc.get("args", {})} or None) for arc in arcs]
+
+
+def _set_by_arc(reading: NoetlReading, node: Node, under: Given) -> list[dict[str, Any]]:
     """The variables that are set where an arc is taken."""
     texts = [expression_of(text) for text in (*under.when, *under.unless)]
     if not all(texts):
@@ -191,10 +181,10 @@ def read_set(
     node: Node,
     case: int = -1,
     when: str = "",
-    kind: Any = "set",
+    kind: str = "set",
     unless: str = "",
     place: str = "",
-) -> list[Effect]:
+) -> list[dict[str, Any]]:
     """Variables, each in this place: a mapping, a list of `name` and `value`, or either of them under `ctx`."""
     pairs: list[tuple[str, Any]] = []
     if isinstance(node, Sequence):
@@ -217,9 +207,13 @@ def read_set(
     else:
         wrong(reading, node, "variables with their values")
     return [
-        Effect(kind=kind, name=place + _plain(name), value=value, case=case, when=when, unless=unless)
-        for name, value in pairs
+        effect(kind, case, name=place + _plain(name), value=value, when=when, unless=unless) for name, value in pairs
     ]
+
+
+def effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
+    """What follows when an attempt has ended, where a case has come true; -1 is none."""
+    return {"kind": kind, "case": case, **fields}
 
 
 def _plain(name: str) -> str:

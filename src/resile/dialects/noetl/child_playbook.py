@@ -10,16 +10,15 @@ import os
 import re
 from typing import Any
 
-from msgspec.structs import replace
-
 from resile.dialects.formats.nodes import Node, Scalar
-from resile.dialects.native.child_workflow import _compile
+from resile.dialects.native.child_workflow import compile_child
+from resile.dialects.native.nodes import word
 from resile.dialects.noetl.values import NoetlReading, name
 from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_template
-from resile.model.workflow import Child, Input, Workflow
+from resile.model.workflow import Workflow
 
 FILES_LOOKED_AT_MAX = 1_000
 HEAD_BYTES = 8 * 1024
@@ -28,8 +27,11 @@ _METADATA = re.compile(rb"^metadata:(.*?)(?=^[^\s#]|\Z)", re.MULTILINE | re.DOTA
 _PATH = re.compile(rb"""(?:^|[{,])[ \t]*path:[ \t]*["']?([^\s"'#,}]+)""", re.MULTILINE)
 
 
-def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> Child | None:
-    """The playbook of a step, or None after a report."""
+def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> dict[str, Any] | None:
+    """The playbook of a step, as keys of a native step; None after a report.
+
+    It is compiled here already: which of its steps gives the value, and which secrets it needs, stands in it.
+    """
     path = name(reading, node)
     if path is INVALID:
         return None
@@ -43,7 +45,8 @@ def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> 
         hint = did_you_mean(path, _paths(folder)) or "a file relative to this one, or a `metadata.path` in its folder"
         reading.report.error("playbook", f"there is no playbook `{shorten(path, 120)}`", node, hint=hint)
         return None
-    workflow = _compile(reading, os.path.relpath(file, folder), node)
+    relative = os.path.relpath(file, folder)
+    workflow = compile_child(reading.native, relative, node, is_counted=False)
     if workflow is None:
         return None
     result = str(fields.get("return_step", ""))
@@ -54,13 +57,10 @@ def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> 
         return None
     if not result and isinstance(node, Scalar) and workflow.end.origin.line:
         result = "end"
-    return Child(path, workflow, result="end" if result.lower() == "end" else result)
-
-
-def with_inputs(child: Child, names: set[str]) -> Child:
-    """The same, with these values among those that it can be given."""
-    unknown = {key: Input(kind="json") for key in sorted(names) if key not in child.workflow.inputs}
-    return replace(child, workflow=replace(child.workflow, inputs={**child.workflow.inputs, **unknown}))
+    reading.children[relative] = workflow
+    named = "end" if result.lower() == "end" else result
+    called = {"called": {"path": path}, **({"result": named} if named else {})}
+    return {"workflow": word(relative, node), **called}
 
 
 def _has_step(workflow: Workflow, step: str) -> bool:

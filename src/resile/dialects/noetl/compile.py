@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from msgspec.structs import replace
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, mark_at
+from resile.dialects.native.compile import compile_part
+from resile.dialects.native.nodes import StepPart, WorkflowPart, flag
 from resile.dialects.noetl.arcs import END, target_of
-from resile.dialects.noetl.child_playbook import with_inputs
+from resile.dialects.noetl.conditions import NOWHERE
 from resile.dialects.noetl.keys import EXECUTOR, EXECUTOR_SPEC, FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
 from resile.dialects.noetl.step import read_step
 from resile.dialects.noetl.tools.tool import keys_with_tool
@@ -27,9 +27,8 @@ from resile.dialects.reading.key_tables import Table, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
-from resile.model.fanout import FanOut
 from resile.model.limits import STEPS_MAX
-from resile.model.workflow import Child, Condition, Input, Noop, Secret, Step, Workflow
+from resile.model.workflow import Workflow
 
 __all__ = ["TABLES", "compile_noetl"]
 
@@ -53,30 +52,24 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     _read_keychain(reading, fields.get("keychain"))
     _find_secrets(reading, source.data)
     _read_workbook(reading, fields.get("workbook"))
-    steps: dict[str, Step] = {}
-    for step_name, key, node in listed:
-        step = read_step(reading, step_name, key, node)
-        if step is not None:
-            steps[step_name] = step
+    steps = {step_name: read_step(reading, step_name, key, node) for step_name, key, node in listed}
     reading.owner = ""
-    end = steps.pop(END, None) or Step(name=END, action=Noop())
+    end = steps.pop(END, None) or StepPart(NOWHERE, noop=True)
     if reading.final:
-        end = replace(end, aliases={reading.final: END})
+        end["aliases"] = {reading.final: END}
     entry = _entry(reading, about, fields.get("executor"), list(steps))
     if report.errors or not entry:
         return None
-    ordered = [steps.pop(entry), *steps.values()]
-    return Workflow(
+    ordered = {entry: steps.pop(entry), **steps}
+    workflow = WorkflowPart(
+        root,
         name=name,
-        dialect="noetl",
-        file=source.file,
-        folder=source.folder,
-        steps=tuple(_connected(ordered)),
-        end=_with_child_inputs(end, ordered),
-        inputs={key: _input(value, key in reading.fixed) for key, value in reading.workload.items()},
-        secrets=reading.secrets | _of_children(ordered),
         templates="jinja",
+        inputs=_inputs(reading),
+        secrets=reading.secrets | _secrets_of_children(reading, ordered),
+        steps={**_connected(ordered), END: _with_inputs(end, END, ordered)},
     )
+    return compile_part(reading.native, workflow.node())
 
 
 def _check_version(reading: NoetlReading, root: Mapping) -> None:
@@ -119,16 +112,20 @@ def _workload(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _input(value: Any, fixed: bool) -> Input:
-    """An input by its default; one that holds code can only be what the file says."""
-    kind: Any = "json"
-    if isinstance(value, bool):
-        kind = "bool"
-    elif isinstance(value, int | float):
-        kind = "number"
-    elif isinstance(value, str):
-        kind = "text"
-    return Input(kind=kind, default=value, schema={"const": value} if fixed else None)
+def _inputs(reading: NoetlReading) -> dict[str, Any]:
+    """The inputs of a run by their defaults; one that holds code can only be what the file says."""
+    found: dict[str, Any] = {}
+    for name, value in reading.workload.items():
+        kind = "json"
+        if isinstance(value, bool):
+            kind = "bool"
+        elif isinstance(value, int | float):
+            kind = "number"
+        elif isinstance(value, str):
+            kind = "text"
+        fixed = {"schema": {"const": value}} if name in reading.fixed else {}
+        found[name] = {"type": kind, "default": value, **fixed}
+    return found
 
 
 def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
@@ -281,42 +278,52 @@ def _entry(reading: NoetlReading, about: dict[str, Any], node: Node | None, name
     return entry if entry != END else ""
 
 
-def _of_children(steps: list[Step]) -> dict[str, Secret]:
+def _runner(step: StepPart) -> StepPart:
+    """The step that does the work: that of each item, where there is a loop."""
+    return next(iter(step["map"]["steps"].values())) if "map" in step else step
+
+
+def _secrets_of_children(reading: NoetlReading, steps: dict[str, StepPart]) -> dict[str, dict[str, str]]:
     """The secrets of the playbooks that steps run, which must be there before the run starts."""
-    found: dict[str, Secret] = {}
-    for step in steps:
-        inner = step.action.steps[0].action if isinstance(step.action, FanOut) else step.action
-        found |= inner.workflow.secrets if isinstance(inner, Child) else {}
+    found: dict[str, dict[str, str]] = {}
+    for step in steps.values():
+        child = _runner(step).get("workflow")
+        if isinstance(child, Scalar):
+            secrets = reading.children[child.text].secrets.items()
+            found |= {name: {"env": one.env} if one.env else {"file": one.file} for name, one in secrets}
     return found
 
 
-def _connected(steps: list[Step]) -> list[Step]:
+def _connected(steps: dict[str, StepPart]) -> dict[str, StepPart]:
     """The steps, each with what arcs bring to its playbook.
 
     One that no arc leads to is never begun; where several paths meet all that are under way are waited for.
     """
     sources: dict[str, set[str]] = {}
-    for step in steps:
-        for arc in step.arcs:
-            sources.setdefault(arc.step, set()).add(step.name)
-    found: list[Step] = []
-    for number, step in enumerate(steps):
-        if number and step.name not in sources:
-            step = replace(step, when=Condition("false"))
-        elif number and len(sources[step.name]) > 1:
-            step = replace(step, join="all")
-        found.append(_with_child_inputs(step, steps))
+    for name, step in steps.items():
+        for arc in step.get("next", ()):
+            sources.setdefault(arc["step"], set()).add(name)
+    found: dict[str, StepPart] = {}
+    for number, (name, step) in enumerate(steps.items()):
+        if number and name not in sources:
+            step = step.changed(when=flag(False, NOWHERE))
+        elif number and len(sources[name]) > 1:
+            step = step.changed(join="all")
+        found[name] = _with_inputs(step, name, steps)
     return found
 
 
-def _with_child_inputs(step: Step, steps: list[Step]) -> Step:
+def _with_inputs(step: StepPart, name: str, steps: dict[str, StepPart]) -> StepPart:
     """A step that runs a playbook, which can be given what its arguments and the arcs that lead here have."""
-    brought = {name for other in steps for arc in other.arcs if arc.step == step.name for name in arc.args}
-    if isinstance(step.action, Child):
-        return replace(step, action=with_inputs(step.action, brought | step.args.keys()))
-    if isinstance(step.action, FanOut) and isinstance(step.action.steps[0].action, Child):
-        inner = step.action.steps[0]
-        assert isinstance(inner.action, Child)
-        inner = replace(inner, action=with_inputs(inner.action, brought | inner.args.keys()))
-        return replace(step, action=replace(step.action, steps=(inner,)))
+    runner = _runner(step)
+    child = runner.get("workflow")
+    if child is None:
+        return step
+    brought = {key for other in steps.values() for arc in other.get("next", ()) if arc["step"] == name
+               for key in arc.get("args", ())}  # fmt: skip
+    names = sorted(brought | runner.get("args", {}).keys())
+    if isinstance(child, WorkflowPart):
+        child["inputs"] = {key: {"type": "json"} for key in names}
+    else:
+        runner["called"]["takes"] = names
     return step

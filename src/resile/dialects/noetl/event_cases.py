@@ -10,49 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
-from msgspec.structs import replace
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.noetl.arcs import Arcs, Given, read_next, read_set
+from resile.dialects.native.nodes import Part, items_of
+from resile.dialects.noetl.arcs import Given, effect, read_next, read_set, with_args
+from resile.dialects.noetl.conditions import asked_case, is_about_error, mentions_error
+from resile.dialects.noetl.follow import Follow, repair_by
 from resile.dialects.noetl.keys import CASE, RETRY, THEN
-from resile.dialects.noetl.retry import (
-    ATTEMPTS_DEFAULT,
-    again_rules,
-    backoff_of,
-    changed_of,
-    is_about_error,
-    mentions_error,
-    read_collect,
-)
-from resile.dialects.noetl.tools.sink import in_order, read_sink
-from resile.dialects.noetl.values import NoetlReading, data, items
+from resile.dialects.noetl.retry import again_rules, backoff_of, changed_of, read_collect, retries_of, retry_rule
+from resile.dialects.noetl.tools.sink import read_sink
+from resile.dialects.noetl.values import NoetlReading, data
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
-from resile.model.builtin_actions import Case, Effect
-from resile.model.rules import Origin, Repair, Rule
-from resile.model.workflow import Arc, Condition, Step
 
 CASES_MAX = 200
 LOOP_DONE = "loop.done"
 _ENTER = "step.enter"
-
-
-class Follow(Struct):
-    """What follows a step: its cases, and what refers to them by number. `of_loop` are about a loop as a whole.
-
-    `attempts` is what its retries keep, and for which of its successes they ask for one more attempt. `whole` are the
-    names of sinks that take what a loop gave as a whole.
-    """
-
-    cases: list[Case] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
-    arcs: list[Arc] = field(default_factory=list)
-    sinks: list[Step] = field(default_factory=list)
-    attempts: list[Effect] = field(default_factory=list)
-    of_loop: set[int] = field(default_factory=set)
-    whole: set[str] = field(default_factory=set)
 
 
 def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
@@ -78,56 +50,47 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
         return
     number = len(follow.cases)
     on_failure = mentions_error(when)
-    follow.cases.append(Case(when, on_failure))
+    follow.cases.append({"when": when, "on_failure": on_failure})
     if LOOP_DONE in when:
         follow.of_loop.add(number)
-    origin = Origin(node.line, node.column)
-    answers: list[Rule] = []
-    sinks: list[Step] = []
+    answers: list[Part] = []
+    sinks: list[Part] = []
     leads = fails = False
-    again = any(isinstance(part, Mapping) and "retry" in part.entries for part in items(then))
-    for part in items(then):
+    again = any(isinstance(part, Mapping) and "retry" in part.entries for part in items_of(then))
+    for part in items_of(then):
         if not isinstance(part, Mapping):
             wrong(reading, part, "a mapping of what follows")
             continue
         fields = read_keys(reading, part, THEN)
         _read_values(reading, fields, number, follow)
-        sinks += _sinks(reading, fields, number, follow, on_failure or again)
+        sinks += _read_sinks(reading, fields, number, follow, on_failure or again)
         leads = _read_ways(reading, fields, part, number, follow) or leads
         if "retry" in fields:
-            answers += _read_again(reading, fields, fields["retry"], number, when, origin, follow)
+            answers += _read_again(reading, fields, number, when, node, follow)
         if "fail" in fields:
             fails = True
-            follow.effects.append(Effect(kind="fail", value=_message(reading, fields["fail"]), case=number))
+            follow.effects.append(effect("fail", number, value=_message(reading, fields["fail"])))
     if sinks:
         # What takes the result of an attempt does so before the next one.
-        repair = Repair(steps=in_order(sinks), on_failure="ignore" if is_about_error(when) else "fail")
-        answers = [replace(answer, repair=repair) for answer in answers]
+        repair = repair_by(sinks, "ignore" if is_about_error(when) else "fail")
+        answers = [answer.changed(**repair) for answer in answers]
     follow.rules += answers
     if on_failure and not answers:
-        _answer_failure(number, origin, sinks, follow, leads and not fails)
+        _answer_failure(number, node, sinks, follow, leads and not fails)
 
 
-def _answer_failure(number: int, origin: Origin, sinks: list[Step], follow: Follow, goes_on: bool) -> None:
+def _answer_failure(number: int, node: Mapping, sinks: list[Part], follow: Follow, goes_on: bool) -> None:
     """A failure that a case answers without a retry: the path goes on, or it stands once the sinks are done."""
     if not goes_on and not sinks:
         return
-    repair = Repair(steps=in_order(sinks), on_failure="ignore") if sinks else None
-    follow.rules.append(
-        Rule(
-            then="tolerate" if goes_on else "fail",
-            text=f"case {number + 1}",
-            when=Condition(str(number), "case", origin),
-            repair=repair,
-            limit=1_000,
-            origin=origin,
-        )
-    )
+    then, when = "tolerate" if goes_on else "fail", asked_case(number, node)
+    repair = repair_by(sinks, "ignore")
+    follow.rules.append(Part(node, then=then, text=f"case {number + 1}", when=when, limit=1_000, **repair))
 
 
 def _read_enter(reading: NoetlReading, then: Node, follow: Follow) -> None:
     """What is set when the step starts; nothing else can follow from that."""
-    for part in items(then):
+    for part in items_of(then):
         if not isinstance(part, Mapping):
             wrong(reading, part, "a mapping of what follows")
             continue
@@ -146,13 +109,13 @@ def _read_values(reading: NoetlReading, fields: dict[str, Any], number: int, fol
     if "collect" in fields:
         found = read_collect(reading, fields["collect"], number)
         follow.effects += found
-        if found and any(effect.path for effect in found):
+        if any(each["path"] for each in found):
             # Pages that are collected are what the step gives in the end.
-            follow.effects.append(Effect(kind="result", name=found[-1].name, case=number))
+            follow.effects.append(effect("result", number, name=found[-1]["name"]))
     if "result" in fields:
         value = _result(reading, fields["result"])
         if value is not INVALID:
-            follow.effects.append(Effect(kind="result", value=value, case=number))
+            follow.effects.append(effect("result", number, value=value))
 
 
 def _result(reading: NoetlReading, node: Node) -> Any:
@@ -163,14 +126,17 @@ def _result(reading: NoetlReading, node: Node) -> Any:
     return data(reading, node)
 
 
-def _sinks(reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, by_rule: bool) -> list[Step]:
+def _read_sinks(
+    reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, by_rule: bool
+) -> list[Part]:
     """The tools that take the result of a case: after a success by themselves, else with the rule that answers it."""
     if "sink" not in fields:
         return []
-    found: list[Step] = []
-    for item in items(fields["sink"]):
+    found: list[Part] = []
+    for item in items_of(fields["sink"]):
         place = len(follow.sinks) + len(found) + 1
-        sink = read_sink(reading, item, f"{reading.owner}_sink{place}", None if by_rule else _asked(number, item))
+        when = None if by_rule else asked_case(number, item)
+        sink = read_sink(reading, item, f"{reading.owner}_sink{place}", when)
         found += [sink] if sink is not None else []
     if by_rule:
         return found
@@ -178,48 +144,24 @@ def _sinks(reading: NoetlReading, fields: dict[str, Any], number: int, follow: F
     return []
 
 
-def read_sinks(reading: NoetlReading, node: Node, follow: Follow) -> None:
-    """The sinks of the step itself."""
-    for item in items(node):
-        sink = read_sink(reading, item, f"{reading.owner}_sink{len(follow.sinks) + 1}", None)
-        follow.sinks += [sink] if sink is not None else []
-
-
-def _asked(number: int, node: Node) -> Condition:
-    """The condition that a case has come true."""
-    return Condition(str(number), "case", Origin(node.line, node.column))
-
-
 def _read_ways(reading: NoetlReading, fields: dict[str, Any], node: Mapping, number: int, follow: Follow) -> bool:
     """Where a case leads; True where it leads anywhere."""
-    besides, given = (_asked(number, node),), Given(number)
     before = len(follow.arcs)
-    ways: list[Arcs] = []
-    if "next" in fields:
-        ways.append(read_next(reading, fields["next"], besides, given))
-    if "step" in fields:
-        ways.append(read_next(reading, fields["step"], besides, given))
     if "args" in fields and not {"next", "step", "call"} & fields.keys():
         reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
-    if "call" in fields:
-        ways.append(read_next(reading, fields["call"], besides, given))
-    args = fields.get("args", {})
-    for way in ways:
-        follow.arcs += [Arc(arc.step, arc.when, {**args, **arc.args}) for arc in way.arcs]
-        follow.effects += way.effects
+    for word in ("next", "step", "call"):
+        if word in fields:
+            way = read_next(reading, fields[word], (asked_case(number, node),), Given(number))
+            follow.arcs += with_args(way.arcs, fields.get("args", {}))
+            follow.effects += way.effects
     return len(follow.arcs) > before
 
 
 def _read_again(
-    reading: NoetlReading,
-    fields: dict[str, Any],
-    node: Node,
-    number: int,
-    when: str,
-    origin: Origin,
-    follow: Follow,
-) -> list[Rule]:
+    reading: NoetlReading, fields: dict[str, Any], number: int, when: str, case: Mapping, follow: Follow
+) -> list[Part]:
     """One more attempt: a rule for a failure, or an effect and its rules for a success."""
+    node: Node = fields["retry"]
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping with `max_attempts`")
         return []
@@ -234,13 +176,11 @@ def _read_again(
     wait = backoff_of(reading, given, at_once=bool(changed))
     after_success = not is_about_error(when)
     if after_success or changed:
-        follow.effects.append(Effect(kind="again", value=changed, case=number))
-    rules = again_rules(given, str(number), origin, wait) if after_success else []
-    limit = int(given.get("max_attempts", ATTEMPTS_DEFAULT)) - 1
+        follow.effects.append(effect("again", number, value=changed))
+    rules = again_rules(given, str(number), case, wait) if after_success else []
+    limit = retries_of(given)
     if limit > 0 and mentions_error(when):
-        text, asked = f"case {number + 1}: retry", Condition(str(number), "case", origin)
-        rules.append(Rule(then="retry", text=text, when=asked, limit=limit, wait=wait, routing=True,
-                          retries_anyway=True, origin=origin))  # fmt: skip
+        rules.append(retry_rule(case, f"case {number + 1}: retry", asked_case(number, case), limit, wait))
     return rules
 
 

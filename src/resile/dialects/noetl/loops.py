@@ -12,10 +12,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from msgspec import Struct
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.noetl.event_cases import Follow, read_sinks
+from resile.dialects.native.nodes import Part
+from resile.dialects.noetl.follow import Follow, read_sinks
 from resile.dialects.noetl.keys import LOOP, LOOP_POLICY, LOOP_SPEC, TASK
 from resile.dialects.noetl.tools.keys import TOOLS
 from resile.dialects.noetl.tools.tool import Tool, around, keys_with_tool, read_tool
@@ -30,22 +29,13 @@ from resile.languages.jinja.templates import (
     problem,
     text_expression,
 )
-from resile.model.fanout import Source
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _DIRECTION = re.compile(r"\s+(asc|desc)$", re.IGNORECASE)
 
 
-class Loop(Struct, frozen=True):
-    """What a step runs for: the list, the name of an item, and how many at a time (0: as many as there is room for)."""
-
-    source: Source
-    item: str
-    parallel: int
-
-
-def read_loop(reading: NoetlReading, node: Node) -> Loop | None:
-    """The loop of a step."""
+def read_loop(reading: NoetlReading, node: Node) -> Part | None:
+    """The loop of a step, as a native `map` without its steps."""
     fields = read_keys(reading, node, LOOP)
     if not isinstance(node, Mapping):
         return None
@@ -62,7 +52,7 @@ def read_loop(reading: NoetlReading, node: Node) -> Loop | None:
     return _loop(reading, fields, node)
 
 
-def _loop(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Loop | None:
+def _loop(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Part | None:
     """A loop from its fields, however these were written."""
     for word, known in (("in", {"in", "collection"}), ("iterator", {"iterator", "element"})):
         if word not in fields:
@@ -75,26 +65,28 @@ def _loop(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Loop 
     in_turn = fields.get("mode", "sequential") == "sequential"
     if in_turn and "concurrency" in fields and fields["concurrency"] > 1:
         reading.report.error("conflict", "a sequential loop runs one item at a time", node, hint="mode: async")
-    return Loop(source, fields["iterator"], 1 if in_turn else fields.get("concurrency", 0))
+    parallel = 1 if in_turn else fields.get("concurrency")
+    policy = {"on_item_failure": "fail"}
+    return Part(node, **source, item_name=fields["iterator"], max_parallel=parallel, error_policy=policy)
 
 
-def _source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Source | None:
+def _source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """Where the items come from: the list itself, or a template that comes to one."""
     given: Node = fields["in"]
-    limit: int = fields.get("limit", 0)
+    limit: int | None = fields.get("limit")
     values = data(reading, given) if isinstance(given, Sequence) else None
     if values is INVALID:
         return None
     shaped = {"where", "order_by", "chunk"} & fields.keys()
     if values is not None and not shaped and not any(is_template(text) for text in _texts(values)):
-        return Source(values=tuple(values), items_max=limit)
+        return {"input": values, "max_items": limit}
     whole = _whole(reading, given, values)
     if not whole:
         return None
     if not shaped and values is None:
-        return Source(template=condition_text(whole), items_max=limit)
+        return {"input": {"template": condition_text(whole)}, "max_items": limit}
     text = _shaped(reading, whole, fields, node)
-    return Source(template=text, items_max=0 if "chunk" in fields else limit) if text else None
+    return {"input": {"template": text}, "max_items": None if "chunk" in fields else limit} if text else None
 
 
 def _whole(reading: NoetlReading, node: Node, values: Any) -> str:
@@ -163,7 +155,7 @@ def _texts(value: Any) -> list[str]:
     return [text for part in inner for text in _texts(part)]
 
 
-def iterated(reading: NoetlReading, tool: Tool, loop: Loop | None, follow: Follow) -> tuple[Loop | None, Tool | None]:
+def iterated(reading: NoetlReading, tool: Tool, loop: Part | None, follow: Follow) -> tuple[Part | None, Tool | None]:
     """A tool that runs another one for each item."""
     if loop is not None:
         reading.report.error("conflict", "an iterator is a loop: it has none of its own", tool.kind_node)

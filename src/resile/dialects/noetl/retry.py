@@ -13,21 +13,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.noetl.arcs import none_of
+from resile.dialects.native.nodes import Part, items_of
+from resile.dialects.noetl.arcs import effect
+from resile.dialects.noetl.conditions import asked, asked_case, mentions_error, none_of
+from resile.dialects.noetl.follow import Follow, repair_by
 from resile.dialects.noetl.keys import COLLECT, NEXT_CALL, PER_ITERATION, POLICY, RETRY
-from resile.dialects.noetl.tools.sink import in_order, read_sink
-from resile.dialects.noetl.values import NoetlReading, items
+from resile.dialects.noetl.tools.sink import read_sink
+from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
-from resile.languages.jinja.templates import condition_text, names_in, problem
-from resile.model.builtin_actions import Effect
-from resile.model.rules import Backoff, Match, Origin, Repair, Rule
-from resile.model.workflow import Condition, Step
+from resile.languages.jinja.templates import problem
 
 ATTEMPTS_DEFAULT = 3
 ATTEMPTS_OF_PAGES = 100
@@ -46,73 +45,46 @@ KINDS_OF_ERRORS = {
 _ALIASES = {word: kind for kind, words in KINDS_OF_ERRORS.items() for word in words}
 
 
-class Retry(Struct):
-    """The rules and effects of a retry, and the sinks that take the result of each attempt."""
-
-    rules: list[Rule] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    sinks: list[Step] = field(default_factory=list)
-
-
-def is_about_error(when: str) -> bool:
-    """Is a condition about failures, and about nothing else?"""
-    return "call.error" in when or "error" in names_in(condition_text(when))
-
-
-def is_about_failure(when: str) -> bool:
-    """Is a condition of an arc about the failure of its step?"""
-    return "step.failed" in when or is_about_error(when)
-
-
-def mentions_error(when: str) -> bool:
-    """Does a condition speak of failures, or of what successes and failures have?"""
-    return is_about_error(when) or bool({"success", "status_code"} & names_in(condition_text(when)))
-
-
-def read_retry(reading: NoetlReading, node: Node) -> Retry:
+def read_retry(reading: NoetlReading, node: Node, follow: Follow) -> None:
     """A retry of a step or of its tool."""
-    found = Retry()
-    origin = Origin(node.line, node.column)
     if isinstance(node, Sequence):
         for number, item in enumerate(node.items, 1):
-            _read_policy(reading, item, number, found)
-        return found
-    if isinstance(node, Scalar):
-        if node.value is True or (type(node.value) is int and 1 <= node.value <= 1_000):
-            counted = {} if node.value is True else {"max_attempts": node.value}
-            found.rules += _rules(counted, None, origin, Backoff(*_growing(counted)))
-        elif node.value is not False:
-            wrong(reading, node, "true, a number of attempts, a mapping, or a list of policies")
-        return found
+            _read_policy(reading, item, number, follow)
+    elif isinstance(node, Mapping):
+        _read_mapping(reading, node, follow)
+    elif node.value is True or (type(node.value) is int and 1 <= node.value <= 1_000):
+        counted = {} if node.value is True else {"max_attempts": node.value}
+        follow.rules += _retry_rules(counted, None, node, _growing(counted))
+    elif node.value is not False:
+        wrong(reading, node, "true, a number of attempts, a mapping, or a list of policies")
+
+
+def _read_mapping(reading: NoetlReading, node: Mapping, follow: Follow) -> None:
+    """A retry with conditions or kinds of failures."""
     fields = read_keys(reading, node, RETRY)
     for word in ("params", "next_call", "collect", "sink", "per_iteration"):
         if word in fields:
             message = f"`{word}` belongs into a policy of a list, or into a case"
             reading.report.error("conflict", message, node.entries[word][0], hint="retry: [{when: …, then: {…}}]")
     wait = backoff_of(reading, fields, jitter=0.5)
-    stop = Condition(fields["stop_when"], "jinja", origin) if "stop_when" in fields else None
+    stop = [none_of([asked(fields["stop_when"], node)])] if "stop_when" in fields else []
     if "retry_when" in fields and "retry_on" in fields:
         message = "`retry_when` and `retry_on` both say what is tried again"
         reading.report.error("conflict", message, node, hint="keep one of them")
     if "retry_when" in fields:
-        found.effects.append(
-            Effect(kind="again", name="retry", when=fields["retry_when"], unless=fields.get("stop_when", ""))
-        )
-        asked = Condition(fields["retry_when"], "jinja", origin)
-        if stop is not None:
-            asked = Condition(asked.source, asked.language, origin, (none_of((stop,)),))
-        found.rules += again_rules(fields, "retry", origin, wait)
-        found.rules += _rules(fields, asked, origin, wait)
-        return found
-    question = _by_kind(reading, fields, origin)
-    if stop is not None:
-        question = Condition("true", "jinja", origin, (none_of((stop,)), *((question,) if question else ())))
-    found.rules += _rules(fields, question, origin, wait)
-    return found
+        when, unless = fields["retry_when"], fields.get("stop_when", "")
+        follow.attempts.append(effect("again", name="retry", when=when, unless=unless))
+        follow.rules += again_rules(fields, "retry", node, wait)
+        follow.rules += _retry_rules(fields, asked(when, node, *stop), node, wait)
+        return
+    question = _asked_kind(reading, fields, node)
+    if stop:
+        question = asked("true", node, *stop, *([question] if question else []))
+    follow.rules += _retry_rules(fields, question, node, wait)
 
 
-def _by_kind(reading: NoetlReading, fields: dict[str, Any], origin: Origin) -> Condition | None:
-    """The question whether a failure is of one of the kinds that are named."""
+def _asked_kind(reading: NoetlReading, fields: dict[str, Any], at: Place) -> Part | None:
+    """The condition that a failure is of one of the kinds that are named."""
     kinds: list[str] = []
     for word, place in fields.get("retry_on", ()):
         kind = _ALIASES.get(word.lower())
@@ -121,24 +93,30 @@ def _by_kind(reading: NoetlReading, fields: dict[str, Any], origin: Origin) -> C
             reading.report.error("value", f"there is no kind of failure `{shorten(word)}`", place, hint=hint)
         elif kind not in kinds:
             kinds.append(kind)
-    return Condition(f"error.kind in {kinds}", "jinja", origin) if kinds else None
+    return asked(f"error.kind in {kinds}", at) if kinds else None
 
 
-def _growing(fields: dict[str, Any], kind: str = "exponential", jitter: float = 0.0) -> tuple[Any, ...]:
-    """The parts of a backoff, in their order."""
+def _growing(fields: dict[str, Any], kind: str = "exponential", jitter: float = 0.0) -> dict[str, Any]:
+    """A wait before each further attempt, as the model has it."""
     initial = fields.get("initial_delay", DELAY_SECONDS_DEFAULT)
-    longest = fields.get("max_delay", DELAY_SECONDS_MAX_DEFAULT)
-    return kind, initial, initial, fields.get("backoff_multiplier", 2.0), longest, fields.get("jitter", jitter)
+    return {
+        "kind": kind,
+        "initial_seconds": initial,
+        "increment_seconds": initial,
+        "multiplier": fields.get("backoff_multiplier", 2.0),
+        "delay_seconds_max": fields.get("max_delay", DELAY_SECONDS_MAX_DEFAULT),
+        "jitter": fields.get("jitter", jitter),
+    }
 
 
 def backoff_of(
     reading: NoetlReading, fields: dict[str, Any], *, jitter: float = 0.0, at_once: bool = False
-) -> Backoff | None:
+) -> dict[str, Any] | None:
     """How long to wait before each further attempt; nothing where it goes on at once."""
     given: Node | None = fields.get("backoff")
     if given is None:
         waits = {"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys()
-        return None if at_once and not waits else Backoff(*_growing(fields, jitter=jitter))
+        return None if at_once and not waits else _growing(fields, jitter=jitter)
     words = {"none": "", "linear": "linear", "exponential": "exponential", "fixed": "fixed"}
     if not isinstance(given, Scalar):
         wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
@@ -149,63 +127,46 @@ def backoff_of(
             message = f"`{word}` changes nothing beside `backoff: {given.text}`"
             reading.report.warning("no-effect", message, given, hint=f"take `{word}` out, or name a growing backoff")
     if is_number:
-        return Backoff("fixed", float(given.text))
+        return {"kind": "fixed", "initial_seconds": float(given.text)}
     if given.text not in words:
         wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
         return None
-    return Backoff(*_growing(fields, words[given.text], jitter)) if words[given.text] else None
+    return _growing(fields, words[given.text], jitter) if words[given.text] else None
 
 
-def _limit(fields: dict[str, Any], default: int) -> int:
+def retries_of(fields: dict[str, Any], default: int = ATTEMPTS_DEFAULT) -> int:
     """How often a step is tried again."""
     return int(fields.get("max_attempts", default)) - 1
 
 
-def _rules(fields: dict[str, Any], when: Condition | None, origin: Origin, wait: Backoff | None) -> list[Rule]:
+def retry_rule(at: Place, text: str, when: Part | None, limit: int, wait: dict[str, Any] | None) -> Part:
+    """A rule that tries a failed step again."""
+    return Part(at, then="retry", text=text, when=when, limit=limit, wait=wait, routing=True, retries_anyway=True)
+
+
+def _retry_rules(fields: dict[str, Any], when: Part | None, at: Place, wait: dict[str, Any] | None) -> list[Part]:
     """One rule for a failure, where there is more than one attempt."""
-    limit = _limit(fields, ATTEMPTS_DEFAULT)
-    if limit < 1:
-        return []
-    return [Rule(then="retry", text="retry", when=when, limit=limit, wait=wait, routing=True,
-                 retries_anyway=True, origin=origin)]  # fmt: skip
+    limit = retries_of(fields)
+    return [retry_rule(at, "retry", when, limit, wait)] if limit > 0 else []
 
 
 def again_rules(
     fields: dict[str, Any],
     which: str,
-    origin: Origin,
-    wait: Backoff | None,
+    at: Place,
+    wait: dict[str, Any] | None,
     default: int = ATTEMPTS_DEFAULT,
-    sinks: tuple[Step, ...] = (),
-) -> list[Rule]:
+    sinks: list[Part] | None = None,
+) -> list[Part]:
     """The rules for a success that asks for more: go on, and at the last attempt take it as it is."""
-    asked = Condition(which, "case", origin)
-    match, limit = Match(kinds=("check",)), _limit(fields, default)
-    repair = Repair(steps=sinks, on_failure="fail") if sinks else None
-    more = Rule(
-        then="retry",
-        text="one more attempt",
-        match=match,
-        when=asked,
-        limit=limit,
-        wait=wait,
-        repair=repair,
-        routing=True,
-        origin=origin,
-    )
-    last = Rule(
-        then="recovered",
-        text="the last attempt counts",
-        match=match,
-        when=asked,
-        limit=1_000,
-        repair=repair,
-        origin=origin,
-    )
+    limit = retries_of(fields, default)
+    common = Part(at, kinds="check", when=asked_case(which, at), **repair_by(sinks or [], "fail"))
+    more = common.changed(then="retry", text="one more attempt", limit=limit, wait=wait, routing=True)
+    last = common.changed(then="recovered", text="the last attempt counts", limit=1_000)
     return [more, last] if limit > 0 else [last]
 
 
-def _read_policy(reading: NoetlReading, node: Node, number: int, found: Retry) -> None:
+def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow) -> None:
     """One policy of a list."""
     fields = read_keys(reading, node, POLICY)
     if not isinstance(node, Mapping) or "when" not in fields or "then" not in fields:
@@ -220,31 +181,30 @@ def _read_policy(reading: NoetlReading, node: Node, number: int, found: Retry) -
         if word in then:
             message = f"`{word}` means nothing here: the policy has its `when`"
             reading.report.error("conflict", message, given.entries[word][0], hint=f"take `{word}` out")
-    origin, when, which = Origin(node.line, node.column), fields["when"], f"policy {number}"
+    when, which = fields["when"], f"policy {number}"
     pages = "next_call" in then or "collect" in then
     wait = backoff_of(reading, then, at_once=pages)
     if "collect" in then:
-        found.effects += read_collect(reading, then["collect"], -1)
-        into = found.effects[-1].name if found.effects else ""
-        found.effects.append(Effect(kind="result", name=into))
-    changed = changed_of(reading, then)
-    found.effects.append(Effect(kind="again", name=which, when=when, value=changed))
-    sinks = _sinks(reading, then, f"{reading.owner}_page{number}_sink")
-    found.sinks += sinks
+        follow.attempts += read_collect(reading, then["collect"], -1)
+        into = follow.attempts[-1]["name"] if follow.attempts else ""
+        follow.attempts.append(effect("result", name=into))
+    follow.attempts.append(effect("again", name=which, when=when, value=changed_of(reading, then)))
+    sinks = _read_sinks(reading, then, f"{reading.owner}_page{number}_sink")
+    follow.sinks += sinks
     most = ATTEMPTS_OF_PAGES if pages else ATTEMPTS_DEFAULT
-    found.rules += again_rules(then, which, origin, wait, most, sinks)
+    follow.rules += again_rules(then, which, node, wait, most, sinks)
     if mentions_error(when):
-        found.rules += _rules(then, Condition(when, "jinja", origin), origin, wait)
+        follow.rules += _retry_rules(then, asked(when, node), node, wait)
 
 
-def _sinks(reading: NoetlReading, fields: dict[str, Any], name: str) -> tuple[Step, ...]:
+def _read_sinks(reading: NoetlReading, fields: dict[str, Any], name: str) -> list[Part]:
     """The sinks of a policy."""
-    given: list[Node] = items(fields["sink"]) if "sink" in fields else []
+    given: list[Node] = items_of(fields["sink"]) if "sink" in fields else []
     if "per_iteration" in fields:
         inner = read_keys(reading, fields["per_iteration"], PER_ITERATION)
-        given = [*given, *(items(inner["sink"]) if "sink" in inner else [])]
+        given = [*given, *(items_of(inner["sink"]) if "sink" in inner else [])]
     found = [read_sink(reading, item, f"{name}{number}", None) for number, item in enumerate(given, 1)]
-    return in_order(sink for sink in found if sink is not None)
+    return [sink for sink in found if sink is not None]
 
 
 def changed_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
@@ -257,10 +217,10 @@ def changed_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def read_collect(reading: NoetlReading, node: Node, case: int) -> list[Effect]:
+def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str, Any]]:
     """What is added to a variable."""
-    found: list[Effect] = []
-    for item in items(node):
+    found: list[dict[str, Any]] = []
+    for item in items_of(node):
         fields = read_keys(reading, item, COLLECT)
         if "into" not in fields:
             if isinstance(item, Mapping) and "into" not in item.entries:
@@ -274,6 +234,6 @@ def read_collect(reading: NoetlReading, node: Node, case: int) -> list[Effect]:
             reading.report.error("template", f"`{shorten(source)}` names no value", item)
             continue
         mode = str(fields.get("mode", "append"))
-        kind: Any = "set" if mode == "replace" else mode
-        found.append(Effect(kind=kind, name=fields["into"], value=written, path=fields.get("path", ""), case=case))
+        kind = "set" if mode == "replace" else mode
+        found.append(effect(kind, case, name=fields["into"], value=written, path=fields.get("path", "")))
     return found

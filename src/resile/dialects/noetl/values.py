@@ -20,7 +20,7 @@ from resile.dialects.reading.values import boolean, duration, filled, integer, n
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem
 from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX
-from resile.model.workflow import Secret
+from resile.model.workflow import Workflow
 
 COMMENT = "comment"
 BUILT_IN = frozenset((
@@ -35,16 +35,19 @@ _ARE_NAMES = ("into", "iterator", "element")
 SECONDS_MAX = 366 * 86_400
 
 
-class NoetlReading(NativeReading):
+class NoetlReading(Reading):
     """A playbook being read: the tools of its workbook, its steps by name, and what its templates can name.
 
     `fixed` are entries of the workload that hold code or the name of a credential, which a run can't change. `keychain`
     are the entries of the keychain with their fields, `secrets` what the environment must have. `final` is the step
-    that runs last and is therefore `end`, where the file names one of another name.
+    that runs last and is therefore `end`, where the file names one of another name. `native` reads the native tree;
+    `children` are the playbooks that steps run, by their files, and `secrets` has what they need as well.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
         super().__init__(source, report)
+        self.native = NativeReading(source, report, "noetl", is_checked=True)
+        self.children: dict[str, Workflow] = {}
         self.workbook: dict[str, tuple[Scalar, Mapping]] = {}
         self.names: dict[str, Scalar] = {}
         self.final = ""
@@ -52,13 +55,13 @@ class NoetlReading(NativeReading):
         self.fixed: set[str] = set()
         self.known: frozenset[str] = frozenset()
         self.keychain: dict[str, dict[str, None]] = {}
-        self.secrets: dict[str, Secret] = {}
+        self.secrets: dict[str, dict[str, str]] = {}
 
     def add_secret(self, entry: str, field: str, place: Node | Mark) -> None:
         """A secret of the environment, under the name of an entry of the keychain and of its field."""
         variable = re.sub(r"\W", "_", f"{entry}_{field}").upper()
         if f"{entry}.{field}" not in self.secrets:
-            self.secrets[f"{entry}.{field}"] = Secret(env=variable)
+            self.secrets[f"{entry}.{field}"] = {"env": variable}
             self.report.notice("keychain", f"`{shorten(entry)}` is read from ${variable}", place)
 
 
@@ -201,11 +204,6 @@ def name(reading: Reading, node: Node) -> Any:
 def node_itself(_: Reading, node: Node) -> Any:
     """The node itself: whoever asked for it reads it with the rest."""
     return node
-
-
-def items(node: Node) -> list[Node]:
-    """The items of a list, or the one thing that there is."""
-    return node.items if isinstance(node, Sequence) else [node]
 
 
 def count(reading: Reading, node: Node) -> Any:

@@ -28,8 +28,11 @@ class Reading:
 
     `owner` is the step of the workflow whose keys are being read, or an empty text; `depth` counts the handlers
     around. Inside one, `beside` names the commands before this one; `in_repair`: there is a failure to speak of.
-    `language` is that of the file's texts.
+    `language` is that of the file's texts. A tree that `is_checked` comes from a front end that has looked at its names
+    and texts.
     """
+
+    is_checked = False
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
         self.source = source

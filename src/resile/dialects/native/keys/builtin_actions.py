@@ -115,7 +115,7 @@ def _aliases(reading: Reading, node: Node) -> Any:
     return {name: step for name, step in named.items() if step is not INVALID}
 
 
-def _words(reading: Reading, node: Node) -> Any:
+def read_words(reading: Reading, node: Node) -> Any:
     """One word or a list of them."""
     return tuple(word for word, _ in texts(filled(text, "a word"))(reading, node))
 
@@ -196,8 +196,8 @@ OUTPUT_KEYS = (
     Key("checks", "list of checks", "What the value must meet.", _checks),
     Key("args", "mapping", "Values for the texts and the code of the step.", _args),
     Key("aliases", "mapping", "Other names under which the step sees the outputs of steps.", _aliases),
-    Key("tags", "word or list", "Words by which conditions tell steps apart.", _words),
-    Key("events", "word or list", "Events by which conditions tell whether the step is wanted.", _words),
+    Key("tags", "word or list", "Words by which conditions tell steps apart.", read_words),
+    Key("events", "word or list", "Events by which conditions tell whether the step is wanted.", read_words),
     Key("group", "text", "The group in which reports show it.", filled(text, "`group`")),
 )  # fmt: skip
 OUTPUT_FIELDS = tuple(key.name for key in OUTPUT_KEYS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
 from resile.dialects.reading.values import (
@@ -319,6 +320,7 @@ STEP_RULE = table(
     Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",
         integer(0, LOOPS_MAX)),
     Key("backoff", "duration or mapping", "The wait before it.", read_backoff, "wait"),
+    Key("wait", "mapping", f"The same, as the model has it: {fields_of(Backoff)}.", as_model(Backoff, "`wait`")),
     Key("commands", "command or list", "The repair: commands, or steps with all their keys.", node_itself),
     *_ROUTES,
     Key("timeout", "duration", "The time for the whole repair.", duration, "timeout_seconds"),

@@ -6,10 +6,16 @@ Front ends lower their files to them, and `resile migrate` writes them; people h
 from __future__ import annotations
 
 from resile.dialects.native.function import FUNCTION_KEY
-from resile.dialects.native.keys.builtin_actions import ACTION_KEYS, INSIDE_TABLES, OUTPUT_KEYS, read_memory_file
+from resile.dialects.native.keys.builtin_actions import (
+    ACTION_KEYS,
+    INSIDE_TABLES,
+    OUTPUT_KEYS,
+    read_memory_file,
+    read_words,
+)
 from resile.dialects.native.keys.failures import STEP_RULE_TABLES
 from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
-from resile.dialects.reading.key_tables import Key, Table, table
+from resile.dialects.reading.key_tables import Key, Table, read_mapping, table
 from resile.dialects.reading.values import boolean, choice, filled, node_itself, text
 
 IR_WORKFLOW = table(
@@ -24,6 +30,11 @@ IR_WORKFLOW = table(
         filled(text, "`memory_namespace`")),
     CLUSTER_KEY,
 )  # fmt: skip
+CALLED = table(
+    "called", "A workflow file as another system calls it: its inputs come from the arguments of the step.",
+    Key("path", "text", "The name by which the caller knows it.", filled(text, "`path`")),
+    Key("takes", "list of names", "Inputs that it can be given besides those that it declares.", read_words),
+)  # fmt: skip
 IR_STEP = table(
     "ir, of a step", "What other systems say about a step; its action may stand here too.",
     *ACTION_KEYS,
@@ -31,6 +42,8 @@ IR_STEP = table(
     FUNCTION_KEY,
     Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
     Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
+    Key("called", "mapping", "Beside `workflow`: how another system calls that file.",
+        lambda reading, node: read_mapping(reading, node, CALLED)),
     Key("inherit", "true or false",
         "`false`: in a map or a handler, nothing is taken over from the step around: no env, folder, shell.", boolean),
     Key("join", "any, all",
@@ -49,4 +62,4 @@ IR_STEP = table(
         node_itself),
 )  # fmt: skip
 
-IR_TABLES: tuple[Table, ...] = (IR_WORKFLOW, IR_STEP, *INSIDE_TABLES, *STEP_RULE_TABLES)
+IR_TABLES: tuple[Table, ...] = (IR_WORKFLOW, IR_STEP, CALLED, *INSIDE_TABLES, *STEP_RULE_TABLES)

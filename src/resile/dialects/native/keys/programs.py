@@ -53,7 +53,7 @@ def _http(reading: Reading, node: Node) -> Any:
 def _url(reading: Reading, node: Node) -> Any:
     """A url of which values may fill the path and the query, or one reference to a whole url."""
     url = template(reading, node)
-    if url is INVALID:
+    if url is INVALID or reading.is_checked:
         return url
     message, hint = reading.language.check_url(url)
     if message:
@@ -77,7 +77,7 @@ def _headers(reading: Reading, node: Node) -> Any:
     result: dict[str, str] = {}
     for name, (key, value) in node.entries.items():
         content = template(reading, value)
-        if not re.fullmatch(_TOKEN, name):
+        if not reading.is_checked and not re.fullmatch(_TOKEN, name):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of a header", key)
         elif content is not INVALID and re.search(r"[\r\n]", content):
             reading.report.error("value", f"the header `{shorten(name)}` has more than one line", value)
@@ -103,7 +103,8 @@ def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
     """A value that JSON can carry; a text may refer to others."""
     value = node.value
     if isinstance(value, str):
-        read_text(reading, node)
+        if not reading.is_checked:
+            read_text(reading, node)
     elif isinstance(value, float) and not isfinite(value):
         wrong(reading, node, "a finite number")
     elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
@@ -129,7 +130,7 @@ def read_inputs(reading: Reading, node: Node) -> Any:
     result: dict[str, Any] = {}
     for name, (key, value) in node.entries.items():
         data = read_data(reading, value)
-        if not IDENTIFIER.fullmatch(name):
+        if not reading.is_checked and not IDENTIFIER.fullmatch(name):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
         elif data is not INVALID:
             result[name] = data
@@ -164,7 +165,9 @@ def _code(reading: Reading, node: Node) -> Any:
 def _source(reading: Reading, node: Node) -> Any:
     """Code of a bounded size."""
     source = filled(_code, "the code")(reading, node)
-    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > PROGRAM_BYTES_MAX:
+    if source is INVALID or reading.is_checked:
+        return source
+    if len(source.encode("utf-8", "surrogateescape")) > PROGRAM_BYTES_MAX:
         message = f"the code has more than {PROGRAM_BYTES_MAX} bytes"
         reading.report.error("limit", message, node, hint="put it into a file: python: {file: step.py}")
         return INVALID

@@ -88,7 +88,7 @@ def _inputs(reading: Reading, node: Node) -> Any:
         return wrong(reading, node, "a mapping of names to defaults")
     result: dict[str, Input] = {}
     for name, (key, value) in node.entries.items():
-        if not IDENTIFIER.fullmatch(name.replace("-", "_")):
+        if not reading.is_checked and not IDENTIFIER.fullmatch(name.replace("-", "_")):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of an input", key)
             continue
         declared = _input(reading, value)
@@ -151,7 +151,7 @@ def _secrets(reading: Reading, node: Node) -> Any:
 
 def _secret_name(reading: Reading, name: str, node: Node) -> bool:
     """May a secret be called this? It is an environment variable for the steps."""
-    if IDENTIFIER.fullmatch(name):
+    if IDENTIFIER.fullmatch(name) or reading.is_checked:
         return True
     reading.report.error("name", f"`{shorten(name)}` can't be the name of a secret", node)
     return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.native.nodes import Part
 from resile.dialects.noetl.tools.keys import AUTH
 from resile.dialects.noetl.values import NoetlReading, filled_template, known_text
 from resile.dialects.reading.key_tables import INVALID, read_keys
@@ -18,7 +19,6 @@ from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import names_in, text_expression
-from resile.model.workflow import Http
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 PARTS = {"bearer": ("token",), "basic": ("username", "password"), "api_key": ("key",)}
@@ -26,8 +26,8 @@ PARTS = {"bearer": ("token",), "basic": ("username", "password"), "api_key": ("k
 _FORM = "application/x-www-form-urlencoded"
 
 
-def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http | None:
-    """One request; None after a report."""
+def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """One request, as keys of a native step; None after a report."""
     if "url" not in fields:
         if not {"url", "endpoint"} & node.entries.keys():
             reading.report.error("value", "an http tool needs `url`", node)
@@ -37,13 +37,12 @@ def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> H
         hint = did_you_mean(method, METHODS, "methods")
         reading.report.error("value", f"`{shorten(method)}` is no method of HTTP", node.entries["method"][1], hint=hint)
         return None
-    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
-    if "auth" in fields:
-        headers = with_auth(reading, headers, fields["auth"])
+    headers = headers_of(reading, fields)
     payload = fields.get("payload")
     is_form = any(name.lower() == "content-type" and _FORM in value for name, value in headers.items())
     as_text = isinstance(payload, str) and "{{" not in payload
-    return Http(
+    return request(
+        node,
         url=fields["url"],
         method=method,
         headers=headers,
@@ -52,11 +51,22 @@ def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> H
         form=payload if not as_text and is_form else None,
         params=fields.get("params"),
         envelope=True,
-        is_verified=fields.get("verify_ssl", True),
+        verify=fields.get("verify_ssl"),
     )
 
 
-def with_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> dict[str, str]:
+def request(at: Mapping, **keys: Any) -> dict[str, Any]:
+    """A request as keys of a native step."""
+    return {"http": Part(at, **keys)}
+
+
+def headers_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, str]:
+    """The headers of a request, with the one that says who asks."""
+    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
+    return _with_auth(reading, headers, fields["auth"]) if "auth" in fields else headers
+
+
+def _with_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> dict[str, str]:
     """The headers with the one that says who asks."""
     if isinstance(node, Scalar) and node.value is None:
         return headers

@@ -15,22 +15,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from msgspec.structs import replace
-
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
-from resile.dialects.noetl.arcs import END, none_of, read_set
-from resile.dialects.noetl.event_cases import Follow
+from resile.dialects.native.nodes import Part, StepPart, WorkflowPart
+from resile.dialects.noetl.arcs import END, arc_to, effect, read_set
+from resile.dialects.noetl.conditions import NOWHERE, asked_case, none_of
+from resile.dialects.noetl.follow import Follow, followed
 from resile.dialects.noetl.keys import TASK_ELSE, TASK_POLICY, TASK_RULE, TASK_SPEC, TASK_THEN
-from resile.dialects.noetl.retry import ATTEMPTS_DEFAULT, again_rules, backoff_of
+from resile.dialects.noetl.retry import again_rules, backoff_of, retries_of, retry_rule
+from resile.dialects.noetl.task import action_keys, read_follow, tool_arguments
 from resile.dialects.noetl.tools.tool import labelled, read_tool
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
-from resile.model.builtin_actions import Case, Effect
-from resile.model.rules import Origin, Rule
-from resile.model.workflow import Arc, Child, Condition, Noop, Step, Workflow
 
 JUMPS_MAX = 1_000
 PREVIOUS = "iter._prev"
@@ -50,8 +48,8 @@ def is_pipeline(step: Mapping) -> bool:
     return isinstance(inner, Mapping) and "spec" in inner.entries
 
 
-def read_pipeline(reading: NoetlReading, step: Mapping) -> Child | None:
-    """The tools of a step, as a part of it; None after a report."""
+def read_pipeline(reading: NoetlReading, step: Mapping) -> dict[str, Any] | None:
+    """The tools of a step as a workflow that is a part of it, in keys of a native step; None after a report."""
     key, node = step.entries["tool"]
     owner, before = reading.owner, len(reading.report.errors)
     tasks: dict[str, Node] = {}
@@ -69,26 +67,16 @@ def read_pipeline(reading: NoetlReading, step: Mapping) -> Child | None:
     labels = list(tasks)
     made = [_read_task(reading, label, tasks, [*labels, END][at + 1]) for at, label in enumerate(labels)]
     reading.owner, reading.known = owner, known
-    steps = tuple(task for task in made if task is not None)
+    steps = {label: task for label, task in zip(labels, made, strict=True) if task is not None}
     if len(reading.report.errors) > before or not steps:
         return None
-    workflow = Workflow(
-        name=owner,
-        dialect="noetl",
-        file=reading.source.file,
-        folder=reading.source.folder,
-        steps=steps,
-        end=Step(name=END, action=Noop()),
-        templates="jinja",
-        loops_max=JUMPS_MAX,
-    )
-    return Child("", workflow, shares=True)
+    steps[END] = StepPart(NOWHERE, noop=True)
+    workflow = WorkflowPart(key, name=owner, templates="jinja", routing={"max_loops": JUMPS_MAX}, steps=steps)
+    return {"workflow": workflow, "shares": True}
 
 
-def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after: str) -> Step | None:
+def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after: str) -> Part | None:
     """One tool with its rules; `after` is the one that it leads to."""
-    from resile.dialects.noetl.step import plain, read_follow, tool_arguments, tool_step
-
     node = tasks[label]
     if not isinstance(node, Mapping) or "kind" not in node.entries:
         reading.report.error("value", f"the tool `{shorten(label)}` needs `kind`", node)
@@ -104,19 +92,20 @@ def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after:
         reading.report.error("not-run", "a loop stands on the step, not in one of its tools", tool.kind_node, hint=hint)
         return None
     # What only decides where to go gives nothing itself.
-    follow = Follow(effects=[] if tool.kind == "noop" else [Effect(kind="set", name=PREVIOUS, value=label)])
-    ways: list[Condition] = []
+    follow = Follow(effects=[] if tool.kind == "noop" else [effect("set", name=PREVIOUS, value=label)])
+    ways: list[Part] = []
     if "spec" in node.entries:
         _read_spec(reading, node.entries["spec"][1], tasks, after, follow, ways)
-    follow.arcs.append(Arc(after, none_of(tuple(ways)) if ways else None))
+    follow.arcs.append(arc_to(after, none_of(ways) if ways else None))
     args, tool = tool_arguments(reading, {}, tool, follow)
     read_follow(reading, {}, tool, bare, label, follow)
-    step, transform = tool_step(reading, label, tool, args, follow)
-    return plain(replace(step, origin=Origin(node.line, node.column)), transform, follow)
+    action, transform = action_keys(reading, tool, follow)
+    timeout = tool.fields.get("timeout") if tool is not None else None
+    return followed(StepPart(node, **action, args=args or None, timeout=timeout), label, transform, follow)
 
 
 def _read_spec(
-    reading: NoetlReading, node: Node, tasks: dict[str, Node], after: str, follow: Follow, ways: list[Condition]
+    reading: NoetlReading, node: Node, tasks: dict[str, Node], after: str, follow: Follow, ways: list[Part]
 ) -> None:
     """The rules of a tool; `ways` are the conditions under which one of them says where to go."""
     spec = read_keys(reading, node, TASK_SPEC)
@@ -134,22 +123,21 @@ def _read_spec(
             if isinstance(item, Mapping) and not ({"when", "then"} <= item.entries.keys() or "else" in item.entries):
                 reading.report.error("value", "a rule needs `when` and `then`, or `else`", item)
             continue
-        follow.cases.append(Case(fields["when"], True))
+        follow.cases.append({"when": fields["when"], "on_failure": True})
         _read_then(reading, fields["then"], tasks, after, follow, ways)
     if policy.get("on_unmatched") == "continue":
-        place = Origin(node.line, node.column)
-        follow.rules.append(Rule(then="tolerate", text="on_unmatched", limit=JUMPS_MAX, origin=place))
+        follow.rules.append(Part(node, then="tolerate", text="on_unmatched", limit=JUMPS_MAX))
 
 
 def _read_then(
-    reading: NoetlReading, node: Node, tasks: dict[str, Node], after: str, follow: Follow, ways: list[Condition]
+    reading: NoetlReading, node: Node, tasks: dict[str, Node], after: str, follow: Follow, ways: list[Part]
 ) -> None:
     """What follows where the last of the cases holds."""
     fields: dict[str, Any] = read_keys(reading, node, TASK_THEN)
     if not isinstance(node, Mapping):
         return
-    number, origin = len(follow.cases) - 1, Origin(node.line, node.column)
-    asked = Condition(str(number), "case", origin)
+    number = len(follow.cases) - 1
+    asked = asked_case(number, node)
     do = fields.get("do", "continue")
     for word, wanted in (("to", "jump"), ("max_attempts", "retry"), ("backoff", "retry"), ("initial_delay", "retry")):
         if word in fields and do != wanted:
@@ -160,15 +148,13 @@ def _read_then(
         follow.effects += read_set(reading, fields["set_iter"], number, place="iter.")
     text = f"rule {number + 1}: {do}"
     if do == "fail":
-        follow.effects.append(Effect(kind="fail", value=f"{text} of `{reading.owner}`", case=number))
+        follow.effects.append(effect("fail", number, value=f"{text} of `{reading.owner}`"))
     elif do == "retry":
         wait = backoff_of(reading, fields)
-        follow.effects.append(Effect(kind="again", value={}, case=number))
-        follow.rules += again_rules(fields, str(number), origin, wait)
-        limit = int(fields.get("max_attempts", ATTEMPTS_DEFAULT)) - 1
-        if limit:
-            follow.rules.append(Rule(then="retry", text=text, when=asked, limit=limit, wait=wait, routing=True,
-                                     retries_anyway=True, origin=origin))  # fmt: skip
+        follow.effects.append(effect("again", number, value={}))
+        follow.rules += again_rules(fields, str(number), node, wait)
+        if limit := retries_of(fields):
+            follow.rules.append(retry_rule(node, text, asked, limit, wait))
     else:
         target = END if do == "break" else after
         if do == "jump":
@@ -178,5 +164,5 @@ def _read_then(
                 reading.report.error("unknown-step", f"there is no tool `{shorten(target)}` here", node, hint=hint)
                 return
         ways.append(asked)
-        follow.arcs.append(Arc(target, asked))
-        follow.rules.append(Rule(then="tolerate", text=text, when=asked, limit=JUMPS_MAX, origin=origin))
+        follow.arcs.append(arc_to(target, asked))
+        follow.rules.append(Part(node, then="tolerate", text=text, when=asked, limit=JUMPS_MAX))

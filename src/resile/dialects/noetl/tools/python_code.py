@@ -18,14 +18,13 @@ from resile.dialects.reading.values import filled, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_one_output, names_in, problem
 from resile.model.limits import SCRIPT_BYTES_MAX
-from resile.model.workflow import Python
 
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 CONTEXT = "context"
 
 
-def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> Python | None:
-    """The code of a python tool; None after a report."""
+def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> dict[str, Any] | None:
+    """The code of a python tool, as keys of a native step; None after a report."""
     given = [word for word in ("code", "code_b64", "script") if word in fields]
     if len(given) != 1:
         message = (
@@ -54,13 +53,13 @@ def _decoded(reading: NoetlReading, source: str, node: Node) -> Any:
         return wrong(reading, node, "code in base64")
 
 
-def _from_script(reading: NoetlReading, node: Node, status_fails: bool) -> Python | None:
+def _from_script(reading: NoetlReading, node: Node, status_fails: bool) -> dict[str, Any] | None:
     """Code that is kept in a file, or in the workload."""
     file, inline = read_script(reading, node)
     if inline is not None:
         source = filled(text, "the code")(reading, inline)
         return None if source is INVALID else compile_code(reading, source, inline, status_fails)
-    return Python(file=file, status_fails=status_fails) if file else None
+    return {"python": {"file": file, "status_fails": status_fails}} if file else None
 
 
 def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
@@ -87,8 +86,8 @@ def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
     return str(fields["uri"]), None
 
 
-def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: bool = True) -> Python | None:
-    """The code with its templates taken out, and the names that it asks for."""
+def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: bool = True) -> dict[str, Any] | None:
+    """A step that runs the code, with its templates taken out and the names that it asks for; None after a report."""
     if is_one_output(source):
         value = from_workload(reading, source)
         if value is None:
@@ -104,7 +103,7 @@ def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: b
     names = _asked_for(reading, source, node)
     if names is None:
         return None
-    return Python(source=source, names=names, places=places, status_fails=status_fails)
+    return {"python": {"source": source, "names": names, "places": places, "status_fails": status_fails}}
 
 
 def _without_templates(reading: NoetlReading, source: str, places: dict[str, Any]) -> str:

@@ -8,23 +8,19 @@ A result is in the run's log in any case, so `event_log` asks for nothing more. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.noetl.arcs import all_of
+from resile.dialects.native.nodes import Part, StepPart
+from resile.dialects.noetl.conditions import all_of, asked
 from resile.dialects.noetl.keys import SINK
-from resile.dialects.noetl.tools.http import METHODS, with_auth
+from resile.dialects.noetl.tools.http import METHODS, headers_of, request
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
 from resile.dialects.noetl.tools.tool import auth_of, kind_of
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
-from resile.model.rules import Origin
-from resile.model.workflow import Action, Condition, Http, Need, Query, Step
 
 KINDS = ("postgres", "duckdb", "http", "python")
 LOGS = ("event_log", "event", "log")
@@ -40,8 +36,8 @@ _OF_ROWS = {"table": "warning", "mode": "warning", "key": "error", "mapping": "e
 """What statements say for themselves, and what would have to change them."""
 
 
-def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | None) -> Step | None:
-    """The step that a sink is; None where there is nothing to run, or after a report."""
+def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -> Part | None:
+    """The step that a sink is, for a list of commands; None where there is nothing to run, or after a report."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping with `tool`")
         return None
@@ -73,19 +69,9 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Condition | No
         return None
     args = fields.get("args", {})
     own = {**args, "data": fields.get("data", args or _RESULT)} if isinstance(args, dict) else {"data": args}
-    origin = Origin(node.line, node.column)
     if "when" in fields:
-        asked = Condition(fields["when"], "jinja", origin)
-        when = asked if when is None else all_of((when, asked))
-    return Step(name=name, action=action, when=when, args=own, origin=origin)
-
-
-def in_order(sinks: Iterable[Step]) -> tuple[Step, ...]:
-    """Sinks one after the other; one that has nothing to do holds nobody up."""
-    found: list[Step] = []
-    for sink in sinks:
-        found.append(replace(sink, needs=(Need((found[-1].name,), skip_satisfies=True),)) if found else sink)
-    return tuple(found)
+        when = all_of([*([when] if when is not None else []), asked(fields["when"], node)])
+    return StepPart(node, id=name, inherit=False, when=when, args=own, **action)
 
 
 def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
@@ -107,8 +93,8 @@ def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | N
     return tool.entries["kind"][1], Mapping({**inner, **node.entries}, node.line, node.column)
 
 
-def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> Action | None:
-    """What a sink does."""
+def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """What a sink does, as keys of a native step."""
     if kind == "python":
         if "code" not in fields:
             reading.report.error("value", "a python sink needs `code`", node)
@@ -123,25 +109,21 @@ def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapp
     return _query(reading, kind, fields, node)
 
 
-def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Http | None:
+def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """A request that carries the result."""
     method = str(fields.get("method", "POST")).upper()
     if "url" not in fields or method not in METHODS:
         message = "an http sink needs `url`" if "url" not in fields else f"`{shorten(method)}` is no method of HTTP"
         reading.report.error("value", message, node)
         return None
-    headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
-    if "auth" in fields:
-        headers = with_auth(reading, headers, fields["auth"])
+    headers = headers_of(reading, fields)
     body = fields.get("payload", fields.get("args", fields.get("data", _RESULT)))
-    return Http(url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params"))
+    return request(node, url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params"))
 
 
-def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> Query | None:
+def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """Rows for a table, or statements."""
-    engine: Any = kind
-    auth = auth_of(reading, fields.get("auth"), kind)
-    database = fields.get("database", "")
+    query = Part(node, engine=kind, auth=auth_of(reading, fields.get("auth"), kind), database=fields.get("database"))
     if "command" in fields:
         for word, severity in _OF_ROWS.items():
             if word in fields:
@@ -149,15 +131,15 @@ def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mappi
                 message = f"`{word}` means nothing for statements"
                 tell("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
         statements = statements_of(reading, fields["command"])
-        return None if statements is INVALID else Query(engine, statements, auth=auth, database=database)
+        return None if statements is INVALID else {"query": query.changed(statements=statements)}
     if "table" not in fields:
         reading.report.error("value", f"a {kind} sink needs `table` or `statement`", node)
         return None
-    key = tuple(value for value, _ in fields.get("key", ()))
+    key = [value for value, _ in fields.get("key", ())]
     if (fields.get("mode") == "upsert") != bool(key):
         message = "`mode: upsert` needs `key`" if not key else "`key` is for `mode: upsert`"
         reading.report.error("conflict", message, node)
         return None
     rows = fields.get("args", fields.get("data", _RESULT))
     columns = {str(column): str(name) for column, name in fields.get("mapping", {}).items()}
-    return Query(engine, table=fields["table"], rows=rows, columns=columns, key=key, auth=auth, database=database)
+    return {"query": query.changed(table=fields["table"], rows=rows, columns=columns, key=key)}

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.nodes import Part
 from resile.dialects.noetl.keys import STEP
 from resile.dialects.noetl.tools.http import read_http
 from resile.dialects.noetl.tools.keys import DATA_ARGS, KINDS, KINDS_REFUSED, TOOLS
@@ -22,8 +23,6 @@ from resile.dialects.reading.key_tables import INVALID, REFUSED, Key, Table, rea
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
-from resile.model.builtin_actions import Transform
-from resile.model.workflow import Action, Child, Noop, Query, Shell
 
 PACKAGES = {"postgres": "psycopg", "duckdb": "duckdb"}
 
@@ -170,23 +169,23 @@ def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def action_of(reading: NoetlReading, tool: Tool) -> tuple[Action | None, Transform | None]:
-    """What a tool does, and what is made of what it prints; nothing after a report."""
+def action_of(reading: NoetlReading, tool: Tool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """What a tool does, as keys of a native step, and what is made of what it prints; nothing after a report."""
     fields, kind = tool.fields, tool.kind
     if kind == "python":
-        return read_code(reading, fields, tool.node), Transform(parse="last")
+        return read_code(reading, fields, tool.node), {"parse": "last"}
     if kind == "shell":
-        return _shell(reading, fields, tool.node), Transform()
+        return _shell(reading, fields, tool.node), {}
     if kind == "http":
-        return read_http(reading, fields, tool.node), Transform(parse="last")
+        return read_http(reading, fields, tool.node), {"parse": "last"}
     if kind in ("postgres", "duckdb"):
-        return _query(reading, tool), Transform(parse="last")
+        return _query(reading, tool), {"parse": "last"}
     if kind == "playbook":
         return _playbook(reading, fields, tool.node), None
-    return Noop(), None
+    return {"noop": True}, None
 
 
-def _shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Shell | None:
+def _shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """Commands, one after the other until one fails."""
     given: Node | None = fields.get("cmds")
     if given is None:
@@ -199,10 +198,13 @@ def _shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Shel
             reading.report.error("value", "there are no commands to run", given)
         return None
     before = "set -e\n" if len(commands) > 1 else ""
-    return Shell(before + "\n".join(commands), "bash")
+    env = {name: "" if value is None else str(value) for name, value in fields.get("env", {}).items()}
+    keys = {"env": env, "working_dir": fields.get("cwd")}
+    given_keys = {key: value for key, value in keys.items() if value}
+    return {"shell": before + "\n".join(commands), "shell_program": "bash", **given_keys}
 
 
-def _query(reading: NoetlReading, tool: Tool) -> Query | None:
+def _query(reading: NoetlReading, tool: Tool) -> dict[str, Any] | None:
     """Statements for a database."""
     fields, engine = tool.fields, "postgres" if tool.kind == "postgres" else "duckdb"
     if ("command" in fields) == ("script" in fields):
@@ -218,14 +220,9 @@ def _query(reading: NoetlReading, tool: Tool) -> Query | None:
         statements = statements_of(reading, inline) if inline is not None else ""
         if statements is INVALID or not (file or statements):
             return None
-    return Query(
-        engine=engine,  # type: ignore[arg-type]
-        statements=statements,
-        file=file,
-        auth=auth_of(reading, fields.get("auth"), engine),
-        database=fields.get("database", ""),
-        params=fields.get("params"),
-    )
+    auth = auth_of(reading, fields.get("auth"), engine)
+    own = {"engine": engine, "statements": statements, "file": file, "auth": auth}
+    return {"query": Part(tool.node, **own, database=fields.get("database"), params=fields.get("params"))}
 
 
 def auth_of(reading: NoetlReading, node: Node | None, engine: str) -> str:
@@ -240,7 +237,7 @@ def auth_of(reading: NoetlReading, node: Node | None, engine: str) -> str:
     return ""
 
 
-def _playbook(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Child | None:
+def _playbook(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """Another playbook."""
     from resile.dialects.noetl.child_playbook import read_playbook
 
