@@ -3,6 +3,7 @@
 native-file.md      from the front end's own tables of keys, and the limits
 ir.md               from the tables of keys that only files of other systems need
 compatibility.md    from the tables of the other front ends, and differences.py
+json.md             from the Structs of the documents that commands print
 state-machine.md    from the core's handler table, the statuses and the orders
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from differences import DIFFERENCES, PYTHON
+from documents import document_sections
 
 from resile.api.step import STEP_OPTIONS
 from resile.api.workflow import WORKFLOW_OPTIONS
@@ -107,6 +109,19 @@ def _key_tables(known: tuple[Table, ...]) -> list[str]:
             names = ", ".join(f"`{name}`" for name in (key.name, *others))
             lines.append(f"| {names} | {cell(key.kind)} | {cell(key.doc)} |")
     return lines
+
+
+def json_page() -> str:
+    """The reference of the JSON that commands print."""
+    lines = ["# The JSON of commands", "", MARK, ""]
+    lines += [
+        "With `--json` a command prints one document on stdout and nothing else there. Each document has a `version`,",
+        "which rises when a field goes or changes its meaning; fields may be added without that. Times are ISO 8601",
+        "in UTC. In the objects of `explain` and in a `failure` fields that are empty are left out.",
+        "",
+        *document_sections(),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def state_machine() -> str:
@@ -223,6 +238,7 @@ DRAWING = [
 ]
 
 PAGES = {
+    "json.md": json_page,
     "native-file.md": native_file,
     "ir.md": ir_page,
     "state-machine.md": state_machine,

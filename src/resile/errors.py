@@ -57,11 +57,6 @@ class ResileError(Exception):
             if hint:
                 self.add_note(f"  hint: {hint}")
 
-    def document(self) -> dict[str, object]:
-        """The JSON document that stands on stdout when a command ends with exit code 2."""
-        error = {"code": self.code, "message": self.message, "where": self.where, "hint": self.hint}
-        return {"error": error, "diagnostics": [msgspec.to_builtins(d) for d in self.diagnostics]}
-
 
 class WorkflowError(ResileError):
     """A workflow file, or a workflow built in Python, is wrong; `diagnostics` has every finding."""

@@ -17,7 +17,8 @@ import pytest
 
 import resile
 from resile import ResileError, Workflow
-from resile.commands.judge import Judgement, judge
+from resile.commands.client import Client
+from resile.commands.judge import Judgement
 from tests.api import functions as f
 from tests.api.conftest import Place
 from tests.api.test_places import python
@@ -109,7 +110,8 @@ def test_workers_are_where_the_run_was_started(place: Place, monkeypatch: pytest
     assert run.status == "parked"
     (place.folder / "beside").write_text("here")
     monkeypatch.chdir(elsewhere)
-    judge(run.id, "by_name", Judgement(verdict="retry"), db=place.db)
+    with Client.at(place.db) as client:
+        client.judge(run.id, "by_name", Judgement(verdict="retry"))
     assert resile.resume(run.id, db=place.db).result("by_name") == "here"
 
 
@@ -242,7 +244,8 @@ def test_a_judged_step_has_the_result_that_it_was_given(place: Place) -> None:
     run = place.run(flow)
     with pytest.raises(ResileError, match=r"'parked' of run 1 is pending_failed: .* \(RuntimeError: look at this\)"):
         run.result(x)
-    judge(run.id, "parked", Judgement(verdict="skip", output={"a": 1}), db=place.db)
+    with Client.at(place.db) as client:
+        client.judge(run.id, "parked", Judgement(verdict="skip", output={"a": 1}))
     run = resile.resume(run.id, db=place.db)
     assert (run.result(x), run.result(y)) == ({"a": 1}, {"a": 1})
 

@@ -136,3 +136,11 @@ class Started:
             else:
                 del self._pipes[pipe]
         return True
+
+
+def rule_text(rule: dict[str, Any]) -> str:
+    """A rule of a document as text shows it: its place, then its words; the words alone where it has no place."""
+    if rule["line"] is None:
+        assert (rule["file"], rule["column"]) == (None, None)
+        return str(rule["text"])
+    return f"{rule['file']}:{rule['line']}:{rule['column']} {rule['text']}"

@@ -73,6 +73,7 @@ def test_the_record_of_a_letter(program: Program) -> None:
     log.write_text("no such page\n")
     document = program.json("dlq", "show", "1", "pages[3]")
     assert document == {
+        "version": 1,
         "item_id": "pages[3]",
         "step": "pages",
         "map": "pages",
@@ -114,7 +115,8 @@ def test_the_record_of_a_letter(program: Program) -> None:
             },
         ],
     }
-    assert program.json("dlq", "list", "1") == {"dead_letters": [document]}
+    assert document.pop("version") == 1
+    assert program.json("dlq", "list", "1") == {"version": 1, "dead_letters": [document]}
 
 
 @pytest.mark.parametrize("kind", FAILURES)
@@ -199,6 +201,7 @@ def test_what_letters_have_in_common(program: Program) -> None:
     keep(program, *pages, letter(5, SLOW, LOST), letter(6, reason="not_started"), letter(0, EXIT, job=2))
     document = program.json("dlq", "stats", "1")
     assert document == {
+        "version": 1,
         "run": 1,
         "workflow": "crawl",
         "total": 8,
@@ -282,7 +285,7 @@ def test_letters_as_json_lines(program: Program) -> None:
     assert (program.folder / "out.jsonl").read_text() == text
     assert (program.folder / "out.jsonl").stat().st_mode & 0o777 == 0o600
     told = program.json("dlq", "export", "1", "files.jsonl", "--step", "files")
-    assert told == {"run": 1, "file": "files.jsonl", "dead_letters": 1}
+    assert told == {"version": 1, "run": 1, "file": "files.jsonl", "dead_letters": 1}
     program.call("dlq", "export", "1", "none/out.jsonl", code=2)
     assert sorted(path.name for path in program.folder.glob("*.jsonl*")) == ["files.jsonl", "out.jsonl"]
 
@@ -290,12 +293,12 @@ def test_letters_as_json_lines(program: Program) -> None:
 def test_a_run_without_dead_letters(program: Program) -> None:
     """There is nothing to list, count, write or remove, and that is no error."""
     keep(program)
-    assert program.json("dlq", "list", "1") == {"dead_letters": []}
+    assert program.json("dlq", "list", "1") == {"version": 1, "dead_letters": []}
     assert program.json("dlq", "stats", "1")["total"] == 0
     assert program.call("dlq", "list", "1", code=0).stdout == "run 1 has no dead letters\n"
     assert program.call("dlq", "stats", "1", code=0).stdout == "run 1 has no dead letters\n"
     assert program.call("dlq", "export", "1", code=0).stdout == ""
-    assert program.json("dlq", "purge", "1", "--yes") == {"run": 1, "purged": 0, "dead_letters": 0}
+    assert program.json("dlq", "purge", "1", "--yes") == {"version": 1, "run": 1, "purged": 0, "dead_letters": 0}
 
 
 @pytest.mark.parametrize(
@@ -336,7 +339,7 @@ def test_purging_what_is_asked_for(program: Program) -> None:
     keep(program, letter(0, EXIT))
     purge = ("dlq", "purge", "1", "--yes")
     answer = program.json(*purge, "--step", "files", "--signature", "aaaa")
-    assert answer == {"run": 1, "purged": 1, "dead_letters": 3}
+    assert answer == {"version": 1, "run": 1, "purged": 1, "dead_letters": 3}
     assert kept(program) == ["pages[0]", "pages[1]", "files[1]"]
     done = program.call(*purge, "--signature", "bbbb", code=0)
     assert done.stdout == "run 1: 2 dead letters removed, 1 left\n"

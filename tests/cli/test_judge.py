@@ -15,7 +15,7 @@ from resile.model import codec
 from resile.model.rules import Repair, Rule
 from resile.model.workflow import Noop, Shell, Step, Workflow
 from resile.store.open import open_store
-from tests.cli.program import Program
+from tests.cli.program import Program, rule_text
 
 PARKS = """\
 resile: 1
@@ -91,7 +91,7 @@ def test_failures_as_json(program: Program) -> None:
     """Each parked failure comes with its kind, its tails, its rule and every attempt."""
     parked(program)
     document = program.json("parked", "1")
-    assert list(document) == ["run", "workflow", "status", "failures"]
+    assert list(document) == ["version", "run", "workflow", "status", "failures"]
     (failure,) = document["failures"]
     assert {key: failure[key] for key in ("job", "step", "scope", "attempts", "kind", "exit_code", "signal")} == {
         "job": 1,
@@ -104,7 +104,7 @@ def test_failures_as_json(program: Program) -> None:
     }
     assert (failure["stdout"], failure["stderr"]) == ("some output\n", "no luck\n")
     assert failure["message"] == "exit code 1: no luck"
-    assert failure["rule"].startswith("flow.yaml:7:")
+    assert rule_text(failure["rule"]).startswith("flow.yaml:7:")
     assert [(tried["attempt"], tried["exit_code"], tried["kind"]) for tried in failure["history"]] == [
         (1, 1, "exit"),
         (2, 1, "exit"),
@@ -163,7 +163,7 @@ def test_judged_retry_then_resumed(program: Program) -> None:
         "trigger": "judge",
         "action": "retry",
         "target": None,
-        "rule": "it is mended",
+        "rule": {"file": None, "line": None, "column": None, "text": "it is mended"},
     }
     assert effects(program) == ["try", "try", "try", "report some output", "end completed"]
     assert judgements(program) == [("solve", "retry", "it is mended")]

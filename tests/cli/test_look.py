@@ -41,6 +41,7 @@ def test_logs_as_json(program: Program) -> None:
     program.call("run", program.write(TALK), code=0)
     document = program.json("logs", "1", "chat", "--attempt", "1")
     assert document == {
+        "version": 1,
         "run": 1,
         "logs": [
             {"job": 1, "step": "chat", "attempt": 1, "stream": "stdout", "text": "out\n"},
@@ -73,7 +74,7 @@ def test_logs_of_an_attempt_that_is_not_there(program: Program) -> None:
 def test_logs_exported(program: Program) -> None:
     """`logs --export` writes a file for each stream with output, under the names people look for."""
     program.call("run", program.write(TALK), code=0)
-    assert program.json("logs", "1", "--export", "here") == {"run": 1, "folder": "here", "files": 4}
+    assert program.json("logs", "1", "--export", "here") == {"version": 1, "run": 1, "folder": "here", "files": 4}
     names = sorted(path.name for path in (program.folder / "here").rglob("*") if path.is_file())
     assert names == [f"job_wf1_j1_r1_a{attempt}.{ending}" for attempt in (1, 2) for ending in "eo"]
 
@@ -275,7 +276,7 @@ def test_a_broken_pipe_ends_quietly(program: Program) -> None:
 
 def test_nothing_to_show(program: Program) -> None:
     """Where there is no database there are no runs; the commands that need one say so, and nothing is made."""
-    assert program.json("status") == {"runs": []}
+    assert program.json("status") == {"version": 1, "runs": []}
     assert program.call("status", code=0).stdout == "no runs; `resile run FILE` makes one\n"
     for words in (("status", "1"), ("logs", "1"), ("events", "list", "1"), ("parked", "1"), ("metrics", "1")):
         assert program.json(*words, code=2)["error"]["message"].startswith("there is no database"), words

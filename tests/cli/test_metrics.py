@@ -35,7 +35,7 @@ def test_rules_and_attempts(program: Program) -> None:
     """Each rule that fired is counted with its repairs and the steps that it brought back."""
     program.call("run", program.write(FLOW), "--max-parallel", "1", code=0)
     document = program.json("metrics", "1")
-    assert list(document) == ["run", "workflow", "attempts", "failures", "rules", "maps"]
+    assert list(document) == ["version", "run", "workflow", "attempts", "failures", "rules", "maps"]
     assert sorted(rules(document)) == [
         ("flaky", "retry", 1, 0, 0, 1),
         ("handled", "recovered", 1, 1, 0, 1),
@@ -47,7 +47,7 @@ def test_rules_and_attempts(program: Program) -> None:
     ]
     assert document["failures"] == {"exit": 7, "timeout": 1}
     assert document["attempts"]["failed"] == 8
-    assert all(rule["rule"].startswith("flow.yaml:") for rule in document["rules"])
+    assert all(rule["rule"]["file"] == "flow.yaml" for rule in document["rules"])
 
 
 def test_metrics_for_people(program: Program) -> None:

@@ -148,7 +148,7 @@ def test_which_items_are_selected(program: Program, words: tuple[str, ...], numb
     failed_run(program)
     document = program.json("dlq", "retry", "1", "--dry-run", *words)
     ids = [f"work[{number}]" for number in numbers]
-    assert document == {"run": 1, "map": "work", "dry_run": True, "selected": len(ids), "items": ids}
+    assert document == {"version": 1, "run": 1, "map": "work", "dry_run": True, "selected": len(ids), "items": ids}
     assert (effects(program), redrives(program)) == ([], [])
     fix(program, 0, 1, 2, 3)
     assert program.json("dlq", "retry", "1", *words)["succeeded"] == len(ids)

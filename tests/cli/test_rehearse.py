@@ -79,6 +79,7 @@ def test_verdicts(flow: Program, step: str, failure: str, verdict: str, code: in
     """Each verdict with its exit code; neither the step nor what comes before it is run, and nothing is stored."""
     document = flow.json("rehearse", "flow.yaml", step, "--fail", failure, code=code)
     assert list(document) == [
+        "version",
         "step",
         "failure",
         "verdict",

@@ -7,7 +7,7 @@ import subprocess
 
 import msgspec
 
-from tests.cli.program import DEADLINE_SECONDS, Program
+from tests.cli.program import DEADLINE_SECONDS, Program, rule_text
 
 GOOD = (
     'resile: 1\nname: good\nsteps:\n  one: {shell: echo hello, capture: said}\n  two: {shell: "true", needs: [one]}\n'
@@ -77,7 +77,7 @@ def test_a_failed_run_as_json(program: Program) -> None:
         ("broken", 1, "retry"),
         ("broken", 2, "fail"),
     ]
-    assert document["routes"][0]["rule"].startswith("flow.yaml:8:")
+    assert rule_text(document["routes"][0]["rule"]).startswith("flow.yaml:8:")
     first = document["first_failure"]
     assert (first["step"], first["attempt"], first["kind"], first["exit_code"]) == ("broken", 1, "exit", 1)
 
@@ -455,7 +455,7 @@ def test_rules_read_alike_everywhere(program: Program) -> None:
     assert "a attempt 2 follows: flow.yaml:3:28 retry 1" in done.stderr
     assert done.stdout.count(" flow.yaml:3:28 retry 1") == 1
     assert "parked by flow.yaml:3:38 park\n" in program.call("parked", "1", code=0).stdout
-    assert program.json("status", "1")["routes"][0]["rule"] == "deep/flow.yaml:3:28 retry 1"
+    assert rule_text(program.json("status", "1")["routes"][0]["rule"]) == "deep/flow.yaml:3:28 retry 1"
 
 
 def test_a_long_name_gives_way_in_the_summary(program: Program) -> None:

@@ -57,7 +57,7 @@ def test_version(program: Program) -> None:
     """The version stands behind --version, and with its company in `version`."""
     assert program.call("--version", code=0).stdout == f"resile {__version__}\n"
     document = program.json("version")
-    assert list(document) == ["resile", "python", "sqlite"]
+    assert list(document) == ["version", "resile", "python", "sqlite"]
     text = "Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**document)
     assert program.call("version", code=0).stdout == text
 
@@ -118,7 +118,7 @@ def test_wrong_calls(program: Program, words: tuple[str, ...], message: str | No
     """A wrong call exits 2, says what is wrong and what may have been meant, and writes nothing."""
     done = program.call("--json", *words, code=2)
     document = msgspec.json.decode(done.stdout)
-    assert list(document) == ["error", "diagnostics"]
+    assert list(document) == ["version", "error", "diagnostics"]
     assert list(document["error"]) == ["code", "message", "where", "hint"]
     assert document["error"]["code"] == "usage"
     assert document["diagnostics"] == []

@@ -16,6 +16,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 LOADS = ("resile.commands.load", "resile.surfaces.verbs.load")
 MIGRATES = ("resile.commands.migrate", "resile.surfaces.verbs.migrate")
 CODECS = ("resile.model.codec",)
@@ -36,10 +38,12 @@ def first(names: tuple[str, ...]) -> ModuleType:
 def compiled(path: str) -> dict[str, Any]:
     """All that can be told of a file without running it."""
     load = first(LOADS)
-    result = load.compile_any(path, load.Taken())
+    options = load.CompileOptions if hasattr(load, "CompileOptions") else load.Taken
+    result = load.compile_any(path, options())
     model = None if result.workflow is None else json.loads(first(CODECS).encode(result.workflow))
-    told = {"model": model, "dialect": [result.dialect, result.why], "check": load.check([path])}
-    return told | {"migrated": migrated(path) if told["check"]["files"][0]["ok"] else None}
+    files = msgspec.to_builtins(load.check([path]))["files"]
+    told = {"model": model, "dialect": [result.dialect, result.why], "check": {"files": files}}
+    return told | {"migrated": migrated(path) if files[0]["ok"] else None}
 
 
 def migrated(path: str) -> Any:

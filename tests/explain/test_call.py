@@ -42,6 +42,7 @@ def test_for_programs(flows: ExplainFlows) -> None:
     document = flows.program.json("explain", "1")
     skipped, retried = document.pop("steps")
     assert document == {
+        "version": 1,
         "run": 1,
         "workflow": "json",
         "status": "completed",
@@ -60,7 +61,8 @@ def test_for_programs(flows: ExplainFlows) -> None:
     events = flows.program.call("events", "list", "1", "--type", "attempt_failed", code=0).stdout
     assert failure.pop("seq") == int(events.split()[0])
     assert len(failure.pop("signature")) == 16
-    rule = {"rule": "flow.yaml:4:26 retry 2", "then": "retry", "decision": "applied", "used": 1, "limit": 2}
+    place = {"file": "flow.yaml", "line": 4, "column": 26, "text": "retry 2"}
+    rule = {"rule": place, "then": "retry", "decision": "applied", "used": 1, "limit": 2}
     assert failure == {
         "event": "failed",
         "attempt": 1,

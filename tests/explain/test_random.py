@@ -47,7 +47,7 @@ def test_every_failure_is_explained(workflow: Workflow, seed: int, parallel: int
     ]
     for job, rule, attempt in answered:
         answers = [
-            given.rule
+            str(given.rule)
             for report, moment in found.values()
             for given in moment.rules
             if report.job == job and given.next_attempt == attempt

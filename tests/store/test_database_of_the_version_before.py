@@ -12,7 +12,7 @@ import apsw
 import msgspec
 import pytest
 
-from tests.cli.program import Program
+from tests.cli.program import Program, rule_text
 
 DATA = Path(__file__).parent.parent / "data" / "database_0_1"
 DIALECTS = {8: "prodigy", 9: "torc", 10: "visor", 11: "noetl", 12: "python"}
@@ -154,7 +154,7 @@ def test_a_run_is_shown(program: Program, run: int) -> None:
 def test_routes_are_shown(program: Program) -> None:
     """What answered each failure is known by its action and by the rule with its place in the file."""
     routes = program.json("status", "2")["routes"]
-    assert [(route["step"], route["attempt"], route["action"], route["rule"]) for route in routes] == [
+    assert [(route["step"], route["attempt"], route["action"], rule_text(route["rule"])) for route in routes] == [
         ("solve", 1, "retry", "failed.yaml:8:7 failure_handler solver: exit_codes 10"),
         ("verify", 1, "retry", "failed.yaml:18:5 retry 1"),
         ("verify", 2, "goto", "failed.yaml:19:18 goto solve"),
@@ -182,7 +182,7 @@ def test_parked_failures_are_shown(program: Program) -> None:
         "job": 1,
         "attempts": 2,
         "message": "exit code 1: no luck",
-        "rule": "parked.yaml:8:5 park",
+        "rule": {"file": "parked.yaml", "line": 8, "column": 5, "text": "park"},
         "stdout": "some output\n",
         "stderr": "no luck\n",
     }
@@ -247,7 +247,7 @@ def test_an_unfinished_run_is_resumed(program: Program) -> None:
         "last": ("completed", 1),
     }
     assert effects(program) == ["wait", "say 1", "say 2", "last 17"]
-    assert [(route["step"], route["action"], route["rule"]) for route in document["routes"]] == [
+    assert [(route["step"], route["action"], rule_text(route["rule"])) for route in document["routes"]] == [
         ("wait", "retry", "retry after a lost attempt")
     ]
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import Any, Literal
 
+from msgspec import Struct, to_builtins
+
 from resile.api import run as runs
 from resile.api.run import OnEvent, Run
 from resile.api.workflow import Workflow
-from resile.commands import dead_letters, explain, inspect, judge
-from resile.commands import run as drive
+from resile.commands.client import Client as Commands
 
 
 class Client:
@@ -21,12 +22,13 @@ class Client:
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs: number, workflow, status, times and counts of steps, as `resile status --json` prints them."""
-        found: list[dict[str, Any]] = inspect.status(None, db=self.db)["runs"]
-        return found
+        with Commands.at(self.db) as commands:
+            return [_plain(run) for run in commands.runs().runs]
 
     def get(self, run: int) -> dict[str, Any]:
         """One run with its jobs, as `resile status RUN --json` prints it."""
-        return inspect.status(run, db=self.db)
+        with Commands.at(self.db) as commands:
+            return _plain(commands.status(run))
 
     def submit(
         self,
@@ -45,7 +47,8 @@ class Client:
 
     def cancel(self, run: int, reason: str = "") -> dict[str, Any]:
         """Cancel a run: ask the engine that drives it, or take the run to its `end` here where none does."""
-        return drive.cancel(run, db=self.db, reason=reason, listener=runs.EventListener(None))
+        with Commands.at(self.db) as commands:
+            return _plain(commands.cancel(run, reason, runs.EventListener(None)))
 
     def judge(
         self,
@@ -62,15 +65,26 @@ class Client:
 
         `output` is what a skipped step returns; `memory_bytes` and `runtime_seconds` give a retried one more of either.
         """
-        judgement = judge.Judgement(
+        from resile.commands.judge import Judgement
+
+        judgement = Judgement(
             verdict=verdict, reason=reason, output=output, memory_bytes=memory_bytes, runtime_seconds=runtime_seconds
         )
-        return judge.judge(run, step, judgement, db=self.db)
+        with Commands.at(self.db) as commands:
+            return _plain(commands.judge(run, step, judgement))
 
     def explain(self, run: int, step: str | None = None) -> dict[str, Any]:
         """What failed in a run, which rule answered and why, as `resile explain --json` prints it."""
-        return explain.explain(run, db=self.db, step=step)
+        with Commands.at(self.db) as commands:
+            return _plain(commands.explain(run, step))
 
     def dead_letters(self, run: int, step: str | None = None) -> Iterator[dict[str, Any]]:
         """The items of a run that failed for good, with their history."""
-        return dead_letters.letters(run, db=self.db, step=step)
+        with Commands.at(self.db) as commands:
+            yield from map(_plain, commands.dead_letters(run, step))
+
+
+def _plain(document: Struct) -> dict[str, Any]:
+    """A document as the dict that its JSON would be."""
+    plain: dict[str, Any] = to_builtins(document)
+    return plain

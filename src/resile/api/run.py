@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 from resile.api.build import Result
 from resile.api.workflow import Workflow
 from resile.commands import run as drive
+from resile.commands.client import Client
 from resile.errors import ResileError, RunFailed, StepFailed
 from resile.languages.python.modules import is_loading
 from resile.languages.python.values import mentions_pickle, revive
@@ -63,10 +64,12 @@ class EventListener:
         """These events are on disk now."""
         if self._on_event is None:
             return
-        from resile.commands.documents import event_document
+        from msgspec import to_builtins
+
+        from resile.commands.documents.runs import event_of
 
         for note in notes:
-            self._on_event(event_document(self._run, note))
+            self._on_event(to_builtins(event_of(self._run, note)))
 
 
 class Run:
@@ -86,7 +89,10 @@ class Run:
     @property
     def document(self) -> dict[str, Any]:
         """What `resile run --json` prints."""
-        return self._finished.document
+        from msgspec import to_builtins
+
+        document: dict[str, Any] = to_builtins(self._finished.document)
+        return document
 
     def raise_for_status(self) -> Run:
         """Return this run if it completed; raise RunFailed, which names the first failure, if it did not."""
@@ -170,16 +176,18 @@ def run(
         definition = settings.prepare(definition or Workflow.load(path).compiled())
         db, output = db or settings.db, output or settings.output
     call = drive.RunCall(
-        path=path, db=db, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition
+        path=path, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition
     )
-    return Run(drive.run(call, EventListener(on_event)), db)
+    with Client.at(db) as client:
+        return Run(client.run(call, EventListener(on_event)), db)
 
 
 def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, on_event: OnEvent | None = None) -> Run:
     """Continue a run that was interrupted or is parked; of one that has ended this only returns how it ended."""
     settings = run_settings.get()
     db = db or (settings.db if settings is not None else None)
-    return Run(drive.resume(run, db=db, limits=_limits(max_parallel), listener=EventListener(on_event)), db)
+    with Client.at(db) as client:
+        return Run(client.resume(run, _limits(max_parallel), EventListener(on_event)), db)
 
 
 def _limits(max_parallel: int | None) -> drive.ResourceLimits:

@@ -133,7 +133,10 @@ def _call(call: Call) -> int:
 
         for old, new in call.renamed.items():
             say(f"resile: note: `{old}` is called `{new}` now; the next version will not know the old name")
-    code: int = getattr(loaded, function)(call)
+    try:
+        code: int = getattr(loaded, function)(call)
+    finally:
+        call.close()
     return code
 
 

@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from resile.commands.client import Client
     from resile.errors import ResileError
     from resile.executors.local.prestart import Prestarted
 
@@ -31,12 +32,13 @@ class Call:
     were used, each with the new one.
     """
 
-    __slots__ = ("_values", "command", "launcher", "renamed")
+    __slots__ = ("_client", "_values", "command", "launcher", "renamed")
 
     def __init__(self, command: Command, values: dict[str, list[str]]) -> None:
         self.command = command
         self.launcher: Prestarted | None = None
         self.renamed: dict[str, str] = {}
+        self._client: Client | None = None
         self._values = values
 
     def flag(self, key: str) -> bool:
@@ -85,6 +87,20 @@ class Call:
             return duration_seconds(given)
         except ValueError as error:
             raise refusal(f"--{key} {given!r} {error}", "such as 90s, 15m or 1h30m") from error
+
+    @property
+    def client(self) -> Client:
+        """The commands on the database that was named; its store is opened when a command first needs it."""
+        if self._client is None:
+            from resile.commands.client import Client
+
+            self._client = Client.at(self.db)
+        return self._client
+
+    def close(self) -> None:
+        """Close the store, where a command opened it."""
+        if self._client is not None:
+            self._client.close()
 
     @property
     def run(self) -> int:

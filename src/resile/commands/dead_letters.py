@@ -1,7 +1,7 @@
 """Dead letters: the items of a run that failed for good, one by one, counted, and removed.
 
     letters, letter    the record of each: what it is, every failure, where its logs are
-    stats              by signature, by type of error, by hour
+    statistics         by signature, by type of error, by hour
     purge              removes them, under the run's lease
 
 The record has the fields that users of Prodigy know, filled from what the engine recorded. Letters are read as a
@@ -18,8 +18,20 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from resile.commands.documents import timestamp
-from resile.commands.run import open_again
+from msgspec import structs
+
+from resile.commands.documents.base import timestamp
+from resile.commands.documents.dead_letters import (
+    DeadLetter,
+    DeadLetterDocument,
+    ErrorCount,
+    HourCount,
+    LetterFailure,
+    LetterStatistics,
+    PatternGroup,
+    PurgeResult,
+    WorktreeArtifacts,
+)
 from resile.core.fanout.worktrees import isolated
 from resile.core.state import ROOT
 from resile.engine.paths import named_logs, worktree, worktree_branch
@@ -32,7 +44,6 @@ from resile.model.fanout import FanOut
 from resile.model.items import ItemFailure
 from resile.model.workflow import Child, Step
 from resile.store.contract import LetterCount, LetterRow, RunRow, Store
-from resile.store.open import open_store
 
 SIGNATURES_MAX = 1_000
 SAMPLES_MAX = 3
@@ -46,38 +57,30 @@ _NO_COMMIT = "contract: no commit"
 Apart = dict[str, dict[str, str]]
 
 
-def letters(number: int, *, db: str | None, step: str | None = None) -> Iterator[dict[str, Any]]:
+def letters(store: Store, number: int, step: str | None = None) -> Iterator[DeadLetter]:
     """The records of a run's dead letters, by map and index, as a stream."""
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        apart = apart_steps(store, row)
-        for found in _rows(store, row, step, None):
-            yield record(row, found, apart)
-    finally:
-        store.close()
+    row = row_of(store, number)
+    apart = apart_steps(store, row)
+    for found in _rows(store, row, step, None):
+        yield record(row, found, apart)
 
 
-def letter(number: int, which: str, *, db: str | None, step: str | None = None) -> dict[str, Any]:
+def letter(store: Store, number: int, which: str, step: str | None = None) -> DeadLetterDocument:
     """The record of one item, which is named by its id or its index."""
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        found = _named(store, row, step, which)
-        if len(found) > 1:
-            names = ", ".join(one.item_id for one in found[:NAMES_MAX])
-            more = f" and {len(found) - NAMES_MAX} more" if len(found) > NAMES_MAX else ""
-            raise ResileError(
-                "ambiguous-item",
-                f"several dead letters of run {number} are called {which}: {names}{more}",
-                hint=f"name one in full, such as `resile dlq show {number} {shlex.quote(found[0].item_id)}`",
-            )
-        if not found:
-            hint = f"`resile dlq list {number}` lists them"
-            raise ResileError("no-such-letter", f"run {number} has no dead letter {which!r}", hint=hint)
-        return record(row, found[0], apart_steps(store, row))
-    finally:
-        store.close()
+    row = row_of(store, number)
+    found = _named(store, row, step, which)
+    if len(found) > 1:
+        names = ", ".join(one.item_id for one in found[:NAMES_MAX])
+        more = f" and {len(found) - NAMES_MAX} more" if len(found) > NAMES_MAX else ""
+        raise ResileError(
+            "ambiguous-item",
+            f"several dead letters of run {number} are called {which}: {names}{more}",
+            hint=f"name one in full, such as `resile dlq show {number} {shlex.quote(found[0].item_id)}`",
+        )
+    if not found:
+        hint = f"`resile dlq list {number}` lists them"
+        raise ResileError("no-such-letter", f"run {number} has no dead letter {which!r}", hint=hint)
+    return DeadLetterDocument(**structs.asdict(record(row, found[0], apart_steps(store, row))))
 
 
 def _named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
@@ -93,60 +96,44 @@ def _named(store: Store, row: RunRow, step: str | None, which: str) -> list[Lett
     return [one for one in found if one.item_id == which] or found
 
 
-def stats(number: int, *, db: str | None, step: str | None = None) -> dict[str, Any]:
+def statistics(store: Store, number: int, step: str | None = None) -> LetterStatistics:
     """What the dead letters of a run have in common."""
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        tally = _Tally(apart_steps(store, row))
-        for found in _rows(store, row, step, None):
-            tally.add(found)
-        return {"run": number, "workflow": row.workflow, **tally.document()}
-    finally:
-        store.close()
+    row = row_of(store, number)
+    tally = _Tally(apart_steps(store, row))
+    for found in _rows(store, row, step, None):
+        tally.add(found)
+    return tally.document(row)
 
 
-def count(number: int, *, db: str | None, step: str | None = None, signature: str | None = None) -> int:
+def count(store: Store, number: int, step: str | None = None, signature: str | None = None) -> int:
     """How many dead letters a purge would remove."""
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        if signature is None:
-            return sum(fan.count for fan in fan_outs(store, row, step))
-        return sum(1 for _ in _rows(store, row, step, signature))
-    finally:
-        store.close()
+    row = row_of(store, number)
+    if signature is None:
+        return sum(fan.count for fan in fan_outs(store, row, step))
+    return sum(1 for _ in _rows(store, row, step, signature))
 
 
-def map_names(number: int, *, db: str | None, step: str | None = None) -> list[str]:
+def map_names(store: Store, number: int, step: str | None = None) -> list[str]:
     """The maps that have dead letters, by their paths, as `--step` takes them; all, or those that one name means."""
-    store = open_store(db, readonly=True)
-    try:
-        return list(dict.fromkeys(fan.map for fan in fan_outs(store, row_of(store, number), step)))
-    finally:
-        store.close()
+    return list(dict.fromkeys(fan.map for fan in fan_outs(store, row_of(store, number), step)))
 
 
-def purge(number: int, *, db: str | None, step: str | None = None, signature: str | None = None) -> dict[str, Any]:
+def purge(store: Store, number: int, step: str | None = None, signature: str | None = None) -> PurgeResult:
     """Remove dead letters for good; refused while another engine drives the run."""
-    store = open_again(db)
+    row = row_of(store, number)
+    lease = take(store, number)
     try:
-        row = row_of(store, number)
-        lease = take(store, number)
-        try:
-            if step is None and signature is None:
-                gone = store.purge_letters(lease)
-            else:
-                keys = ((found.name, found.index) for found in _rows(store, row, step, signature))
-                gone = 0
-                while some := list(islice(keys, PURGE_KEYS)):
-                    gone += store.purge_letters(lease, some)
-        finally:
-            store.release_lease(lease)
-        left = sum(fan.count for fan in store.letter_counts(number))
-        return {"run": number, "purged": gone, "dead_letters": left}
+        if step is None and signature is None:
+            gone = store.purge_letters(lease)
+        else:
+            keys = ((found.name, found.index) for found in _rows(store, row, step, signature))
+            gone = 0
+            while some := list(islice(keys, PURGE_KEYS)):
+                gone += store.purge_letters(lease, some)
     finally:
-        store.close()
+        store.release_lease(lease)
+    left = sum(fan.count for fan in store.letter_counts(number))
+    return PurgeResult(run=number, purged=gone, dead_letters=left)
 
 
 def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
@@ -218,59 +205,62 @@ def apart_steps(store: Store, row: RunRow) -> Apart:
     return found
 
 
-def record(row: RunRow, letter: LetterRow, apart: Apart) -> dict[str, Any]:
+def record(row: RunRow, letter: LetterRow, apart: Apart) -> DeadLetter:
     """A dead letter as JSON has it."""
-    return {
-        "item_id": letter.item_id,
-        "step": letter.step,
-        "map": letter.map,
-        "index": letter.index,
-        "correlation_id": letter.correlation_id,
-        "reason": letter.reason,
-        "item_data": letter.value,
-        "first_attempt": timestamp(letter.first_at),
-        "last_attempt": timestamp(letter.last_at),
-        "failure_count": letter.failure_count,
-        "error_signature": letter.signature,
-        "reprocess_eligible": letter.eligible,
-        "manual_review_required": not letter.eligible,
-        "worktree_artifacts": _artifacts(row, letter),
-        "failure_history": [
-            {
-                "attempt_number": number,
-                "timestamp": timestamp(failure.at),
-                "error_type": _error_type(letter, failure, apart),
-                "error_message": failure.message,
-                "error_context": [
-                    f"kind: {failure.kind}",
-                    f"job {failure.job}, attempt {failure.attempt}, epoch {failure.epoch}",
-                ],
-                "stack_trace": failure.stderr,
-                "agent_id": letter.item_id,
-                "step_failed": failure.step,
-                "duration_ms": round(failure.seconds * 1000),
-                "json_log_location": _log(row, failure),
-            }
-            for number, failure in enumerate(letter.history, 1)
+    return DeadLetter(
+        item_id=letter.item_id,
+        step=letter.step,
+        map=letter.map,
+        index=letter.index,
+        correlation_id=letter.correlation_id,
+        reason=letter.reason,
+        item_data=letter.value,
+        first_attempt=timestamp(letter.first_at),
+        last_attempt=timestamp(letter.last_at),
+        failure_count=letter.failure_count,
+        error_signature=letter.signature,
+        reprocess_eligible=letter.eligible,
+        manual_review_required=not letter.eligible,
+        worktree_artifacts=_artifacts(row, letter),
+        failure_history=[
+            _failure_of(row, letter, number, failure, apart) for number, failure in enumerate(letter.history, 1)
         ],
-    }
+    )
 
 
-def _artifacts(row: RunRow, letter: LetterRow) -> dict[str, Any] | None:
-    """What a failed item that worked apart has left behind, while it is there."""
-    import os
+def _failure_of(row: RunRow, letter: LetterRow, number: int, failure: ItemFailure, apart: Apart) -> LetterFailure:
+    """One failure of an item."""
+    return LetterFailure(
+        attempt_number=number,
+        timestamp=timestamp(failure.at),
+        error_type=_error_type(letter, failure, apart),
+        error_message=failure.message,
+        error_context=[
+            f"kind: {failure.kind}",
+            f"job {failure.job}, attempt {failure.attempt}, epoch {failure.epoch}",
+        ],
+        stack_trace=failure.stderr,
+        agent_id=letter.item_id,
+        step_failed=failure.step,
+        duration_ms=round(failure.seconds * 1000),
+        json_log_location=_log(row, failure),
+    )
+
+
+def _artifacts(row: RunRow, letter: LetterRow) -> WorktreeArtifacts | None:
+    """The worktree that a failed item left behind, while it is there."""
     import subprocess
 
     folder = worktree(row.output, row.id, letter.job, letter.index)
     if not os.path.isdir(folder):
         return None
     status = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=False)
-    return {
-        "worktree_path": folder,
-        "branch_name": worktree_branch(row.id, letter.job, letter.index),
-        "uncommitted_changes": status.stdout.splitlines(),
-        "error_logs": _log(row, letter.history[-1]) if letter.history else None,
-    }
+    return WorktreeArtifacts(
+        folder,
+        worktree_branch(row.id, letter.job, letter.index),
+        status.stdout.splitlines(),
+        _log(row, letter.history[-1]) if letter.history else None,
+    )
 
 
 def _error_type(letter: LetterRow, failure: ItemFailure, apart: Apart) -> str | dict[str, Any]:
@@ -334,30 +324,32 @@ class _Tally:
         if len(group["items"]) < SAMPLES_MAX:
             group["items"].append(letter.item_id)
 
-    def document(self) -> dict[str, Any]:
+    def document(self, row: RunRow) -> LetterStatistics:
         """The counts, the most frequent first."""
         groups = [
-            {
-                "signature": signature,
-                "count": group["count"],
-                "message": group["message"],
-                "first_occurrence": timestamp(group["first"]),
-                "last_occurrence": timestamp(group["last"]),
-                "sample_items": group["items"],
-            }
+            PatternGroup(
+                signature,
+                group["count"],
+                group["message"],
+                timestamp(group["first"]),
+                timestamp(group["last"]),
+                group["items"],
+            )
             for signature, group in self.groups.items()
         ]
-        return {
-            "total": self.total,
-            "reprocess_eligible": self.eligible,
-            "manual_review_required": self.total - self.eligible,
-            "maps": self.maps,
-            "reasons": self.reasons,
-            "pattern_groups": sorted(groups, key=lambda group: -group["count"]),
-            "other_patterns": self.others,
-            "error_distribution": sorted(self.errors.values(), key=lambda error: -error["count"]),
-            "temporal_distribution": [
-                {"hour": timestamp(float(hour * HOUR_SECONDS)), "count": found}
-                for hour, found in sorted(self.hours.items())
+        errors = [ErrorCount(error["error_type"], error["count"]) for error in self.errors.values()]
+        return LetterStatistics(
+            run=row.id,
+            workflow=row.workflow,
+            total=self.total,
+            reprocess_eligible=self.eligible,
+            manual_review_required=self.total - self.eligible,
+            maps=self.maps,
+            reasons=self.reasons,
+            pattern_groups=sorted(groups, key=lambda group: -group.count),
+            other_patterns=self.others,
+            error_distribution=sorted(errors, key=lambda error: -error.count),
+            temporal_distribution=[
+                HourCount(timestamp(float(hour * HOUR_SECONDS)), found) for hour, found in sorted(self.hours.items())
             ],
-        }
+        )

@@ -1,38 +1,30 @@
-"""Why a run, or one step of it, came to what it did: insight over one moment of the store."""
+"""Why a run, or one step of it, ended as it did."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
-
-import msgspec
 
 from resile.commands.inspect import standing
 from resile.engine.replay import row_of
 from resile.errors import ResileError
 from resile.explain.explanation import explain as explain_run
 from resile.explain.explanation import explainable_names
+from resile.explain.report import Explanation
 from resile.model import codec
 from resile.store.contract import RunRow, Store
-from resile.store.open import open_store
 
 
-def explain(number: int, *, db: str | None, step: str | None = None) -> dict[str, Any]:
-    """What failed in a run, or all about one step, job or item of it, as a document."""
-    store = open_store(db, readonly=True)
-    try:
-        with store.reading():
-            row = row_of(store, number)
-            found = explain_run(store, row, standing(store, row, time.time()), step)
-            if found is None:
-                raise _unknown(store, row, step or "")
-        document: dict[str, Any] = msgspec.to_builtins(found)
-        return document
-    finally:
-        store.close()
+def explain(store: Store, number: int, step: str | None = None) -> Explanation:
+    """What failed in a run, or all about one step, job or item of it."""
+    with store.reading():
+        row = row_of(store, number)
+        found = explain_run(store, row, standing(store, row, time.time()), step)
+        if found is None:
+            raise _unknown_step(store, row, step or "")
+    return found
 
 
-def _unknown(store: Store, row: RunRow, step: str) -> ResileError:
+def _unknown_step(store: Store, row: RunRow, step: str) -> ResileError:
     """The refusal of a step that the run has not, with one that may be meant."""
     from difflib import get_close_matches
 

@@ -1,9 +1,9 @@
-"""Parked failures: what waits for judgement, and the judgement itself.
+"""Parked failures: the list, and the judgement of one.
 
-    judge --nobody drives the run--> record it here, under the lease; `resume` then goes on
-          --an engine drives it----> leave a request, and wait until it stands in the log
+    judge --no engine drives the run--> record it here, under the lease; `resume` then goes on
+          --an engine drives it-------> leave a request, and wait until it is in the log
 
-Of two judgements of one failure the first in the log holds; whoever comes second is told so.
+Of two judgements of one failure the first in the log holds; the second is refused.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from resile.commands.documents import timestamp
+from resile.commands.documents.base import optional_timestamp, timestamp
+from resile.commands.documents.failures import JudgementResult, ParkedFailure, ParkedFailures, PastAttempt
 from resile.commands.inspect import standing
-from resile.commands.run import open_again
 from resile.core.events import Judged
 from resile.core.recovery.routing import origin_text
 from resile.core.state import Job, State
 from resile.engine.replay import folded, row_of
 from resile.engine.session import Session, caller, take
 from resile.errors import ResileError
+from resile.explain.rule_reference import parse_rule
 from resile.model.status import RUN_ENDED, Status
 from resile.store.contract import AttemptRow, RunRow, Store
 from resile.store.errors import LeaseHeld
-from resile.store.open import open_store
 
 ANSWER_SECONDS_MAX = 10.0
 ASK_AGAIN_SECONDS = 0.05
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """What somebody decided about one parked failure, and why; zero asks for no more than before."""
+    """A decision about one parked failure, and its reason; zero memory or time asks for no more than before."""
 
     verdict: Literal["retry", "skip", "fail"]
     reason: str = ""
@@ -43,85 +43,86 @@ class Judgement(Struct, frozen=True, kw_only=True):
     runtime_seconds: float = 0.0
 
 
-def parked(number: int, *, db: str | None) -> dict[str, Any]:
-    """Every parked failure of a run, with the tails of its output and the history of its attempts."""
-    store = open_store(db, readonly=True)
-    try:
-        with store.reading():
-            row = row_of(store, number)
-            state = folded(store, row)
-            jobs = [job for job in state.jobs.values() if job.status is Status.pending_failed]
-            found = [_failure(store, row, state, job) for job in jobs]
-            return {
-                "run": number,
-                "workflow": row.workflow,
-                "status": standing(store, row, time.time()),
-                "failures": found,
-            }
-    finally:
-        store.close()
+def parked(store: Store, number: int) -> ParkedFailures:
+    """Every parked failure of a run, with the end of its output and the history of its attempts."""
+    with store.reading():
+        row = row_of(store, number)
+        state = folded(store, row)
+        jobs = [job for job in state.jobs.values() if job.status is Status.pending_failed]
+        return ParkedFailures(
+            run=number,
+            workflow=row.workflow,
+            status=standing(store, row, time.time()),
+            failures=[_failure_of(store, row, state, job) for job in jobs],
+        )
 
 
-def _failure(store: Store, row: RunRow, state: State, job: Job) -> dict[str, Any]:
+def _failure_of(store: Store, row: RunRow, state: State, job: Job) -> ParkedFailure:
     """One parked failure."""
     error = job.error
     assert error is not None
     failure = error.failure
     step = state.step_of(job)
     attempts = [tried for tried in store.attempts(row.id, job.id) if tried.epoch == state.epoch]
-    return {
-        "job": job.id,
-        "step": step.name,
-        "scope": state.scopes[job.scope].name,
-        "attempts": job.attempt,
-        "failed_at": timestamp(error.at),
-        "kind": failure.kind,
-        "exit_code": failure.exit_code,
-        "signal": failure.signal,
-        "message": failure.message,
-        "rule": origin_text(state, job, state.rules_of(job)[job.rule]),
-        "stdout": failure.stdout,
-        "stderr": failure.stderr,
-        "history": [_tried(tried) for tried in attempts],
-    }
+    return ParkedFailure(
+        job=job.id,
+        step=step.name,
+        scope=state.scopes[job.scope].name,
+        attempts=job.attempt,
+        failed_at=timestamp(error.at),
+        kind=failure.kind,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        message=failure.message,
+        rule=parse_rule(origin_text(state, job, state.rules_of(job)[job.rule])),
+        stdout=failure.stdout,
+        stderr=failure.stderr,
+        history=[_past_attempt(tried) for tried in attempts],
+    )
 
 
-def _tried(row: AttemptRow) -> dict[str, Any]:
+def _past_attempt(row: AttemptRow) -> PastAttempt:
     """One attempt of a parked failure."""
-    return {
-        "attempt": row.attempt,
-        "started_at": timestamp(row.started_at),
-        "ended_at": timestamp(row.ended_at),
-        "kind": row.failure.kind if row.failure else None,
-        "exit_code": row.exit_code,
-        "message": row.failure.message if row.failure else "",
-        "wall_seconds": round(row.usage.wall_seconds, 3),
-        "rss_bytes_max": row.usage.rss_bytes_max,
-    }
+    return PastAttempt(
+        attempt=row.attempt,
+        started_at=optional_timestamp(row.started_at),
+        ended_at=optional_timestamp(row.ended_at),
+        kind=row.failure.kind if row.failure else None,
+        exit_code=row.exit_code,
+        message=row.failure.message if row.failure else "",
+        wall_seconds=round(row.usage.wall_seconds, 3),
+        rss_bytes_max=row.usage.rss_bytes_max,
+    )
 
 
-def judge(number: int, which: str, judgement: Judgement, *, db: str | None) -> dict[str, Any]:
+def judge(store: Store, number: int, which: str, judgement: Judgement) -> JudgementResult:
     """Decide about a parked failure. An engine that drives the run goes on at once, else `resume` does."""
-    store = open_again(db)
-    try:
-        state = _open_state(store, number)
-        job = _parked(state, which, number)
-        _refuse_misfit(state, job, judgement)
-        event = Judged(
-            time.time(),
-            job.id,
-            judgement.verdict,
-            caller(),
-            judgement.reason,
-            judgement.output,
-            judgement.memory_bytes,
-            judgement.runtime_seconds,
-        )
-        driven = _deliver(store, number, event, state.seq)
-        answer = {"run": number, "job": job.id, "step": state.step_of(job).name, "driven": driven}
-        return answer | {name: getattr(event, name) for name in event.__struct_fields__ if name not in ("at", "job")}
-    finally:
-        store.close()
+    state = _open_state(store, number)
+    job = _parked_job(state, which, number)
+    _refuse_misfit(state, job, judgement)
+    event = Judged(
+        time.time(),
+        job.id,
+        judgement.verdict,
+        caller(),
+        judgement.reason,
+        judgement.output,
+        judgement.memory_bytes,
+        judgement.runtime_seconds,
+    )
+    driven = _deliver(store, number, event, state.seq)
+    return JudgementResult(
+        run=number,
+        job=job.id,
+        step=state.step_of(job).name,
+        driven=driven,
+        verdict=event.verdict,
+        by=event.by,
+        reason=event.reason,
+        output=event.output,
+        memory_bytes=event.memory_bytes,
+        runtime_seconds=event.runtime_seconds,
+    )
 
 
 def _open_state(store: Store, number: int) -> State:
@@ -136,7 +137,7 @@ def _open_state(store: Store, number: int) -> State:
     return folded(store, row)
 
 
-def _parked(state: State, which: str, number: int) -> Job:
+def _parked_job(state: State, which: str, number: int) -> Job:
     """The parked job that is meant: by its id, else by a name that is not ambiguous."""
     hint = f"`resile parked {number}` lists what is parked"
     known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
@@ -188,29 +189,29 @@ def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
             if not asked:
                 asked = True
                 store.request(number, event.at, "judge", msgspec.to_builtins(event))
-            if _stands(store, number, event, after):
+            if _is_logged(store, number, event, after):
                 return True
             if time.monotonic() > deadline:
                 raise ResileError(
                     "no-answer",
                     f"the engine of run {number} has been left the judgement but has not taken it",
-                    hint=f"`resile events ls {number} --type step_judged` shows whether it has by now",
+                    hint=f"`resile events list {number} --type step_judged` shows whether it has by now",
                 ) from None
             time.sleep(ASK_AGAIN_SECONDS)
             continue
         try:
-            if _stands(store, number, event, after):
+            if _is_logged(store, number, event, after):
                 return True
             row = row_of(store, number)
             state = folded(store, row)
-            _parked(state, str(event.job), number)
+            _parked_job(state, str(event.job), number)
             Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None).record(lease, event)
             return False
         finally:
             store.release_lease(lease)
 
 
-def _stands(store: Store, number: int, event: Judged, after: int) -> bool:
+def _is_logged(store: Store, number: int, event: Judged, after: int) -> bool:
     """Is this judgement in the log? Raises where something else happened to the failure first."""
     for note in store.notes(number, after):
         if note.job != event.job:

@@ -18,6 +18,7 @@ from resile.model.nested import steps_with_inner_workflows
 from resile.model.workflow import Child, Input, Step, Workflow
 
 if TYPE_CHECKING:
+    from resile.commands.documents.answers import CheckReport
     from resile.dialects.compile import Compiled
     from resile.store.contract import Store
 
@@ -117,11 +118,13 @@ def _cache_key(path: str, options: CompileOptions) -> str:
     return sha256_hex(name + data)
 
 
-def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> dict[str, Any]:
-    """Compile and lint files; nothing runs, every file is looked at."""
+def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> CheckReport:
+    """Compile and lint every file; nothing runs."""
     from resile.commands.check_expressions import check_code
+    from resile.commands.documents.answers import CheckedFile
+    from resile.commands.documents.answers import CheckReport as Report
 
-    files: list[dict[str, Any]] = []
+    files = []
     for path in paths:
         result = compile_any(path, options)
         findings = list(result.diagnostics)
@@ -129,18 +132,9 @@ def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> d
             findings += check_code(result.workflow)
         ok = result.workflow is not None and all(finding.severity != "error" for finding in findings)
         steps = len(result.workflow.steps) if result.workflow is not None else 0
-        files.append(
-            {
-                "file": path,
-                "dialect": result.dialect,
-                "why": result.why,
-                "ok": ok,
-                "steps": steps,
-                "jobs": steps + 1 if ok else 0,
-                "diagnostics": [msgspec.to_builtins(finding) for finding in findings],
-            }
-        )
-    return {"files": files}
+        jobs = steps + 1 if ok else 0
+        files.append(CheckedFile(path, result.dialect, result.why, ok, steps, jobs, findings))
+    return Report(files=files)
 
 
 def read_inputs(

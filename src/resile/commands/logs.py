@@ -15,6 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from resile.commands.documents.answers import LogExport
 from resile.commands.inspect import FOLLOW_SECONDS, standing
 from resile.core.state import State
 from resile.engine.log_files import export_attempt
@@ -26,7 +27,6 @@ from resile.executors.contract import Stream as OutputStream
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
-from resile.store.open import open_store
 
 CHUNK_BYTES = 256 * 1024
 
@@ -65,54 +65,46 @@ class _Reader(Struct):
 
 
 def logs(
-    number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
+    store: Store, number: int, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
 ) -> Iterator[LogPart]:
     """What the attempts of a run (or of one step) wrote, in the order of the jobs; of a rerun, the last epoch."""
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        state = folded(store, row)
-        _check(store, state, row, step, attempt)
-        for job, tried in _attempts(store, state, row, step):
-            if attempt in (None, tried.attempt):
-                yield from _Reader(name_of(job), tried, {}).parts(row, stream)
-    finally:
-        store.close()
+    row = row_of(store, number)
+    state = folded(store, row)
+    _check(store, state, row, step, attempt)
+    for job, tried in _attempts(store, state, row, step):
+        if attempt in (None, tried.attempt):
+            yield from _Reader(name_of(job), tried, {}).parts(row, stream)
 
 
 def follow_logs(
-    number: int, *, db: str | None, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
+    store: Store, number: int, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
 ) -> Iterator[LogPart]:
     """The same, and what is still being written, until nobody drives the run any more."""
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        running: dict[tuple[int, int], _Reader] = {}
-        with store.reading():
-            state = folded(store, row)
-            _check(store, state, row, step, None)
-            for job, tried in _attempts(store, state, row, step):
-                if attempt in (None, tried.attempt):
-                    reader = _Reader(name_of(job), tried, {})
-                    yield from reader.parts(row, stream)
-                    if tried.ended_at is None:
-                        running[tried.job, tried.attempt] = reader
-        after = state.seq
-        while True:
-            driven = standing(store, row_of(store, number), time.time()) == "running"
-            if store.changed() or not driven:
-                after = _look(store, row, after, step, attempt, running)
-            for key, reader in list(running.items()):
+    row = row_of(store, number)
+    running: dict[tuple[int, int], _Reader] = {}
+    with store.reading():
+        state = folded(store, row)
+        _check(store, state, row, step, None)
+        for job, tried in _attempts(store, state, row, step):
+            if attempt in (None, tried.attempt):
+                reader = _Reader(name_of(job), tried, {})
                 yield from reader.parts(row, stream)
-                if reader.tried.ended_at is not None:
-                    del running[key]
-            if not driven:
-                if attempt is not None:
-                    _check(store, folded(store, row), row, step, attempt)
-                return
-            time.sleep(FOLLOW_SECONDS)
-    finally:
-        store.close()
+                if tried.ended_at is None:
+                    running[tried.job, tried.attempt] = reader
+    after = state.seq
+    while True:
+        driven = standing(store, row_of(store, number), time.time()) == "running"
+        if store.changed() or not driven:
+            after = _look(store, row, after, step, attempt, running)
+        for key, reader in list(running.items()):
+            yield from reader.parts(row, stream)
+            if reader.tried.ended_at is not None:
+                del running[key]
+        if not driven:
+            if attempt is not None:
+                _check(store, folded(store, row), row, step, attempt)
+            return
+        time.sleep(FOLLOW_SECONDS)
 
 
 def _look(
@@ -138,22 +130,18 @@ def _look(
     return after
 
 
-def export_logs(number: int, folder: str, *, db: str | None) -> int:
+def export_logs(store: Store, number: int, folder: str) -> LogExport:
     """Write every attempt's output as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e` into a folder; how many files."""
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
-    store = open_store(db, readonly=True)
-    try:
-        row = row_of(store, number)
-        written = 0
-        for tried in store.attempts(number):
-            output = open_output(epoch_folder(row.output, number, tried.epoch))
-            export_attempt(output, number, tried, folder)
-            if tried.log is not None:
-                written += bool(tried.log.out_length) + bool(tried.log.err_length)
-        return written
-    finally:
-        store.close()
+    row = row_of(store, number)
+    written = 0
+    for tried in store.attempts(number):
+        output = open_output(epoch_folder(row.output, number, tried.epoch))
+        export_attempt(output, number, tried, folder)
+        if tried.log is not None:
+            written += bool(tried.log.out_length) + bool(tried.log.err_length)
+    return LogExport(run=number, folder=folder, files=written)
 
 
 def name_of(job: JobRow) -> str:

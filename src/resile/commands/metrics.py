@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from resile.commands.documents.answers import AttemptCounts, RuleMetrics, RunMetrics
+from resile.commands.documents.runs import map_metrics_of
 from resile.core.actions import Note
 from resile.core.state import Route
-from resile.engine.map_statistics import all_metrics
 from resile.engine.replay import folded, row_of
-from resile.store.open import open_store
+from resile.explain.rule_reference import parse_rule
+from resile.store.contract import Store
 
 # Routes that are no answer of a rule of their own: the steps that one calls for, and a spent budget.
 _NO_RULES = ("run", "budget")
@@ -20,29 +22,25 @@ _NO_RULES = ("run", "budget")
 Key = tuple[str, str, str]
 
 
-def metrics(number: int, *, db: str | None) -> dict[str, Any]:
-    """Attempts and rules of a run."""
-    store = open_store(db, readonly=True)
-    try:
-        with store.reading():
-            row = row_of(store, number)
-            tally = _Tally()
-            state = folded(store, row)
-            for route in state.routes:
-                tally.fired(route)
-            for note in store.notes(number):
-                tally.add(note)
-            letters = store.letter_counts(number)
-        return {
-            "run": number,
-            "workflow": row.workflow,
-            "attempts": tally.attempts,
-            "failures": tally.kinds,
-            "rules": list(tally.rules.values()),
-            "maps": all_metrics(state, letters),
-        }
-    finally:
-        store.close()
+def metrics(store: Store, number: int) -> RunMetrics:
+    """Count the attempts and the rules of a run."""
+    with store.reading():
+        row = row_of(store, number)
+        tally = _Tally()
+        state = folded(store, row)
+        for route in state.routes:
+            tally.add_route(route)
+        for note in store.notes(number):
+            tally.add(note)
+        letters = store.letter_counts(number)
+    return RunMetrics(
+        run=number,
+        workflow=row.workflow,
+        attempts=AttemptCounts(**tally.attempts),
+        failures=tally.kinds,
+        rules=[RuleMetrics(**entry, rule=parse_rule(rule)) for (_, _, rule), entry in tally.rules.items()],
+        maps=map_metrics_of(state, letters),
+    )
 
 
 class _Tally:
@@ -61,13 +59,13 @@ class _Tally:
         for entry in self.rules.values():
             entry |= {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0}
 
-    def fired(self, route: Route) -> None:
+    def add_route(self, route: Route) -> None:
         """A rule answered a failure; a failure that no rule answered is no rule's."""
         if route.trigger != "on_failure" or route.action in _NO_RULES or route.rule == "no rule left":
             return
         entry = self.rules.setdefault(
             (route.scope, route.step, route.rule),
-            {"step": route.step, "scope": route.scope, "rule": route.rule, "then": route.action, "fired": 0}
+            {"step": route.step, "scope": route.scope, "then": route.action, "fired": 0}
             | {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0},
         )
         entry["fired"] += 1
@@ -82,9 +80,9 @@ class _Tally:
                 if kind := note.data.get("kind"):
                     self.kinds[kind] = self.kinds.get(kind, 0) + 1
             case "retry_scheduled" | "route_taken":
-                self._answered(note)
+                self._rule_of(note)
             case "repair_started":
-                key = self._answered(note)
+                key = self._rule_of(note)
                 if key is not None:
                     self._repairing[note.job] = (key, note.at)
             case "repair_finished":
@@ -101,7 +99,7 @@ class _Tally:
             case "step_failed":
                 self._last.pop(note.job, None)
 
-    def _answered(self, note: Note) -> Key | None:
+    def _rule_of(self, note: Note) -> Key | None:
         """Remember which rule a job was answered by last; None for what is no answer to a failure."""
         key = (note.scope, note.step, note.data.get("rule", ""))
         if key not in self.rules:

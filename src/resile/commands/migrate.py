@@ -7,22 +7,15 @@ has stands as a comment in the new one, and in the report: it tells where a mean
 from __future__ import annotations
 
 import os
-from typing import Any
 
-import msgspec
+from msgspec import UNSET
 
+from resile.commands.documents.answers import Migration
 from resile.commands.load import CompileOptions, accepted, compile_any
 from resile.errors import ResileError
 
 
-class Migrated(msgspec.Struct, frozen=True):
-    """The native text and the document about it: where it was written, and each difference."""
-
-    text: str
-    document: dict[str, Any]
-
-
-def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions(), force: bool = False) -> Migrated:
+def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions(), force: bool = False) -> Migration:
     """Translate a file; with `out` the text is written there, where nothing stands unless `force` allows it."""
     from resile.dialects.native.writer.document import emit
 
@@ -34,8 +27,8 @@ def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions()
     text = emit(workflow, found, folder)
     if out:
         _write(out, text)
-    differences = [msgspec.to_builtins(finding) for finding in found if finding.severity != "error"]
-    return Migrated(text, {"out": out or None, "differences": differences})
+    differences = [finding for finding in found if finding.severity != "error"]
+    return Migration(out=out or None, differences=differences, text=UNSET if out else text)
 
 
 def _write(path: str, text: str) -> None:

@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from itertools import chain, groupby
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from resile.commands.dead_letters import Apart, apart_steps, fan_outs, letters_of, maps_of, record
-from resile.commands.run import EngineListener, open_again
+from resile.commands.documents.dead_letters import RedrivePreview, RedriveResult
+from resile.commands.run import EngineListener
 from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
@@ -35,7 +36,6 @@ from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import EXIT_CODES, RunStatus
 from resile.store.contract import Lease, LetterCount, LetterRow, RunRow, Store
-from resile.store.open import open_store
 
 PARALLEL_DEFAULT = 5
 PREVIEW_ITEMS_MAX = 1_000
@@ -49,19 +49,11 @@ class RedriveCall(Struct, frozen=True, kw_only=True):
     """Which dead letters are to run again, and how many at a time."""
 
     run: int
-    db: str | None = None
     step: str | None = None
     parallel: int | None = None
     filter: str | None = None
     signature: str | None = None
     force: bool = False
-
-
-class Redone(Struct, frozen=True):
-    """What came of a redrive."""
-
-    exit_code: int
-    document: dict[str, Any]
 
 
 class _Outcome(Struct):
@@ -81,81 +73,71 @@ class _Task(Struct, frozen=True):
     capacity: Capacity
 
 
-def preview(call: RedriveCall) -> dict[str, Any]:
+def preview(store: Store, call: RedriveCall) -> RedrivePreview:
     """Which items a redrive would run; nothing runs. It is refused where the redrive would be."""
-    store = open_store(call.db, readonly=True)
+    row = row_of(store, call.run)
+    state = folded(store, row)
+    begun = _unfinished(row, state, call)
+    if begun is not None:
+        name: str | None = begun.map
+        kept = _still_kept(store, call.run, begun)
+        letters: Iterator[LetterRow] = (letter for letter, item in kept if letter.history == item.history)
+    else:
+        _refuse_unended(row, state)
+        fans = _one_map(store, row, call)
+        name = fans[0].map if fans else None
+        letters = _selected(store, row, fans, call)
+    items: list[str] = []
+    selected = 0
+    for letter in letters:
+        selected += 1
+        if selected <= PREVIEW_ITEMS_MAX:
+            items.append(letter.item_id)
+    return RedrivePreview(run=call.run, map=name, selected=selected, items=items)
+
+
+def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> RedriveResult:
+    """Run dead letters of an ended run again, or finish a redrive that was interrupted."""
+    row_of(store, call.run)
+    lease = take(store, call.run)
     try:
         row = row_of(store, call.run)
         state = folded(store, row)
-        begun = _unfinished(row, state, call)
-        if begun is not None:
-            name: str | None = begun.map
-            kept = _still_kept(store, call.run, begun)
-            letters: Iterator[LetterRow] = (letter for letter, item in kept if letter.history == item.history)
-        else:
-            _refuse_unended(row, state)
-            fans = _one_map(store, row, call)
-            name = fans[0].map if fans else None
-            letters = _selected(store, row, fans, call)
-        items: list[str] = []
-        selected = 0
-        for letter in letters:
-            selected += 1
-            if selected <= PREVIEW_ITEMS_MAX:
-                items.append(letter.item_id)
-        return {"run": call.run, "map": name, "dry_run": True, "selected": selected, "items": items}
+        task = _unfinished(row, state, call) or _begun(store, row, state, call)
+        if task is None:
+            return _result_of(store, call.run, None, _Outcome(), "completed")
+        status = _drive(store, row, state, lease, task, listener)
+        outcome = _outcome(store, call.run, task)
+        if status not in _UNFINISHED:
+            remove_letters(task.path)
+            if not store.letter_counts(call.run):
+                # Nothing will ask for the scopes any more that were kept for them.
+                store.purge_letters(lease)
+        return _result_of(store, call.run, task.map, outcome, status)
     finally:
-        store.close()
+        store.release_lease(lease)
 
 
-def redrive(call: RedriveCall, listener: EngineListener) -> Redone:
-    """Run dead letters of an ended run again, or finish a redrive that was interrupted."""
-    store = open_again(call.db)
-    try:
-        row_of(store, call.run)
-        lease = take(store, call.run)
-        try:
-            row = row_of(store, call.run)
-            state = folded(store, row)
-            task = _unfinished(row, state, call) or _begun(store, row, state, call)
-            if task is None:
-                return _told(store, call.run, None, _Outcome(), "completed")
-            status = _drive(store, row, state, lease, task, listener)
-            outcome = _outcome(store, call.run, task)
-            if status not in _UNFINISHED:
-                remove_letters(task.path)
-                if not store.letter_counts(call.run):
-                    # Nothing will ask for the scopes any more that were kept for them.
-                    store.purge_letters(lease)
-            return _told(store, call.run, task.map, outcome, status)
-        finally:
-            store.release_lease(lease)
-    finally:
-        store.close()
-
-
-def _told(store: Store, run: int, name: str | None, outcome: _Outcome, status: RunStatus) -> Redone:
-    """The result of a redrive; a run's own verdict is none of its business."""
-    code = EXIT_CODES[status] if status in _UNFINISHED else int(outcome.left > 0)
-    document = {
-        "run": run,
-        "map": name,
-        "status": status if status in _UNFINISHED else "finished",
-        "selected": outcome.selected,
-        "succeeded": outcome.selected - outcome.left,
-        "failed": outcome.failed,
-        "left": outcome.left,
-        "dead_letters": sum(fan.count for fan in store.letter_counts(run)),
-        "exit_code": code,
-    }
-    return Redone(code, document)
+def _result_of(store: Store, run: int, name: str | None, outcome: _Outcome, status: RunStatus) -> RedriveResult:
+    """The result of a redrive; the run's own verdict stays as it is."""
+    return RedriveResult(
+        run=run,
+        map=name,
+        status=status if status in _UNFINISHED else "finished",
+        selected=outcome.selected,
+        succeeded=outcome.selected - outcome.left,
+        failed=outcome.failed,
+        left=outcome.left,
+        dead_letters=sum(fan.count for fan in store.letter_counts(run)),
+        exit_code=EXIT_CODES[status] if status in _UNFINISHED else int(outcome.left > 0),
+    )
 
 
 def _unfinished(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
     """The redrive that was interrupted, if one was; it keeps its own selection."""
     if state.phase != "redriving":
         return None
-    if call != RedriveCall(run=call.run, db=call.db):
+    if call != RedriveCall(run=call.run):
         raise ResileError(
             "redrive-unfinished",
             f"run {row.id} has a redrive that was interrupted",
@@ -280,7 +262,7 @@ class _Filter:
         """Does the expression hold for this letter?"""
         from resile.languages.javascript.evaluate import holds
 
-        known = record(self._row, letter, self._apart)
+        known = to_builtins(record(self._row, letter, self._apart))
         item = known.pop("item_data")
         # Each may be long, and no expression should look for its answer there.
         for failure in known["failure_history"]:

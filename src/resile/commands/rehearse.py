@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
-from resile.commands.documents import event_document, run_document
+from resile.commands.documents.answers import Rehearsal, RepairAttempt
+from resile.commands.documents.runs import event_of, routes_of
 from resile.commands.load import load, read_inputs
 from resile.commands.run import EngineListener
 from resile.core.actions import Note, StartAttempt
@@ -86,7 +86,7 @@ def _number(kind: str, detail: str) -> int | None:
     return int(signal.Signals[name]) if name in signal.Signals.__members__ else None
 
 
-def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], listener: EngineListener) -> dict[str, Any]:
+def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], listener: EngineListener) -> Rehearsal:
     """Walk one step's ladder: what fired, what the repairs did, what would happen then."""
     workflow, _ = load(path, None)
     staged = _staged(workflow, name)
@@ -150,22 +150,21 @@ class _Stage:
             self._called.add(note.data["target"])
         return bool(note.job) and (note.scope != "root" or note.step in self._called)
 
-    def document(self, store: Store, row: RunRow, status: RunStatus) -> dict[str, Any]:
-        """What happened."""
+    def document(self, store: Store, row: RunRow, status: RunStatus) -> Rehearsal:
+        """The result of the rehearsal."""
         job = self.state.job_named(self._name)
         assert job is not None
         verdict = "interrupted" if status == "interrupted" else self._verdict(job)
-        routes = run_document(row, self.state, status, time.time())["routes"]
-        return {
-            "step": self._name,
-            "failure": msgspec.to_builtins(self._failure),
-            "verdict": verdict,
-            "delay_seconds": self._delay(job) if verdict == "retry" else 0.0,
-            "exit_code": _EXIT_CODES.get(verdict, 0),
-            "routes": routes,
-            "repairs": list(self._repairs(store, row)),
-            "events": [event_document(row.id, note) for note in self._notes],
-        }
+        return Rehearsal(
+            step=self._name,
+            failure=self._failure,
+            verdict=verdict,
+            delay_seconds=self._delay(job) if verdict == "retry" else 0.0,
+            exit_code=_EXIT_CODES.get(verdict, 0),
+            routes=routes_of(self.state),
+            repairs=list(self._repairs(store, row)),
+            events=[event_of(row.id, note) for note in self._notes],
+        )
 
     def _verdict(self, job: Job) -> str:
         """What the ladder came to: how the step stands, or the last rule that let it go on."""
@@ -183,23 +182,23 @@ class _Stage:
         rule = ladder_of(step)[list(job.fired or {})[-1]]
         return delay_seconds(rule.wait, 1, f"{self._workflow.name}/{step.name}") if rule.wait is not None else 0.0
 
-    def _repairs(self, store: Store, row: RunRow) -> Iterator[dict[str, Any]]:
+    def _repairs(self, store: Store, row: RunRow) -> Iterator[RepairAttempt]:
         """The attempts that were really run, with the end of what they printed."""
         output = open_output(epoch_folder(row.output, row.id, row.epoch))
         for tried in store.attempts(row.id):
             if tried.job in self._pretended:
                 continue
             job = self.state.jobs[tried.job]
-            yield {
-                "step": self.state.step_of(job).name,
-                "scope": self.state.scopes[job.scope].name,
-                "attempt": tried.attempt,
-                "exit_code": tried.exit_code,
-                "message": tried.failure.message if tried.failure is not None else "",
-                "seconds": round(tried.usage.wall_seconds, 3),
-                "stdout": decode_text(output.read_output(tried.log, "out", -TAIL_BYTES)),
-                "stderr": decode_text(output.read_output(tried.log, "err", -TAIL_BYTES)),
-            }
+            yield RepairAttempt(
+                step=self.state.step_of(job).name,
+                scope=self.state.scopes[job.scope].name,
+                attempt=tried.attempt,
+                exit_code=tried.exit_code,
+                message=tried.failure.message if tried.failure is not None else "",
+                seconds=round(tried.usage.wall_seconds, 3),
+                stdout=decode_text(output.read_output(tried.log, "out", -TAIL_BYTES)),
+                stderr=decode_text(output.read_output(tried.log, "err", -TAIL_BYTES)),
+            )
 
 
 def _staged(workflow: Workflow, name: str) -> Workflow:

@@ -1,4 +1,4 @@
-"""The verbs that move a run: run, resume, rerun, reset, cancel."""
+"""The commands that move a run: run, resume, rerun, reset, cancel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from resile.commands.documents import run_document
+from resile.commands.documents.runs import RunDocument, run_document
 from resile.commands.load import CompileOptions, load, read_inputs, remember
+from resile.commands.store_handle import StoreHandle
 from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State
@@ -28,9 +29,9 @@ from resile.model.nested import steps_with_inner_steps
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
 from resile.model.workflow import Child, Step, Workflow
 from resile.store.contract import Lease, RunRow, Store
-from resile.store.open import default_output, exists, open_store
 
 if TYPE_CHECKING:
+    from resile.commands.documents.answers import CancelResult, ResetResult
     from resile.engine.loop import Interrupt
     from resile.executors.local.prestart import Prestarted
 
@@ -51,7 +52,6 @@ class RunCall(Struct):
     """
 
     path: str
-    db: str | None = None
     inputs: list[str] = []
     input_files: list[str] = []
     objects: dict[str, Any] = {}
@@ -67,14 +67,14 @@ class RunCall(Struct):
 class RunOutcome:
     """How a run stands when its engine leaves it; its document is made when it is first asked for."""
 
-    def __init__(self, run: int, status: RunStatus, make: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, run: int, status: RunStatus, make: Callable[[], RunDocument]) -> None:
         self.run = run
         self.status: RunStatus = status
         self.exit_code = EXIT_CODES[status]
         self._make = make
 
     @cached_property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RunDocument:
         """The run as `resile run --json` prints it."""
         return self._make()
 
@@ -94,12 +94,13 @@ class EngineListener(Protocol):
         """These canonical events are on disk now."""
 
 
-def run(call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
+def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
     """Compile a file, start a run of it and drive it to its end.
 
-    `launcher` was started ahead to save time; the caller puts it down where no run took it.
+    `launcher` was started ahead to save time; the caller closes it where no run took it. A store that does not exist
+    is created only when nothing is wrong with the call.
     """
-    before = open_store(call.db) if exists(call.db) else None
+    before = stores.write() if stores.exists() else None
     workflow, definition = _definition(call, before)
     inputs = read_inputs(workflow, call.inputs, call.input_files, call.objects)
     capacity = _capacity(workflow, call.limits)
@@ -108,18 +109,15 @@ def run(call: RunCall, listener: EngineListener, launcher: Prestarted | None = N
     env = {**os.environ, **load_env_files(workflow)}
     refuse_secret_inputs(inputs, load_secrets(workflow, env))
     options = Options(loops_max=call.loops_max, retry_max=call.retry_max, failure_routing=call.failure_routing)
-    output = os.path.abspath(call.output or default_output(call.db))
+    output = os.path.abspath(call.output or stores.default_output())
     _make_folder(output)
-    store = before or open_store(call.db)
-    try:
-        if before is None and call.workflow is None:
-            remember(call.path, store, workflow, definition, call.compile_options)
-        first = RunStarted(time.time(), capacity, inputs, options)
-        row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
-        lease = take(store, row.id)
-        return _drive(store, row, state, lease, [first], capacity, listener, launcher)
-    finally:
-        store.close()
+    store = before or stores.create()
+    if before is None and call.workflow is None:
+        remember(call.path, store, workflow, definition, call.compile_options)
+    first = RunStarted(time.time(), capacity, inputs, options)
+    row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
+    lease = take(store, row.id)
+    return _drive(store, row, state, lease, [first], capacity, listener, launcher)
 
 
 def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
@@ -127,11 +125,6 @@ def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
     if call.workflow is None:
         return load(call.path, store, call.compile_options)
     return call.workflow, codec.encode(call.workflow)
-
-
-def open_again(db: str | None) -> Store:
-    """A store that is there already: none is made for the sake of a run that can't be in it."""
-    return open_store(db, readonly=not exists(db))
 
 
 def _make_folder(output: str) -> None:
@@ -148,26 +141,22 @@ def _make_folder(output: str) -> None:
 
 
 def resume(
-    number: int, *, db: str | None, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None
+    store: Store, number: int, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None
 ) -> RunOutcome:
-    """Take an interrupted or parked run up again; one that has ended only tells how."""
-    store = open_again(db)
-    try:
-        row = row_of(store, number)
-        if row.status in RUN_ENDED:
-            return _told(store, row, folded(store, row))
-        lease = take(store, number)
-        return _resumed(store, row, folded(store, row), lease, limits, listener, [], launcher)
-    finally:
-        store.close()
+    """Drive an interrupted or parked run on; of one that has ended, return its outcome."""
+    row = row_of(store, number)
+    if row.status in RUN_ENDED:
+        return _outcome_of_ended(store, row, folded(store, row))
+    lease = take(store, number)
+    return _drive_existing(store, row, folded(store, row), lease, limits, listener, [], launcher)
 
 
 def rerun(
+    store: Store,
     number: int,
     *,
     failed_only: bool,
     as_new: bool,
-    db: str | None,
     limits: ResourceLimits,
     listener: EngineListener,
     launcher: Prestarted | None = None,
@@ -175,63 +164,55 @@ def rerun(
     """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
     if as_new and failed_only:
         raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
-    store = open_again(db)
-    try:
-        row = row_of(store, number)
-        state = folded(store, row)
-        if as_new:
-            capacity = _capacity(state.workflow, limits)
-            definition = store.definition(row.definition)
-            first = RunStarted(time.time(), capacity, state.inputs, state.options)
-            fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
-            lease = take(store, fresh.id)
-            return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
-        _refuse_unfinished(row, "rerun")
-        lease = take(store, number)
-        again = EpochStarted(time.time(), failed_only, caller())
-        return _resumed(store, row, state, lease, limits, listener, [again], launcher)
-    finally:
-        store.close()
+    row = row_of(store, number)
+    state = folded(store, row)
+    if as_new:
+        capacity = _capacity(state.workflow, limits)
+        definition = store.definition(row.definition)
+        first = RunStarted(time.time(), capacity, state.inputs, state.options)
+        fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
+        lease = take(store, fresh.id)
+        return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
+    _refuse_unfinished(row, "rerun")
+    lease = take(store, number)
+    again = EpochStarted(time.time(), failed_only, caller())
+    return _drive_existing(store, row, state, lease, limits, listener, [again], launcher)
 
 
-def reset(number: int, *, failed_only: bool, db: str | None) -> dict[str, Any]:
+def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
     """Set jobs back so that `resume` runs them again; nothing runs now."""
-    store = open_again(db)
-    try:
-        row = row_of(store, number)
-        _refuse_unfinished(row, "reset")
-        lease = take(store, number)
-        state = folded(store, row)
-        finished = _begun(state)
-        session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
-        session.record(lease, EpochStarted(time.time(), failed_only, caller()))
-        store.release_lease(lease)
-        kept = _begun(state)
-        return {"run": number, "epoch": state.epoch, "reset": finished - kept, "kept": kept}
-    finally:
-        store.close()
+    from resile.commands.documents.answers import ResetResult
+
+    row = row_of(store, number)
+    _refuse_unfinished(row, "reset")
+    lease = take(store, number)
+    state = folded(store, row)
+    finished = _count_started(state)
+    session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
+    session.record(lease, EpochStarted(time.time(), failed_only, caller()))
+    store.release_lease(lease)
+    kept = _count_started(state)
+    return ResetResult(run=number, epoch=state.epoch, reset=finished - kept, kept=kept)
 
 
-def cancel(number: int, *, db: str | None, reason: str, listener: EngineListener) -> dict[str, Any]:
+def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> CancelResult:
     """Ask the engine that drives a run to cancel it; where none does, take the run to its `end` here."""
-    store = open_again(db)
-    try:
-        row = row_of(store, number)
-        if row.status in RUN_ENDED:
-            return {"run": number, "status": row.status, "requested": False}
-        now = time.time()
-        if store.lease(number, now) is not None:
-            store.request(number, now, "cancel", {"by": caller(), "reason": reason})
-            return {"run": number, "status": "running", "requested": True}
-        lease = take(store, number)
-        asked = CancelRequested(now, caller(), reason)
-        finished = _resumed(store, row, folded(store, row), lease, ResourceLimits(), listener, [asked])
-        return {"run": number, "status": finished.status, "requested": False}
-    finally:
-        store.close()
+    from resile.commands.documents.answers import CancelResult
+
+    row = row_of(store, number)
+    if row.status in RUN_ENDED:
+        return CancelResult(run=number, status=row.status, requested=False)
+    now = time.time()
+    if store.lease(number, now) is not None:
+        store.request(number, now, "cancel", {"by": caller(), "reason": reason})
+        return CancelResult(run=number, status="running", requested=True)
+    lease = take(store, number)
+    asked = CancelRequested(now, caller(), reason)
+    finished = _drive_existing(store, row, folded(store, row), lease, ResourceLimits(), listener, [asked])
+    return CancelResult(run=number, status=finished.status, requested=False)
 
 
-def _begun(state: State) -> int:
+def _count_started(state: State) -> int:
     """How many steps have been tried."""
     return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
 
@@ -305,7 +286,7 @@ def _refuse_unfinished(row: RunRow, verb: str) -> None:
         )
 
 
-def _resumed(
+def _drive_existing(
     store: Store,
     row: RunRow,
     state: State,
@@ -344,15 +325,15 @@ def _drive(
         )
     finally:
         store.release_lease(lease)
-    return _finished(store, row, state, status)
+    return _outcome_of(store, row, state, status)
 
 
-def _told(store: Store, row: RunRow, state: State) -> RunOutcome:
+def _outcome_of_ended(store: Store, row: RunRow, state: State) -> RunOutcome:
     """A run that had ended before."""
-    return _finished(store, row, state, state.verdict or "failed")
+    return _outcome_of(store, row, state, state.verdict or "failed")
 
 
-def _finished(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
+def _outcome_of(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
     """The result of a verb that drove a run."""
-    now, gone, letters = time.time(), list(gone_jobs(store, row.id, state)), store.letter_counts(row.id)
+    now, gone, letters = time.time(), gone_jobs(store, row.id, state), store.letter_counts(row.id)
     return RunOutcome(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from resile.core.fold import fold
 from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
@@ -49,29 +47,37 @@ def counts(state: State) -> dict[str, int]:
     return found
 
 
-def gone_jobs(store: Store, run: int, state: State) -> Iterator[JobRow]:
-    """The jobs that the state dropped because their item or child workflow is over.
+class GoneJobs:
+    """Jobs that the state of a run has dropped because their item or child workflow ended; `omitted` are left out."""
 
-    Of more than so many items only the jobs of those that did not succeed.
-    """
+    def __init__(self) -> None:
+        self.rows: list[JobRow] = []
+        self.omitted = 0
+
+    def add(self, scope: list[JobRow], many: bool) -> None:
+        """Add the jobs of one scope; of many scopes, leave out those in which every job went well."""
+        if many and all(row.status in (COMPLETED, SKIPPED, DISABLED) for row in scope):
+            self.omitted += sum(row.status != DISABLED for row in scope)
+        else:
+            self.rows += scope
+
+
+def gone_jobs(store: Store, run: int, state: State) -> GoneJobs:
+    """Find the jobs that the state of a run has dropped."""
+    gone = GoneJobs()
     if state.last_scope == ROOT:
-        return
+        return gone
     many = state.items > ITEMS_LISTED_MAX
     scope: list[JobRow] = []
     for row in store.jobs(run):
         if row.id in state.jobs or row.id <= state.jobs_before:
             continue
         if scope and scope[0].scope != row.scope:
-            yield from _worth_listing(scope, many)
+            gone.add(scope, many)
             scope = []
         scope.append(row)
-    yield from _worth_listing(scope, many)
-
-
-def _worth_listing(scope: list[JobRow], many: bool) -> list[JobRow]:
-    """The jobs of one scope, or none where all succeeded and there are many such scopes."""
-    fine = (COMPLETED, SKIPPED, DISABLED)
-    return [] if many and all(row.status in fine for row in scope) else scope
+    gone.add(scope, many)
+    return gone
 
 
 def row_of(store: Store, run: int) -> RunRow:

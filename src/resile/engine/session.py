@@ -125,6 +125,7 @@ class Session:
         journal.write_row(self._row)
         journal.submit(self._state)
         writer.flush()
+        writer.close()
         return self._state
 
     def drive(

@@ -34,6 +34,8 @@ from resile.model.workflow import Child, Step, Workflow
 from resile.store.contract import RunRow, Store
 
 NAMES_MAX = 10_000
+# Of the document: it rises when a field goes or changes its meaning.
+VERSION = 1
 
 
 def explain(store: Store, row: RunRow, status: RunStatus, wanted: str | None = None) -> Explanation | None:
@@ -63,6 +65,7 @@ def explain_events(
     if wanted is not None and not reports:
         return None
     return Explanation(
+        VERSION,
         run,
         workflow.name,
         status,

@@ -13,7 +13,6 @@ from typing import Any
 from resile.core.actions import Note
 from resile.core.events import Event
 from resile.core.react import react
-from resile.core.recovery.routing import origin_text
 from resile.core.rule_trace import RuleTrace
 from resile.core.scheduling.budget import loops_max
 from resile.core.state import NO_RULE
@@ -149,13 +148,15 @@ def _add_rules(timeline: Timeline, walk: RuleTrace) -> None:
         if look.rule >= implicit:
             rule = timeline.rule_of(job, look.rule)
             why = mismatch_of(rule.match, failure) if look.why == "no match" else _WHY[look.why]
-            text = origin_text(timeline.state, job, rule)
-            entry.rules.append(RuleReport(text, rule.then, look.why, why, look.used, look.limit))
+            entry.rules.append(
+                RuleReport(timeline.reference_to(job, rule), rule.then, look.why, why, look.used, look.limit)
+            )
     if walk.rule != NO_RULE:
         rule = timeline.rule_of(job, walk.rule)
-        text = origin_text(timeline.state, job, rule)
         why = "every step has this rule" if walk.rule < timeline.implicit_rules_of(job) else ""
-        entry.rules.append(RuleReport(text, rule.then, "applied", why, walk.used + 1, walk.limit))
+        entry.rules.append(
+            RuleReport(timeline.reference_to(job, rule), rule.then, "applied", why, walk.used + 1, walk.limit)
+        )
         timeline.asked[walk.job] = walk.rule
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from resile.core.rule_trace import SkipReason
+from resile.explain.rule_reference import RuleReference
 
 NAMES_MAX = 20
 STEPS_MAX = 1_000
@@ -75,7 +76,7 @@ class RuleReport(Struct, omit_defaults=True):
     `used` counts this use where it was applied. `loops` of `loops_max` are spent where the rule takes from that budget.
     """
 
-    rule: str
+    rule: RuleReference
     then: str
     decision: Decision
     why: str = ""
@@ -145,12 +146,12 @@ class ItemGroup(Struct, omit_defaults=True):
     step: str = ""
     message: str = ""
     signature: str = ""
-    names: Names | None = None
+    names: Names = field(default_factory=Names)
     items: list[ItemReport] = []
 
     def add(self, name: str) -> None:
         """Count one more item."""
-        self.names = add_name(self.names, name)
+        add_name(self.names, name)
 
 
 class StepReport(Struct, omit_defaults=True):
@@ -204,6 +205,7 @@ class Explanation(Struct):
     `failures` are attempts that failed or were lost. `omitted` steps are left out.
     """
 
+    version: int
     run: int
     workflow: str
     status: str

@@ -24,6 +24,7 @@ from resile.explain.report import (
     StepReport,
     full_name,
 )
+from resile.explain.rule_reference import RuleReference
 from resile.model.rules import Origin, Rule
 from resile.model.workflow import Workflow
 
@@ -125,6 +126,14 @@ class Timeline:
     def rule_of(self, job: Job, number: int) -> Rule:
         """A rule of a job by its number."""
         return ladder_of(self.state.step_of(job))[number]
+
+    def reference_to(self, job: Job, rule: Rule) -> RuleReference:
+        """A rule of a job with its place."""
+        origin = rule.origin
+        if not origin.line:
+            return RuleReference(None, None, None, rule.text)
+        file = origin.file or self.state.workflow_of(job.scope).file
+        return RuleReference(file, origin.line, origin.column, rule.text)
 
     def report_if_wanted(self, number: int) -> None:
         """Make the report of a wanted job, whatever its result."""

@@ -256,7 +256,7 @@ class Store(Protocol):
         """
 
     def writer(self) -> Writer:
-        """The writing side; at most one for each open store."""
+        """The writing side; at most one is open at a time."""
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
         """Become the one that drives this run, or raise LeaseHeld that says who does."""

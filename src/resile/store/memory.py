@@ -118,7 +118,7 @@ class MemoryWriter:
         self._database = database
         self._waiting: list[Batch] = []
         self._submitted = 0
-        self._closed = False
+        self.closed = False
         self._progress = Progress()
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:  # noqa: ARG002
@@ -155,9 +155,9 @@ class MemoryWriter:
 
     def close(self) -> None:
         """Flush; raises the StoreError that stopped the writer if nobody has heard it yet."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self.commit()
         self._progress.close()
 
@@ -272,8 +272,8 @@ class MemoryStore:
             return before - len(kept.letters)
 
     def writer(self) -> MemoryWriter:
-        """The writing side; at most one for each open store."""
-        if self._writer is not None:
+        """The writing side; at most one is open at a time."""
+        if self._writer is not None and not self._writer.closed:
             raise StoreError("writer-open", "this store already has its writer")
         self._writer = MemoryWriter(self._database)
         return self._writer

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.program import rule_text
 from tests.dialects.torc.runs import Runs
 
 
@@ -34,7 +35,7 @@ def test_a_recovery_script_mends_what_the_job_needs(runs: Runs) -> None:
         "attempt_started", "attempt_succeeded", "step.exit", "step_recovered",
     ]  # fmt: skip
     assert ran.of("retry_scheduled")[0]["data"]["outcome"] == "Retried"
-    assert ran.document["routes"][0]["rule"] == "flow.yaml:5:9 failure_handler h: exit codes 10"
+    assert rule_text(ran.document["routes"][0]["rule"]) == "flow.yaml:5:9 failure_handler h: exit codes 10"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from resile.model.fanout import FanOut
+from tests.cli.program import rule_text
 from tests.dialects.visor.flows import VisorFlows, compiled, errors_of, flow, workflow_of
 
 
@@ -118,7 +119,7 @@ def test_rules_of_another_file_name_that_file(flows: VisorFlows) -> None:
     ran = flows.run(
         "version: '1'\nextends: base.yaml\nrouting: {max_loops: 3}\nsteps: {b: {on_fail: {retry: {max: 1}}}}\n", 1
     )
-    rules = [(route["step"], route["rule"]) for route in ran.document["routes"]]
+    rules = [(route["step"], rule_text(route["rule"])) for route in ran.document["routes"]]
     assert rules[:4] == [
         ("a", "base.yaml:2:32 retry 1"), ("a", "base.yaml:4:40 continue_on_failure"),
         ("b", "flow.yaml:4:23 retry 1"), ("b", "base.yaml:5:65 goto a"),

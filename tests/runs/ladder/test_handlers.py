@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.program import rule_text
 from tests.runs.ladder.flows import Flows
 
 RECOVERY = ["step_started", "attempt_started", "attempt_failed", "repair_started", "repair_finished", "step.exit"]
@@ -106,7 +107,7 @@ def test_clear_logs_show_handler_execution(flows: Flows) -> None:
     (started,) = ran.of("repair_started")
     assert started["data"]["rule"] == "flow.yaml:5:5 on_failure: recovery"
     (route,) = ran.document["routes"]
-    assert (route["step"], route["attempt"], route["trigger"], route["rule"]) == (
+    assert (route["step"], route["attempt"], route["trigger"], rule_text(route["rule"])) == (
         "a",
         1,
         "on_failure",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.program import rule_text
 from tests.runs.ladder.flows import Flows
 from tests.runs.ladder.test_routing_cases import flow
 
@@ -79,7 +80,7 @@ def test_observability(flows: Flows) -> None:
         ("a", 3, "goto", "s"),
         ("a", 4, "goto", "s"),
     ]
-    assert ran.document["routes"][0]["rule"] == "flow.yaml:4:53 retry 1 after run f"
+    assert rule_text(ran.document["routes"][0]["rule"]) == "flow.yaml:4:53 retry 1 after run f"
     assert all(route["at"] for route in ran.document["routes"])
 
 

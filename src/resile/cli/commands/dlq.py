@@ -32,7 +32,7 @@ from resile.cli.display.output import (
     escape_control_characters as escape,
 )
 from resile.cli.parse import Call, refusal
-from resile.commands import dead_letters as verbs
+from resile.commands.documents.dead_letters import DeadLetter, LetterExport, LetterFailure, PatternGroup, RedriveResult
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
 
@@ -48,7 +48,7 @@ PREVIEW_MAX = 20
 def list_letters(call: Call) -> int:
     """List the dead letters of a run."""
     step, limit = call.text("step"), call.whole("limit")
-    found = verbs.letters(call.run, db=call.db, step=step)
+    found = call.client.dead_letters(call.run, step)
     if call.json:
         _print_array(islice(found, limit))
         return 0
@@ -56,7 +56,7 @@ def list_letters(call: Call) -> int:
     if not shown:
         write_text(f"run {call.run} has no dead letters\n")
         return 0
-    total = verbs.count(call.run, db=call.db, step=step)
+    total = call.client.count_dead_letters(call.run, step)
     paint = Paint(call.color, sys.stdout)
     heads = ["ITEM", "REASON", "FAILED", "LAST", "WHAT HAPPENED"]
     lines = [f"run {call.run}: {plural(total, 'dead letter')}", ""]
@@ -77,40 +77,40 @@ def _retries(call: Call, step: str | None) -> list[str]:
     """The commands that run the listed letters again, as they are accepted."""
     from resile.cli.display.summary import retry_commands
 
-    maps = verbs.map_names(call.run, db=call.db)
+    maps = call.client.maps_with_dead_letters(call.run)
     if step is None or len(maps) < 2:
         return retry_commands(call.run, maps, call.db)
-    asked = verbs.map_names(call.run, db=call.db, step=step)
+    asked = call.client.maps_with_dead_letters(call.run, step)
     if len(asked) > 1:
         return retry_commands(call.run, asked, call.db)
     return [command_hint(f"dlq retry {call.run} --step {quoted(step)}", call.db)]
 
 
-def _print_array(letters: Iterator[dict[str, Any]]) -> None:
+def _print_array(letters: Iterator[DeadLetter]) -> None:
     """One document, written as its letters are read; an error comes before its first byte."""
-    before = b'{"dead_letters":['
+    before = b'{"version":1,"dead_letters":['
     for letter in letters:
         write_bytes(before + encode(letter))
         before = b","
     write_bytes(b"]}\n" if before == b"," else before + b"]}\n")
 
 
-def _row(letter: dict[str, Any]) -> list[str]:
+def _row(letter: DeadLetter) -> list[str]:
     """One line of the list."""
-    history = letter["failure_history"]
+    history = letter.failure_history
     what = _failure(history[-1]) if history else "it never started"
     return [
-        escape(letter["item_id"]),
-        letter["reason"] if letter["reprocess_eligible"] else f"{letter['reason']}, for review",
-        str(letter["failure_count"]),
-        _day(letter["last_attempt"]),
+        escape(letter.item_id),
+        letter.reason if letter.reprocess_eligible else f"{letter.reason}, for review",
+        str(letter.failure_count),
+        _day(letter.last_attempt),
         escape(what),
     ]
 
 
-def _failure(failure: dict[str, Any]) -> str:
+def _failure(failure: LetterFailure) -> str:
     """At which step, if at one, and what happened."""
-    return ": ".join(filter(None, (failure["step_failed"], failure["error_message"])))
+    return ": ".join(filter(None, (failure.step_failed, failure.error_message)))
 
 
 def _day(stamp: str) -> str:
@@ -120,28 +120,28 @@ def _day(stamp: str) -> str:
 
 def show(call: Call) -> int:
     """Show one dead letter."""
-    letter = verbs.letter(call.run, call.texts("ITEM")[0], db=call.db, step=call.text("step"))
+    letter = call.client.dead_letter(call.run, call.texts("ITEM")[0], call.text("step"))
     if call.json:
         print_document(letter)
         return 0
     from resile.cli.commands.judge import tail_lines
 
     paint, size = Paint(call.color, sys.stdout), columns(sys.stdout)
-    head = f"{paint('bold', escape(letter['item_id']))} of run {call.run}"
-    review = "" if letter["reprocess_eligible"] else ", waits for a person's review (--force retries it)"
+    head = f"{paint('bold', escape(letter.item_id))} of run {call.run}"
+    review = "" if letter.reprocess_eligible else ", waits for a person's review (--force retries it)"
     lines = [
-        f"{head}: {paint('red', letter['reason'])}, {plural(letter['failure_count'], 'failure')}{review}",
-        f"  signature {letter['error_signature']}, correlation id {escape(letter['correlation_id'])}",
-        *_data(letter["item_data"], paint, size),
+        f"{head}: {paint('red', letter.reason)}, {plural(letter.failure_count, 'failure')}{review}",
+        f"  signature {letter.error_signature}, correlation id {escape(letter.correlation_id)}",
+        *_data(letter.item_data, paint, size),
     ]
-    history = letter["failure_history"]
+    history = letter.failure_history
     for failure in history[-HISTORY_MAX:]:
-        told = f"{failure['attempt_number']}. {_day(failure['timestamp'])}, {duration(failure['duration_ms'] / 1000)}"
+        told = f"{failure.attempt_number}. {_day(failure.timestamp)}, {duration(failure.duration_ms / 1000)}"
         lines.append(fit(f"  {told}, {escape(_failure(failure))}", size))
-        if failure["json_log_location"]:
-            lines.append(f"     {escape(failure['json_log_location'])}")
+        if failure.json_log_location:
+            lines.append(f"     {escape(failure.json_log_location)}")
     if history:
-        lines += tail_lines(history[-1]["stack_trace"], "stderr", paint, size)
+        lines += tail_lines(history[-1].stack_trace, "stderr", paint, size)
     write_text("\n".join(lines) + "\n")
     return 0
 
@@ -163,38 +163,38 @@ def _indented(line: str) -> str:
 
 def stats(call: Call) -> int:
     """Show what the dead letters of a run have in common."""
-    document = verbs.stats(call.run, db=call.db, step=call.text("step"))
+    document = call.client.dead_letter_statistics(call.run, call.text("step"))
     if call.json:
         print_document(document)
         return 0
-    total, review = document["total"], document["manual_review_required"]
+    total, review = document.total, document.manual_review_required
     if not total:
         write_text(f"run {call.run} has no dead letters\n")
         return 0
-    reasons = ", ".join(f"{count} {reason}" for reason, count in document["reasons"].items())
+    reasons = ", ".join(f"{count} {reason}" for reason, count in document.reasons.items())
     waiting = f"; {review} wait for a person's review" if review else ""
     paint, size = Paint(call.color, sys.stdout), columns(sys.stdout)
-    lines = [f"run {call.run} {escape(document['workflow'])}: {plural(total, 'dead letter')} ({reasons}){waiting}", ""]
-    wide = max(len(str(group["count"])) for group in document["pattern_groups"])
-    for group in document["pattern_groups"]:
+    lines = [f"run {call.run} {escape(document.workflow)}: {plural(total, 'dead letter')} ({reasons}){waiting}", ""]
+    wide = max(len(str(group.count)) for group in document.pattern_groups)
+    for group in document.pattern_groups:
         lines += [fit(line, size) for line in _group(group, wide)]
-    if document["other_patterns"]:
-        lines.append(f"… and {plural(document['other_patterns'], 'dead letter')} with other signatures")
-    errors = [[_error(entry["error_type"]), str(entry["count"])] for entry in document["error_distribution"]]
+    if document.other_patterns:
+        lines.append(f"… and {plural(document.other_patterns, 'dead letter')} with other signatures")
+    errors = [[_error(entry.error_type), str(entry.count)] for entry in document.error_distribution]
     if errors:
         lines += ["", *table(["ERROR", "COUNT"], errors, paint, size)]
-    hours = [[_day(entry["hour"])[:16], str(entry["count"])] for entry in document["temporal_distribution"]]
+    hours = [[_day(entry.hour)[:16], str(entry.count)] for entry in document.temporal_distribution]
     lines += ["", *table(["HOUR", "COUNT"], hours, paint, size)]
     write_text("\n".join(lines) + "\n")
     return 0
 
 
-def _group(group: dict[str, Any], wide: int) -> list[str]:
+def _group(group: PatternGroup, wide: int) -> list[str]:
     """Failures that look alike: how many, what they say, from when to when, and some of the items."""
-    times = list(dict.fromkeys(_day(group[key]) for key in ("first_occurrence", "last_occurrence")))
-    items = ", ".join(map(escape, group["sample_items"]))
+    times = list(dict.fromkeys(_day(stamp) for stamp in (group.first_occurrence, group.last_occurrence)))
+    items = ", ".join(map(escape, group.sample_items))
     return [
-        f"{group['count']:>{wide}} x {escape(group['signature'])}  {escape(group['message'])}",
+        f"{group.count:>{wide}} x {escape(group.signature)}  {escape(group.message)}",
         f"{' ' * wide}   {' to '.join(times)}, such as {items}",
     ]
 
@@ -206,7 +206,7 @@ def _error(kind: str | dict[str, Any]) -> str:
 
 def export(call: Call) -> int:
     """Write the dead letters of a run as JSON Lines: to a file, which appears whole or not at all, or to stdout."""
-    found = verbs.letters(call.run, db=call.db, step=call.text("step"))
+    found = call.client.dead_letters(call.run, call.text("step"))
     path = call.text("FILE")
     if path is None:
         for letter in found:
@@ -220,7 +220,7 @@ def export(call: Call) -> int:
             count += 1
     os.replace(beside, path)
     if call.json:
-        print_document({"run": call.run, "file": path, "dead_letters": count})
+        print_document(LetterExport(run=call.run, file=path, dead_letters=count))
     else:
         write_text(f"{plural(count, 'dead letter')} in {path}\n")
     return 0
@@ -232,17 +232,15 @@ def purge(call: Call) -> int:
     if not call.flag("yes") and not sys.stdin.isatty():
         hint = command_hint(f"dlq purge {call.run} --yes", call.db)
         raise refusal("there is no terminal to ask on, and dead letters that are removed do not come back", hint)
-    count = verbs.count(call.run, db=call.db, step=step, signature=signature)
+    count = call.client.count_dead_letters(call.run, step, signature)
     if count and not call.flag("yes") and not _confirmed(call.run, count):
         say("nothing was removed")
         return 1
-    answer = verbs.purge(call.run, db=call.db, step=step, signature=signature)
+    answer = call.client.purge(call.run, step, signature)
     if call.json:
         print_document(answer)
     else:
-        write_text(
-            f"run {call.run}: {plural(answer['purged'], 'dead letter')} removed, {answer['dead_letters']} left\n"
-        )
+        write_text(f"run {call.run}: {plural(answer.purged, 'dead letter')} removed, {answer.dead_letters} left\n")
     return 0
 
 
@@ -255,11 +253,10 @@ def _confirmed(run: int, count: int) -> bool:
 
 def retry(call: Call) -> int:
     """Run dead letters again, or say which would run."""
-    from resile.commands.redrive import RedriveCall, preview
+    from resile.commands.redrive import RedriveCall
 
     asked = RedriveCall(
         run=call.run,
-        db=call.db,
         step=call.text("step"),
         parallel=call.whole("max-parallel"),
         filter=call.text("filter"),
@@ -268,13 +265,13 @@ def retry(call: Call) -> int:
     )
     if not call.flag("dry-run"):
         return _redrive(call, asked)
-    document = preview(asked)
+    document = call.client.preview_redrive(asked)
     if call.json:
         print_document(document)
         return 0
-    names = [f"  {escape(name)}" for name in document["items"][:PREVIEW_MAX]]
-    more = document["selected"] - len(names)
-    lines = [f"run {call.run}: {plural(document['selected'], 'item')} would run", *names]
+    names = [f"  {escape(name)}" for name in document.items[:PREVIEW_MAX]]
+    more = document.selected - len(names)
+    lines = [f"run {call.run}: {plural(document.selected, 'item')} would run", *names]
     write_text("\n".join([*lines, f"  … and {more} more"] if more else lines) + "\n")
     return 0
 
@@ -283,13 +280,12 @@ def _redrive(call: Call, asked: RedriveCall) -> int:
     """Look on while the items run, then say what came of them."""
     from resile.cli.commands.run import display_for
     from resile.cli.display.watch import ProgressWatcher
-    from resile.commands.redrive import redrive
 
     go_on = command_hint(f"dlq retry {call.run}", call.db)
     with ProgressWatcher(display_for(call)) as watch:
         try:
             with stdout_reserved_for_json(call.json):
-                done = redrive(asked, watch)
+                done = call.client.redrive(asked, watch)
         except (ResileError, OSError) as error:
             if not watch.run:
                 raise
@@ -299,25 +295,25 @@ def _redrive(call: Call, asked: RedriveCall) -> int:
             say(f"  the redrive is interrupted; `{go_on}` goes on")
             return EXIT_CODES["interrupted"]
     if call.json:
-        print_document(done.document)
+        print_document(done)
     else:
-        write_text(_told(done.document, go_on, call))
+        write_text(_result_text(done, go_on, call))
     return done.exit_code
 
 
-def _told(document: dict[str, Any], go_on: str, call: Call) -> str:
+def _result_text(document: RedriveResult, go_on: str, call: Call) -> str:
     """What came of a redrive, in a line or two."""
-    selected, left = document["selected"], document["left"]
+    selected, left = document.selected, document.left
     if not selected:
         return f"run {call.run}: no dead letter is selected\n"
-    text = f"run {call.run}: {document['succeeded']} of {plural(selected, 'item')} succeeded"
-    match document["status"]:
+    text = f"run {call.run}: {document.succeeded} of {plural(selected, 'item')} succeeded"
+    match document.status:
         case "interrupted":
             return f"{text}, {left} left; `{go_on}` goes on\n"
         case "parked":
             parked = command_hint(f"parked {call.run}", call.db)
             return f"{text}, {left} left; failures wait for judgement: `{parked}`\n"
-    shown = command_hint(f"dlq list {call.run} --step {quoted(document['map'])}", call.db)
-    words = [f"{document['failed']} failed again"] if document["failed"] else []
-    words += [f"{left - document['failed']} not tried"] if left > document["failed"] else []
+    shown = command_hint(f"dlq list {call.run} --step {quoted(document.map or '')}", call.db)
+    words = [f"{document.failed} failed again"] if document.failed else []
+    words += [f"{left - document.failed} not tried"] if left > document.failed else []
     return f"{text}, {', '.join(words)}; `{shown}` shows them\n" if left else f"{text}\n"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from resile.cli.commands.judge import tail_lines
 from resile.cli.display.output import (
@@ -30,7 +29,7 @@ from resile.cli.display.output import (
     escape_control_characters as escape,
 )
 from resile.cli.parse import Call
-from resile.commands.explain import explain as verb
+from resile.explain.report import AttemptReport, Explanation, ItemGroup, Names, RuleReport, StepReport
 
 STEPS_SHOWN_MAX = 50
 ATTEMPTS_SHOWN_MAX = 10
@@ -47,13 +46,11 @@ _STANDS = {
     "disabled": "did not run",
 }
 
-Data = dict[str, Any]
-
 
 def explain(call: Call) -> int:
     """Explain a run, or one step or item of it."""
     step = call.text("STEP")
-    document = verb(call.run, db=call.db, step=step)
+    document = call.client.explain(call.run, step)
     if call.json:
         print_document(document)
         return 0
@@ -64,7 +61,7 @@ def explain(call: Call) -> int:
 class _Page:
     """One explanation for people."""
 
-    def __init__(self, document: Data, call: Call, step: str | None) -> None:
+    def __init__(self, document: Explanation, call: Call, step: str | None) -> None:
         self._document = document
         self._paint = Paint(call.color, sys.stdout)
         self._size = columns(sys.stdout)
@@ -74,18 +71,18 @@ class _Page:
     def lines(self) -> Iterator[str]:
         """The verdict, then the steps, then where to read on."""
         yield self._headline()
-        steps = self._document["steps"]
+        steps = self._document.steps
         for step in steps[:STEPS_SHOWN_MAX]:
             yield ""
             yield from self._step(step, "")
         yield from self._cancel()
         run, db = self._call.run, self._call.db
-        match self._document["status"]:
+        match self._document.status:
             case "parked":
                 yield from ("", f"`{command_hint(f'parked {run}', db)}` shows what waits, and how to judge it")
             case "interrupted":
                 yield from ("", f"`{command_hint(f'resume {run}', db)}` goes on")
-        hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document["omitted"]
+        hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document.omitted
         if hidden and not self._all:
             yield ""
             yield f"and {plural(hidden, 'more step')}; `{command_hint(f'explain {run} STEP', db)}` tells of one"
@@ -93,138 +90,137 @@ class _Page:
     def _headline(self) -> str:
         """How the run stands and why."""
         found = self._document
-        status, because, failures = found["status"], escape(found["because"]), found["failures"]
+        status, because, failures = found.status, escape(found.because), found.failures
         verb = {"canceled": "was canceled", "completed": "completed", "failed": "failed"}.get(status, f"is {status}")
-        head = f"run {found['run']} {escape(found['workflow'])} {self._paint.status(status, verb)}"
+        head = f"run {found.run} {escape(found.workflow)} {self._paint.status(status, verb)}"
         if because:
             return f"{head}: {because}"
         if not failures:
-            return f"{head}: nothing {'failed' if found['exit_code'] == 0 else 'has failed'}"
+            return f"{head}: nothing {'failed' if found.exit_code == 0 else 'has failed'}"
         times = "1 attempt failed" if failures == 1 else f"{failures} attempts failed"
         return f"{head}, although {times}" if status == "completed" else f"{head}: {times}"
 
     def _cancel(self) -> Iterator[str]:
         """What a request to stop kept from starting."""
-        names = (self._document["canceled"] or {}).get("names")
-        if names and not self._all:
+        canceled = self._document.canceled
+        if canceled is not None and canceled.names and not self._all:
             yield ""
-            yield f"never started, because the run was canceled: {_some(names)}"
+            yield f"never started, because the run was canceled: {_list(canceled.names)}"
 
-    def _step(self, step: Data, indent: str) -> Iterator[str]:
+    def _step(self, step: StepReport, indent: str) -> Iterator[str]:
         """One job, with all that befell it."""
-        name = self._paint("bold", escape(scoped_name(step["scope"], step["step"])))
-        yield f"{indent}{name} ({escape(step['where'])}) {self._standing(step)}"
+        name = self._paint("bold", escape(scoped_name(step.scope, step.step)))
+        yield f"{indent}{name} ({escape(step.where)}) {self._standing(step)}"
         inner = f"{indent}  "
-        for link in step.get("chain", ()):
-            yield f"{inner}because {escape(link['step'])} {_stands(link['status'])}"
-        attempts = step.get("attempts", [])
+        for link in step.chain:
+            yield f"{inner}because {escape(link.step)} {_stands(link.status)}"
+        attempts = step.attempts
         half = ATTEMPTS_SHOWN_MAX // 2
-        hidden = step.get("omitted", 0) + max(len(attempts) - ATTEMPTS_SHOWN_MAX, 0)
+        hidden = step.omitted + max(len(attempts) - ATTEMPTS_SHOWN_MAX, 0)
         for number, attempt in enumerate(attempts):
             if hidden and number == half:
                 yield f"{inner}… {hidden} more like these"
             if number < half or number >= len(attempts) - half:
                 yield from self._attempt(attempt, inner)
         yield from self._inside(step, inner)
-        for key, words in (("canceled", "canceled"), ("skipped", "skipped"), ("waiting", "waiting")):
-            if step.get(key):
-                yield f"{inner}{words} because of it: {_some(step[key])}"
+        for word, names in (("canceled", step.canceled), ("skipped", step.skipped), ("waiting", step.waiting)):
+            if names is not None:
+                yield f"{inner}{word} because of it: {_list(names)}"
 
-    def _standing(self, step: Data) -> str:
+    def _standing(self, step: StepReport) -> str:
         """How a job stands, in words."""
-        attempts = step.get("attempts", [])
-        tried = max((attempt.get("attempt", 0) for attempt in attempts), default=0)
-        failed = any(attempt["event"] in ("failed", "lost") for attempt in attempts)
-        match step["status"]:
+        attempts = step.attempts
+        tried = max((attempt.attempt for attempt in attempts), default=0)
+        failed = any(attempt.event in ("failed", "lost") for attempt in attempts)
+        match step.status:
             case "completed" if failed:
-                word = "recovered" if step.get("recovered") else "passed"
-                words = f"{word} at attempt {tried}" if attempts[-1]["event"] == "passed" else word
+                word = "recovered" if step.recovered else "passed"
+                words = f"{word} at attempt {tried}" if attempts[-1].event == "passed" else word
             case "failed":
                 words = "failed" + (f" after {tried} attempts" if tried > 1 else "")
-                words += ", tolerated" if step.get("tolerated") else ""
+                words += ", tolerated" if step.tolerated else ""
             case status if attempts and status == "canceled":
                 words = "was canceled"
             case status:
                 words = _stands(status)
-        return self._paint.status(step["status"], words) + (f": {escape(step['why'])}" if step.get("why") else "")
+        return self._paint.status(step.status, words) + (f": {escape(step.why)}" if step.why else "")
 
-    def _attempt(self, attempt: Data, indent: str) -> Iterator[str]:
+    def _attempt(self, attempt: AttemptReport, indent: str) -> Iterator[str]:
         """One attempt, or what else befell a job."""
         yield indent + _headline_of(attempt)
         inner = f"{indent}  "
         if self._all:
-            for stream in ("stdout", "stderr"):
-                text = attempt.get(stream, "")
+            for stream, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
                 yield from (indent + line for line in tail_lines(text, stream, self._paint, self._size))
         yield from self._inside(attempt, inner)
-        for problem in attempt.get("problems", ()):
+        for problem in attempt.problems:
             yield _line(inner, "rejected", escape(problem))
-        for rule in attempt.get("rules", ()):
+        for rule in attempt.rules:
             yield from self._rule(rule, inner)
-        if attempt.get("then"):
-            yield _line(inner, "then", escape(attempt["then"]))
+        if attempt.then:
+            yield _line(inner, "then", escape(attempt.then))
 
-    def _rule(self, rule: Data, indent: str) -> Iterator[str]:
+    def _rule(self, rule: RuleReport, indent: str) -> Iterator[str]:
         """One rule that a failure came to, and its repair."""
-        decision = rule["decision"]
+        decision = rule.decision
         word = f"{_WORDS.get(decision, decision):<9}"
         shown = self._paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
-        limit, why = rule.get("limit", 0), escape(rule.get("why", ""))
+        limit, why = rule.limit, escape(rule.why)
         counted = decision == "spent" or (decision == "applied" and limit > 1)
-        count = f" ({rule.get('used', 0)} of {limit})" if counted and rule["then"] != "goto" else ""
-        yield f"{indent}{shown} {escape(rule['rule'])}{count}" + (f": {why}" if why else "")
-        if rule.get("repair"):
-            problem = f": {escape(rule['problem'])}" if rule.get("problem") else ""
-            calls = f" ({', '.join(map(escape, rule['calls']))})" if rule.get("calls") else ""
-            yield _line(indent, "repair", f"{rule['repair']}{calls}{problem}")
-        for step in rule.get("inside", ()):
+        count = f" ({rule.used} of {limit})" if counted and rule.then != "goto" else ""
+        yield f"{indent}{shown} {escape(str(rule.rule))}{count}" + (f": {why}" if why else "")
+        if rule.repair:
+            problem = f": {escape(rule.problem)}" if rule.problem else ""
+            calls = f" ({', '.join(map(escape, rule.calls))})" if rule.calls else ""
+            yield _line(indent, "repair", f"{rule.repair}{calls}{problem}")
+        for step in rule.inside:
             yield from self._step(step, f"{indent}  ")
 
-    def _inside(self, found: Data, indent: str) -> Iterator[str]:
+    def _inside(self, found: StepReport | AttemptReport, indent: str) -> Iterator[str]:
         """The steps of a child workflow and the items of a fan-out."""
-        steps = found.get("inside", [])
+        steps = found.inside
         for step in steps[:STEPS_SHOWN_MAX]:
             yield from self._step(step, indent)
         if len(steps) > STEPS_SHOWN_MAX:
             yield f"{indent}and {plural(len(steps) - STEPS_SHOWN_MAX, 'more step')}"
         # What most items came to comes first.
-        groups = sorted(found.get("items", []), key=lambda group: -group["names"]["count"])
+        groups = sorted(found.items, key=lambda group: -group.names.count)
         for group in groups[:GROUPS_SHOWN_MAX]:
             yield from self._group(group, indent)
-        hidden = sum(group["names"]["count"] for group in groups[GROUPS_SHOWN_MAX:])
+        hidden = sum(group.names.count for group in groups[GROUPS_SHOWN_MAX:])
         if hidden:
             counts = command_hint(f"dlq stats {self._call.run}", self._call.db)
             yield f"{indent}and {plural(hidden, 'more item')} in other ways; `{counts}` counts the dead letters"
 
-    def _group(self, group: Data, indent: str) -> Iterator[str]:
+    def _group(self, group: ItemGroup, indent: str) -> Iterator[str]:
         """Items that came to the same end, the first of them in full."""
-        names = group["names"]
-        where = f"{escape(group['step'])}: " if group.get("step") else ""
-        said = escape(group.get("message", ""))
+        names = group.names
+        where = f"{escape(group.step)}: " if group.step else ""
+        said = escape(group.message)
         yield f"{indent}{_came_to(group)}" + (f": {where}{said}" if said else "")
         inner = f"{indent}  "
-        shown = group.get("items", [])
+        shown = group.items
         for item in shown if self._all else shown[:1]:
-            executions = item.get("executions", ())
+            executions = item.executions
             for execution in executions:
                 deeper = inner
                 if len(executions) > 1:
-                    passed = "" if execution.get("then") else ": passed"
-                    yield f"{inner}{escape(item['item'])}, execution {execution['number']}{passed}"
+                    passed = "" if execution.then else ": passed"
+                    yield f"{inner}{escape(item.item)}, execution {execution.number}{passed}"
                     deeper = f"{inner}  "
-                for step in execution.get("inside", ()):
+                for step in execution.inside:
                     yield from self._step(step, deeper)
-                if len(executions) > 1 and execution.get("then"):
-                    yield _line(deeper, "then", escape(execution["then"]))
-        if names["count"] > 1 and not self._all:
-            item = quoted(names["first"][1])
-            yield f"{inner}`{command_hint(f'explain {self._call.run} {item}', self._call.db)}` tells of another"
+                if len(executions) > 1 and execution.then:
+                    yield _line(deeper, "then", escape(execution.then))
+        if names.count > 1 and not self._all:
+            other = quoted(names.first[1])
+            yield f"{inner}`{command_hint(f'explain {self._call.run} {other}', self._call.db)}` tells of another"
 
 
-def _headline_of(entry: Data) -> str:
+def _headline_of(entry: AttemptReport) -> str:
     """The first line of what befell a job."""
-    attempt, message = f"attempt {entry.get('attempt', 0)}", escape(entry.get("message", ""))
-    match entry["event"]:
+    attempt, message = f"attempt {entry.attempt}", escape(entry.message)
+    match entry.event:
         case "passed":
             return f"{attempt}: passed" + (f", {message}" if message else "")
         case "interrupted":
@@ -239,10 +235,10 @@ def _headline_of(entry: Data) -> str:
             return f"expression rejected: {message}"
         case "circuit" | "redriven":
             return message
-        case _ if entry.get("verdict") == "failed":
-            return f"{attempt}: its workflow {escape(entry['child'])} failed" + (f": {message}" if message else "")
+        case _ if entry.verdict == "failed":
+            return f"{attempt}: its workflow {escape(entry.child)} failed" + (f": {message}" if message else "")
         case _:
-            return f"{attempt}: {message or entry.get('kind', '')}"
+            return f"{attempt}: {message or entry.kind}"
 
 
 def _line(indent: str, word: str, text: str) -> str:
@@ -255,18 +251,18 @@ def _stands(status: str) -> str:
     return _STANDS.get(status, status if status in ("completed", "failed") else f"is {status}")
 
 
-def _came_to(group: Data) -> str:
+def _came_to(group: ItemGroup) -> str:
     """How many items came to what."""
-    count = group["names"]["count"]
-    what = plural(count, "item") if count > 1 else escape(group["names"]["first"][0])
-    if group["outcome"] == "passed":
-        return f"{what} passed" + (" in the end" if group.get("message") else "")
-    one, many = _OUTCOMES[group["outcome"]]
+    count = group.names.count
+    what = plural(count, "item") if count > 1 else escape(group.names.first[0])
+    if group.outcome == "passed":
+        return f"{what} passed" + (" in the end" if group.message else "")
+    one, many = _OUTCOMES[group.outcome]
     return f"{what} {f'is {one}' if count == 1 else f'are {many}'}"
 
 
-def _some(names: Data) -> str:
+def _list(names: Names) -> str:
     """The first of some names, and how many more there are."""
-    first = names["first"][:NAMES_SHOWN_MAX]
-    hidden = names["count"] - len(first)
+    first = names.first[:NAMES_SHOWN_MAX]
+    hidden = names.count - len(first)
     return ", ".join(escape(name) for name in first) + (f" and {hidden} more" if hidden else "")

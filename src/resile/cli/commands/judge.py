@@ -25,7 +25,8 @@ from resile.cli.display.output import (
     escape_control_characters as escape,
 )
 from resile.cli.parse import Call, refusal
-from resile.commands import judge as verbs
+from resile.commands.documents.failures import JudgementResult, ParkedFailure
+from resile.commands.judge import Judgement
 
 TAIL_LINES_MAX = 10
 HISTORY_MAX = 10
@@ -35,45 +36,45 @@ _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
 def parked(call: Call) -> int:
     """Show what is parked."""
-    document = verbs.parked(call.run, db=call.db)
+    document = call.client.parked(call.run)
     if call.json:
         print_document(document)
         return 0
     paint = Paint(call.color, sys.stdout)
-    found = document["failures"]
+    found = document.failures
     if not found:
-        write_text(f"run {call.run} {escape(document['workflow'])} is {document['status']}; nothing is parked\n")
+        write_text(f"run {call.run} {escape(document.workflow)} is {document.status}; nothing is parked\n")
         return 0
-    lines = [f"run {call.run} {escape(document['workflow'])}: {plural(len(found), 'parked failure')}"]
-    names = [failure["step"] for failure in found]
+    lines = [f"run {call.run} {escape(document.workflow)}: {plural(len(found), 'parked failure')}"]
+    names = [failure.step for failure in found]
     for failure in found:
-        known = failure["step"] if names.count(failure["step"]) == 1 and not failure["step"].isdigit() else None
-        lines += ["", *_failure(failure, paint), "", *_ways(call, known or str(failure["job"]))]
+        known = failure.step if names.count(failure.step) == 1 and not failure.step.isdigit() else None
+        lines += ["", *_failure(failure, paint), "", *_ways(call, known or str(failure.job))]
     write_text("\n".join(lines) + "\n")
     return 0
 
 
-def _failure(failure: dict[str, Any], paint: Paint) -> list[str]:
+def _failure(failure: ParkedFailure, paint: Paint) -> list[str]:
     """One parked failure: what happened, what it printed, every attempt."""
     size = columns(sys.stdout)
-    where = "" if failure["scope"] == "root" else f" in {escape(failure['scope'])}"
-    head = f"{paint('bold', escape(failure['step']))}{where}, job {failure['job']}"
+    where = "" if failure.scope == "root" else f" in {escape(failure.scope)}"
+    head = f"{paint('bold', escape(failure.step))}{where}, job {failure.job}"
     lines = [
-        f"{head}: {paint('red', failure['kind'])} after {plural(failure['attempts'], 'attempt')}",
-        fit(f"  {escape(failure['message'])}", size),
-        fit(f"  parked by {escape(short_rule(failure['rule']))}", size),
+        f"{head}: {paint('red', failure.kind)} after {plural(failure.attempts, 'attempt')}",
+        fit(f"  {escape(failure.message)}", size),
+        fit(f"  parked by {escape(short_rule(failure.rule))}", size),
     ]
-    for name in ("stdout", "stderr"):
-        lines += tail_lines(failure[name], name, paint, size)
+    for name, text in (("stdout", failure.stdout), ("stderr", failure.stderr)):
+        lines += tail_lines(text, name, paint, size)
     rows = [
         [
-            f"attempt {tried['attempt']}",
-            escape(tried["message"]),
-            clock(moment(tried["started_at"])),
-            duration(tried["wall_seconds"]),
-            size_bytes(tried["rss_bytes_max"]),
+            f"attempt {tried.attempt}",
+            escape(tried.message),
+            clock(moment(tried.started_at)),
+            duration(tried.wall_seconds),
+            size_bytes(tried.rss_bytes_max),
         ]
-        for tried in failure["history"][-HISTORY_MAX:]
+        for tried in failure.history[-HISTORY_MAX:]
     ]
     if rows:
         lines += [f"  {line}" for line in table([""] * 5, rows, paint, size - 2)[1:]]
@@ -110,36 +111,36 @@ def _ways(call: Call, job: str) -> list[str]:
 def judge(call: Call) -> int:
     """Decide about one parked failure, and drive the run on where that was asked."""
     judgement = _judgement(call)
-    answer = verbs.judge(call.run, call.texts("JOB")[0], judgement, db=call.db)
-    if call.flag("resume") and not answer["driven"]:
+    answer = call.client.judge(call.run, call.texts("JOB")[0], judgement)
+    if call.flag("resume") and not answer.driven:
         return _resume(call, answer)
     if call.json:
         print_document(answer)
     else:
         go_on = command_hint(f"resume {call.run}", call.db)
-        then = "its engine goes on" if answer["driven"] else f"`{go_on}` goes on"
-        write_text(f"run {call.run}: {_told(answer)}; {then}\n")
+        then = "its engine goes on" if answer.driven else f"`{go_on}` goes on"
+        write_text(f"run {call.run}: {_result_text(answer)}; {then}\n")
     return 0
 
 
-def _told(answer: dict[str, Any]) -> str:
+def _result_text(answer: JudgementResult) -> str:
     """A judgement in a few words."""
-    return f"{escape(answer['step'])} (job {answer['job']}) is judged {answer['verdict']}"
+    return f"{escape(answer.step)} (job {answer.job}) is judged {answer.verdict}"
 
 
-def _resume(call: Call, answer: dict[str, Any]) -> int:
+def _resume(call: Call, answer: JudgementResult) -> int:
     """Go on as `resile resume` does."""
     from resile.cli.commands.run import drive
     from resile.cli.display.output import say
-    from resile.commands.run import ResourceLimits, resume
+    from resile.commands.run import ResourceLimits
 
     if not call.json:
-        say(f"run {call.run}: {_told(answer)}")
+        say(f"run {call.run}: {_result_text(answer)}")
     limits = ResourceLimits(max_parallel=call.whole("max-parallel"))
-    return drive(call, lambda watch: resume(call.run, db=call.db, limits=limits, listener=watch))
+    return drive(call, lambda watch: call.client.resume(call.run, limits, watch))
 
 
-def _judgement(call: Call) -> verbs.Judgement:
+def _judgement(call: Call) -> Judgement:
     """What the words of the call say."""
     verdict = call.texts("VERDICT")[0]
     for key, only in _ONLY_WITH.items():
@@ -150,15 +151,13 @@ def _judgement(call: Call) -> verbs.Judgement:
         case "retry-with":
             if memory is None and runtime is None:
                 raise refusal("retry-with needs --memory or --runtime", "resile judge RUN JOB retry-with --memory 8g")
-            return verbs.Judgement(
-                verdict="retry", reason=reason, memory_bytes=memory or 0, runtime_seconds=runtime or 0.0
-            )
+            return Judgement(verdict="retry", reason=reason, memory_bytes=memory or 0, runtime_seconds=runtime or 0.0)
         case "retry":
-            return verbs.Judgement(verdict="retry", reason=reason)
+            return Judgement(verdict="retry", reason=reason)
         case "skip":
-            return verbs.Judgement(verdict="skip", reason=reason, output=_output(call.text("output")))
+            return Judgement(verdict="skip", reason=reason, output=_output(call.text("output")))
         case _:
-            return verbs.Judgement(verdict="fail", reason=reason)
+            return Judgement(verdict="fail", reason=reason)
 
 
 def _output(text: str | None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
 from resile.cli.display.output import (
     Paint,
@@ -22,12 +22,14 @@ from resile.cli.display.output import (
     escape_control_characters as escape,
 )
 from resile.cli.parse import Call, nearest, refusal
-from resile.commands import inspect as verbs
+from resile.commands.documents.answers import LogList, LogText
+from resile.commands.documents.runs import Event, RunDocument, RunSummary
 from resile.commands.events.names import ALIASES, EVENT_TYPES
-from resile.commands.logs import LogPart, export_logs, follow_logs
-from resile.commands.logs import logs as read_logs
 
-Stream = Literal["both", "out", "err"]
+if TYPE_CHECKING:
+    from resile.commands.client import Client
+    from resile.commands.logs import LogPart, Stream
+
 _STREAMS = {"out": "stdout", "err": "stderr"}
 
 
@@ -35,37 +37,37 @@ def status(call: Call) -> int:
     """List the runs, or show one."""
     paint = Paint(call.color, sys.stdout)
     if call.text("RUN") is None:
-        document = verbs.status(None, db=call.db)
+        found = call.client.runs()
         if call.json:
-            print_document(document)
+            print_document(found)
         else:
-            write_text("\n".join(_runs(document["runs"], paint)) + "\n")
+            write_text("\n".join(_runs(found.runs, paint)) + "\n")
         return 0
-    document = verbs.status(call.run, db=call.db)
+    document = call.client.status(call.run)
     if call.json:
         print_document(document)
         return 0
     from resile.cli.display.summary import jobs, summary
 
     size = columns(sys.stdout)
-    write_text(summary(document, last_words(document, call.db), paint, size, call.db))
+    write_text(summary(document, last_words(document, call.client), paint, size, call.db))
     write_text("\n".join(["", *jobs(document, paint, size)]) + "\n")
     return 0
 
 
-def _runs(runs: list[dict[str, Any]], paint: Paint) -> list[str]:
+def _runs(runs: list[RunSummary], paint: Paint) -> list[str]:
     """The list of runs as a table."""
     if not runs:
         return ["no runs; `resile run FILE` makes one"]
     rows = [
         [
-            str(run["run"]),
-            run["status"],
-            escape(run["workflow"]),
-            _day(run["started_at"]),
-            duration(moment(run["ended_at"]) - moment(run["started_at"])) if run["ended_at"] else "",
-            f"{run['steps']['completed']}/{run['steps']['total']}",
-            f"{run['steps']['failed']} failed" if run["steps"]["failed"] else "",
+            str(run.run),
+            run.status,
+            escape(run.workflow),
+            _day(run.started_at),
+            duration(moment(run.ended_at) - moment(run.started_at)) if run.ended_at else "",
+            f"{run.steps.completed}/{run.steps.total}",
+            f"{run.steps.failed} failed" if run.steps.failed else "",
         ]
         for run in runs
     ]
@@ -79,33 +81,32 @@ def _day(stamp: str | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp))) if stamp else ""
 
 
-def last_words(document: dict[str, Any], db: str | None) -> dict[int, str]:
-    """What the failed steps of a run said last, as its events have it."""
-    if not any(job["status"] in ("failed", "pending_failed") for job in document["jobs"]):
+def last_words(document: RunDocument, client: Client) -> dict[int, str]:
+    """The last messages of the failed steps of a run, by job, from its events."""
+    if not any(job.status in ("failed", "pending_failed") for job in document.jobs):
         return {}
     kinds = ["attempt_failed", "attempt_lost", "step_failed", "step_parked"]
-    events = verbs.events(document["run"], db=db, types=kinds)
-    return {event["job"]: event["data"]["message"] for event in events if event["data"].get("message")}
+    events = client.events(document.run, kinds)
+    return {event.job or 0: event.data["message"] for event in events if event.data.get("message")}
 
 
 def logs(call: Call) -> int:
     """Show what the steps of a run printed."""
     folder = call.text("export")
     if folder is not None:
-        count = export_logs(call.run, folder, db=call.db)
+        written = call.client.export_logs(call.run, folder)
         if call.json:
-            print_document({"run": call.run, "folder": folder, "files": count})
+            print_document(written)
         else:
-            write_text(f"{count} files in {folder}\n")
+            write_text(f"{written.files} files in {folder}\n")
         return 0
     if call.json and call.flag("follow"):
         raise refusal("--json prints one document, so it can't be combined with --follow")
     stream = _stream(call)
     step, attempt = call.text("STEP"), call.whole("attempt")
-    read = follow_logs if call.flag("follow") else read_logs
-    parts = read(call.run, db=call.db, step=step, attempt=attempt, stream=stream)
+    parts = call.client.logs(call.run, step, attempt, stream, follow=call.flag("follow"))
     if call.json:
-        print_document({"run": call.run, "logs": _joined(parts)})
+        print_document(LogList(run=call.run, logs=_join(parts)))
     else:
         alone = step is not None and attempt is not None and stream != "both"
         _print_parts(parts, Paint(call.color, sys.stdout), alone)
@@ -119,19 +120,13 @@ def _stream(call: Call) -> Stream:
     return "out" if call.flag("stdout") else "err"
 
 
-def _joined(parts: Iterator[LogPart]) -> list[dict[str, Any]]:
+def _join(parts: Iterator[LogPart]) -> list[LogText]:
     """The pieces of each stream of each attempt put together."""
     found: dict[tuple[int, int, str], tuple[str, list[bytes]]] = {}
     for part in parts:
         found.setdefault((part.job, part.attempt, part.stream), (part.step, []))[1].append(part.data)
     return [
-        {
-            "job": job,
-            "step": step,
-            "attempt": attempt,
-            "stream": _STREAMS[stream],
-            "text": b"".join(pieces).decode("utf-8", "replace"),
-        }
+        LogText(job, step, attempt, _STREAMS[stream], b"".join(pieces).decode("utf-8", "replace"))
         for (job, attempt, stream), (step, pieces) in found.items()
     ]
 
@@ -157,12 +152,12 @@ def events_list(call: Call) -> int:
     job = call.whole("story") or 0
     if job and names:
         raise refusal("a story is told in our own names", "leave out --names or --story")
-    return _print_events(call, verbs.events(call.run, db=call.db, types=types, after=after, names=names, job=job))
+    return _print_events(call, call.client.events(call.run, types, after, names, job))
 
 
 def events_follow(call: Call) -> int:
     """Print the events of a run as they happen."""
-    return _print_events(call, verbs.follow(call.run, db=call.db, types=_types(call), after=call.whole("after") or 0))
+    return _print_events(call, call.client.follow_events(call.run, _types(call), call.whole("after") or 0))
 
 
 def _types(call: Call) -> list[str]:
@@ -175,7 +170,7 @@ def _types(call: Call) -> list[str]:
     return names
 
 
-def _print_events(call: Call, events: Iterator[dict[str, Any]]) -> int:
+def _print_events(call: Call, events: Iterator[Event]) -> int:
     """One event on each line: JSON for programs, words for people."""
     from resile.cli.display.lines import event_line
 
@@ -183,6 +178,6 @@ def _print_events(call: Call, events: Iterator[dict[str, Any]]) -> int:
         if call.json:
             write_bytes(encode(event) + b"\n")
             continue
-        who = (scoped_name(event["scope"] or "", event["step"] or ""), event["attempt"] or 0)
-        write_text(event_line(event["seq"], moment(event["at"]), event["type"], *who, event["data"]) + "\n")
+        who = (scoped_name(event.scope or "", event.step or ""), event.attempt or 0)
+        write_text(event_line(event.seq, moment(event.at), event.type, *who, event.data) + "\n")
     return 0

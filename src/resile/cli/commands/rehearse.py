@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resile.cli.commands.judge import tail_lines
 from resile.cli.display.lines import Lines
@@ -25,7 +25,8 @@ from resile.cli.display.output import (
 from resile.cli.display.summary import route_lines
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher, Tally
 from resile.cli.parse import Call, refusal
-from resile.commands import rehearse as verbs
+from resile.commands import rehearse as command
+from resile.commands.documents.answers import Rehearsal, RepairAttempt
 
 if TYPE_CHECKING:
     from resile.core.state import State
@@ -66,53 +67,52 @@ def rehearse(call: Call) -> int:
     given = call.text("fail")
     if given is None:
         raise refusal("`resile rehearse` needs --fail", f"resile rehearse {path} {step} --fail exit:1")
-    failure = verbs.supposed(given, call.text("message") or "")
+    failure = command.supposed(given, call.text("message") or "")
     headline = f"{escape(step)} of {escape(path)}, supposed to fail: {escape(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
     with stdout_reserved_for_json(call.json), ProgressWatcher(display) as watch:
-        document = verbs.rehearse(path, step, failure, call.texts("input"), watch)
+        document = command.rehearse(path, step, failure, call.texts("input"), watch)
     if call.json:
         print_document(document)
     else:
         write_text("\n".join(_report(document, Paint(call.color, sys.stdout))) + "\n")
-    code: int = document["exit_code"]
-    return code
+    return document.exit_code
 
 
-def _report(document: dict[str, Any], paint: Paint) -> list[str]:
+def _report(document: Rehearsal, paint: Paint) -> list[str]:
     """The routes, what repairs printed, and the verdict."""
     size = columns(sys.stdout)
     lines: list[str] = []
-    if document["routes"]:
-        lines += [paint("bold", "Routes"), *route_lines(document["routes"], paint, size), ""]
-    if document["repairs"]:
+    if document.routes:
+        lines += [paint("bold", "Routes"), *route_lines(document.routes, paint, size), ""]
+    if document.repairs:
         lines.append(paint("bold", "Repairs"))
-        for repair in document["repairs"]:
+        for repair in document.repairs:
             lines += _repair(repair, paint, size)
         lines.append("")
-    verdict = document["verdict"]
+    verdict = document.verdict
     return [*lines, paint("bold", verdict) + fit(f": {_meaning(document)}", size - len(verdict))]
 
 
-def _repair(repair: dict[str, Any], paint: Paint, size: int) -> list[str]:
+def _repair(repair: RepairAttempt, paint: Paint, size: int) -> list[str]:
     """One attempt that was really run."""
-    name = escape(scoped_name(repair["scope"], repair["step"]))
-    number = f", attempt {repair['attempt']}" if repair["attempt"] > 1 else ""
-    how = escape(repair["message"]) or "completed"
-    lines = [fit(f"  {name}{number}: {how} in {duration(repair['seconds'])}", size)]
-    for stream in ("stdout", "stderr"):
-        lines += [f"  {line}" for line in tail_lines(repair[stream], stream, paint, size - 2)]
+    name = escape(scoped_name(repair.scope, repair.step))
+    number = f", attempt {repair.attempt}" if repair.attempt > 1 else ""
+    how = escape(repair.message) or "completed"
+    lines = [fit(f"  {name}{number}: {how} in {duration(repair.seconds)}", size)]
+    for stream, text in (("stdout", repair.stdout), ("stderr", repair.stderr)):
+        lines += [f"  {line}" for line in tail_lines(text, stream, paint, size - 2)]
     return lines
 
 
-def _meaning(document: dict[str, Any]) -> str:
+def _meaning(document: Rehearsal) -> str:
     """What a verdict means for the step."""
-    match document["verdict"]:
+    match document.verdict:
         case "retry":
-            wait = document["delay_seconds"]
+            wait = document.delay_seconds
             return f"the step would be run again {f'in {delay(wait)}' if wait else 'at once'}"
         case "goto":
-            targets = [route["target"] for route in document["routes"] if route["action"] == "goto"]
-            return f"the run would go on from {escape(targets[-1])}"
+            targets = [route.target for route in document.routes if route.action == "goto"]
+            return f"the run would go on from {escape(targets[-1] or '')}"
         case known:
             return _SAID[known]

@@ -19,20 +19,19 @@ from resile.cli.display.output import (
 )
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
 from resile.cli.parse import Call
-from resile.commands import run as verbs
 from resile.commands.load import CompileOptions
+from resile.commands.run import ResourceLimits, RunCall
 from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
 
 if TYPE_CHECKING:
-    from resile.commands.run import ResourceLimits, RunOutcome
+    from resile.commands.run import RunOutcome
 
 
 def run(call: Call) -> int:
     """Run a workflow to its end."""
-    asked = verbs.RunCall(
+    asked = RunCall(
         path=call.texts("FILE")[0],
-        db=call.db,
         inputs=call.texts("input"),
         input_files=call.texts("input-file"),
         limits=_limits(call),
@@ -42,7 +41,7 @@ def run(call: Call) -> int:
         failure_routing=not call.flag("no-failure-routing"),
         compile_options=CompileOptions(call.text("dialect") or "", call.text("profile") or ""),
     )
-    return drive(call, lambda watch: verbs.run(asked, watch, call.launcher))
+    return drive(call, lambda watch: call.client.run(asked, watch, call.launcher))
 
 
 def say_debug(text: str) -> None:
@@ -53,25 +52,16 @@ def say_debug(text: str) -> None:
 def resume(call: Call) -> int:
     """Go on with a run."""
     limits = _limits(call)
-    return drive(
-        call,
-        lambda watch: verbs.resume(call.run, db=call.db, limits=limits, listener=watch, launcher=call.launcher),
-    )
+    return drive(call, lambda watch: call.client.resume(call.run, limits, watch, call.launcher))
 
 
 def rerun(call: Call) -> int:
     """Run it again."""
+    limits = _limits(call)
+    failed_only, as_new = call.flag("failed-only"), call.flag("as-new")
     return drive(
         call,
-        lambda watch: verbs.rerun(
-            call.run,
-            failed_only=call.flag("failed-only"),
-            as_new=call.flag("as-new"),
-            db=call.db,
-            limits=_limits(call),
-            listener=watch,
-            launcher=call.launcher,
-        ),
+        lambda watch: call.client.rerun(call.run, limits, watch, call.launcher, failed_only=failed_only, as_new=as_new),
     )
 
 
@@ -125,7 +115,7 @@ def _messages(call: Call, watch: ProgressWatcher, finished: RunOutcome) -> dict[
         return watch.messages
     from resile.cli.commands.look import last_words
 
-    return last_words(finished.document, call.db) | watch.messages
+    return last_words(finished.document, call.client) | watch.messages
 
 
 def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
@@ -139,7 +129,7 @@ def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
 
 def _limits(call: Call) -> ResourceLimits:
     """What the caller lets the run use."""
-    return verbs.ResourceLimits(
+    return ResourceLimits(
         max_parallel=call.whole("max-parallel"),
         cpus=call.number("cpus"),
         memory_bytes=call.size("memory"),

@@ -13,10 +13,12 @@ def version(call: Call) -> int:
     """Show the versions of what matters when something goes wrong."""
     from apsw import sqlite_lib_version
 
+    from resile.commands.documents.answers import Versions
+
     python = ".".join(str(part) for part in sys.version_info[:3])
-    versions = {"resile": __version__, "python": python, "sqlite": sqlite_lib_version()}
+    found = Versions(resile=__version__, python=python, sqlite=sqlite_lib_version())
     if call.json:
-        print_document(versions)
+        print_document(found)
     else:
-        write_text("Resile {resile}\nPython {python}\nSQLite {sqlite}\n".format(**versions))
+        write_text(f"Resile {found.resile}\nPython {found.python}\nSQLite {found.sqlite}\n")
     return 0

@@ -16,6 +16,7 @@ from resile.cli.display.output import delay, duration, fit, plural
 from resile.cli.display.output import escape_control_characters as escape
 
 if TYPE_CHECKING:
+    from resile.commands.documents.runs import MapMetrics
     from resile.core.fanout.progress import Fan, Redrive
     from resile.core.state import State
 
@@ -163,18 +164,18 @@ def report(name: str, data: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def outcome(name: str, numbers: dict[str, Any]) -> str:
+def outcome(name: str, numbers: MapMetrics) -> str:
     """What came of a fan-out."""
-    done = f"{numbers['successful']} of {plural(numbers['total_items'], 'item')} succeeded"
-    rest = ", ".join(f"{numbers[word]} {word}" for word in ("failed", "skipped", "held"))
-    circuit = "" if numbers["circuit"] == "closed" else f"; circuit {words(numbers['circuit'])}"
-    return f"{escape(name)}: {done}, {rest}; {plural(numbers['dead_letters'], 'dead letter')}{circuit}"
+    done = f"{numbers.successful} of {plural(numbers.total_items, 'item')} succeeded"
+    rest = f"{numbers.failed} failed, {numbers.skipped} skipped, {numbers.held} held"
+    circuit = "" if numbers.circuit == "closed" else f"; circuit {words(numbers.circuit)}"
+    return f"{escape(name)}: {done}, {rest}; {plural(numbers.dead_letters, 'dead letter')}{circuit}"
 
 
-def patterns(numbers: dict[str, Any], columns: int) -> list[str]:
+def patterns(numbers: MapMetrics, columns: int) -> list[str]:
     """The failures that many items had in common, and what to do about each."""
     lines: list[str] = []
-    for pattern in sorted(numbers["failure_patterns"], key=lambda found: -found["frequency"]):
-        lines.append(fit(f"  {pattern['frequency']} x {escape(pattern['message'])}", columns))
-        lines.append(fit(f"    {pattern['pattern_type']}: {escape(pattern['suggested_action'])}", columns))
+    for pattern in sorted(numbers.failure_patterns, key=lambda found: -found.frequency):
+        lines.append(fit(f"  {pattern.frequency} x {escape(pattern.message)}", columns))
+        lines.append(fit(f"    {pattern.pattern_type}: {escape(pattern.suggested_action)}", columns))
     return lines

@@ -44,7 +44,7 @@ def encode(document: object) -> bytes:
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_legible(document))
+        return msgspec.json.encode(_legible(msgspec.to_builtins(document)))
 
 
 def _legible(value: Any) -> Any:
@@ -228,9 +228,9 @@ def scoped_name(scope: str, step: str) -> str:
     return f"{owner}/{step}" if step.startswith(f"{key}-") else f"{scope}/{step}"
 
 
-def short_rule(rule: str) -> str:
+def short_rule(rule: object) -> str:
     """Where a rule stands and what it says, without the folders on the way to its file."""
-    file, colon, rest = rule.partition(":")
+    file, colon, rest = str(rule).partition(":")
     return file.rpartition("/")[2] + colon + rest
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 from resile.cli.display.output import Paint, plural, print_document, say
 from resile.cli.display.output import escape_control_characters as escape
@@ -31,15 +32,23 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
         say("".join(format_exception(error)).rstrip())
     if isinstance(error, ResileError):
         if json:
-            print_document(error.document())
+            print_document(_document_of(error))
         say(render(error, Paint("auto", sys.stderr)))
         return EXIT_USAGE
     kind = type(error).__name__
     unexpected = ResileError("unexpected", f"{kind}: {error}", hint="RESILE_TRACEBACK=1 shows the traceback")
     if json:
-        print_document(unexpected.document())
+        print_document(_document_of(unexpected))
     say(render(unexpected, Paint("auto", sys.stderr)))
     return EXIT_UNEXPECTED
+
+
+def _document_of(error: ResileError) -> object:
+    """An error as JSON has it."""
+    from resile.commands.documents.answers import ErrorDocument, ErrorText
+
+    text = ErrorText(error.code, error.message, error.where, error.hint)
+    return ErrorDocument(error=text, diagnostics=list(error.diagnostics))
 
 
 def _refused_by_system(error: OSError) -> ResileError:
@@ -76,7 +85,7 @@ def render(error: ResileError, paint: Paint) -> str:
     return "\n".join(lines)
 
 
-def findings(diagnostics: tuple[Diagnostic, ...], paint: Paint) -> list[str]:
+def findings(diagnostics: Sequence[Diagnostic], paint: Paint) -> list[str]:
     """Each finding with the line of the file that it is about and a caret below the place."""
     sources: dict[str, list[str]] = {}
     lines: list[str] = []

@@ -6,7 +6,10 @@ only so much is shown as a person reads; the maps' own lines have the numbers.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec import structs
 
 from resile.cli.display.maps import in_item, outcome, patterns
 from resile.cli.display.output import (
@@ -25,16 +28,17 @@ from resile.cli.display.output import (
 from resile.cli.display.output import (
     escape_control_characters as escape,
 )
+from resile.commands.documents.runs import Route, RunDocument, RunJob
 
 FAILED_SHOWN_MAX = 20
 ITEMS_SHOWN_MAX = 10
 JOBS_SHOWN_MAX = 50
 NAME_COLUMNS_MIN = 8
 
-Document = dict[str, Any]
+_Placed = TypeVar("_Placed", RunJob, Route)
 
 
-def summary(document: Document, messages: dict[int, str], paint: Paint, columns: int, db: str | None) -> str:
+def summary(document: RunDocument, messages: dict[int, str], paint: Paint, columns: int, db: str | None) -> str:
     """Everything that `resile run` says when it is done."""
     lines = [
         *headline(document, paint, columns),
@@ -49,40 +53,40 @@ def summary(document: Document, messages: dict[int, str], paint: Paint, columns:
     return "\n".join(lines) + "\n"
 
 
-def headline(document: Document, paint: Paint, columns: int) -> list[str]:
+def headline(document: RunDocument, paint: Paint, columns: int) -> list[str]:
     """The verdict, how long it took, and the counts; a long name gives way."""
-    status = document["status"]
+    status = document.status
     after = "for" if status == "running" else "after"
-    counts = document["steps"]
+    counts = document.steps
     words = [
-        paint.status(word, f"{counts[word]} {word}")
-        for word in ("completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
-        if counts[word]
+        paint.status(word, f"{count} {word}")
+        for word, count in structs.asdict(counts).items()
+        if count and word != "total"
     ]
     verdict = paint("bold", paint.status(status))
     rest = ": " + ", ".join(words) if words else ""
-    run, took = f"run {document['run']}", f"{after} {duration(document['duration_seconds'])}"
+    run, took = f"run {document.run}", f"{after} {duration(document.duration_seconds)}"
     room = columns - len(f"{run}  {status} {took}")
     return [
-        f"{run} {fit(escape(document['workflow']), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
-        f"{plural(counts['total'], 'step')}{rest}",
+        f"{run} {fit(escape(document.workflow), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
+        f"{plural(counts.total, 'step')}{rest}",
     ]
 
 
-def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
+def jobs(document: RunDocument, paint: Paint, columns: int) -> list[str]:
     """The jobs as a table: all of them in a small run, those that did not complete in a large one."""
-    listed = document["jobs"]
+    listed = document.jobs
     if len(listed) > JOBS_SHOWN_MAX:
-        listed = [job for job in listed if job["status"] != "completed"]
+        listed = [job for job in listed if job.status != "completed"]
         listed = _first_items(listed)[:JOBS_SHOWN_MAX]
-    hidden = len(document["jobs"]) - len(listed)
+    hidden = len(document.jobs) - len(listed)
     rows = [
         [
-            escape(scoped_name(job["scope"], job["step"])),
-            job["status"],
-            str(job["attempts"]) if job["attempts"] else "",
-            "" if job["exit_code"] is None else str(job["exit_code"]),
-            duration(job["seconds"]) if job["attempts"] else "",
+            escape(scoped_name(job.scope, job.step)),
+            job.status,
+            str(job.attempts) if job.attempts else "",
+            "" if job.exit_code is None else str(job.exit_code),
+            duration(job.seconds) if job.attempts else "",
             _remark(job),
         ]
         for job in listed
@@ -91,36 +95,36 @@ def jobs(document: Document, paint: Paint, columns: int) -> list[str]:
     return [*lines, f"and {plural(hidden, 'more job')}; --json lists all"] if hidden else lines
 
 
-def _first_items(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
     """What is of the workflow itself, and so much of what is of items."""
-    kept: list[dict[str, Any]] = []
+    kept: list[_Placed] = []
     items = 0
     for entry in found:
-        inside = in_item(entry["scope"])
+        inside = in_item(entry.scope)
         items += inside
         if not inside or items <= ITEMS_SHOWN_MAX:
             kept.append(entry)
     return kept
 
 
-def _maps(document: Document, columns: int) -> list[str]:
+def _maps(document: RunDocument, columns: int) -> list[str]:
     """What came of each map, and what its failures had in common."""
     lines: list[str] = []
-    for name, numbers in document["maps"].items():
+    for name, numbers in document.maps.items():
         lines += [outcome(name, numbers), *patterns(numbers, columns)]
     return lines
 
 
-def _remark(job: dict[str, Any]) -> str:
+def _remark(job: RunJob) -> str:
     """What else is to be said of a job."""
-    if job["cause"]:
-        return f"{escape(job['cause']['step'])} is {job['cause']['status']}"
-    return "tolerated" if job["tolerated"] else "recovered" if job["recovered"] else ""
+    if job.cause:
+        return f"{escape(job.cause.step)} is {job.cause.status}"
+    return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
 
 
-def _routes(document: Document, paint: Paint, columns: int) -> list[str]:
+def _routes(document: RunDocument, paint: Paint, columns: int) -> list[str]:
     """Every route that was taken, under a heading; of items only some."""
-    taken = document["routes"]
+    taken = document.routes
     if not taken:
         return []
     shown = _first_items(taken)
@@ -129,15 +133,15 @@ def _routes(document: Document, paint: Paint, columns: int) -> list[str]:
     return ["", paint("bold", "Routes"), *route_lines(shown, paint, columns), *more]
 
 
-def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> list[str]:
+def route_lines(routes: list[Route], paint: Paint, columns: int) -> list[str]:
     """When, what came of it, which step and attempt, and the rule (or the judge's reason) that said so."""
     rows = [
         [
-            clock(moment(route["at"])),
+            clock(moment(route.at)),
             _way(route),
-            escape(scoped_name(route["scope"], route["step"])),
-            f"attempt {route['attempt']}",
-            escape(route["rule"] if route["trigger"] == "judge" else short_rule(route["rule"])),
+            escape(scoped_name(route.scope, route.step)),
+            f"attempt {route.attempt}",
+            escape(route.rule.text if route.trigger == "judge" else short_rule(route.rule)),
         ]
         for route in routes
     ]
@@ -145,33 +149,33 @@ def route_lines(routes: list[dict[str, Any]], paint: Paint, columns: int) -> lis
     return [f"  {line}" for line in lines]
 
 
-def _way(route: dict[str, Any]) -> str:
+def _way(route: Route) -> str:
     """What was done: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
-    who = "judge " if route["trigger"] == "judge" else ""
-    target = f" {escape(route['target'])}" if route["target"] else ""
-    return f"{who}{route['action']}{target}"
+    who = "judge " if route.trigger == "judge" else ""
+    target = f" {escape(route.target)}" if route.target else ""
+    return f"{who}{route.action}{target}"
 
 
 def _failed(
-    heading: str, status: str, document: Document, messages: dict[int, str], paint: Paint, columns: int
+    heading: str, status: str, document: RunDocument, messages: dict[int, str], paint: Paint, columns: int
 ) -> list[str]:
     """The steps that stand so, with what they said last."""
     # A later visit of the same place, a retried item or child, says how it stands now.
-    last = {(job["scope"], job["step"]): job for job in document["jobs"]}
-    failed = [job for job in last.values() if job["status"] == status]
+    last = {(job.scope, job.step): job for job in document.jobs}
+    failed = [job for job in last.values() if job.status == status]
     if not failed:
         return []
     lines = ["", paint("bold", heading)]
     # What is of the workflow itself comes first: it decided on the run.
-    shown = sorted(_first_items(failed), key=lambda job: in_item(job["scope"]))[:FAILED_SHOWN_MAX]
+    shown = sorted(_first_items(failed), key=lambda job: in_item(job.scope))[:FAILED_SHOWN_MAX]
     for job in shown:
-        how = [plural(job["attempts"], "attempt")]
-        if job["exit_code"] is not None:
-            how.insert(0, f"exit code {job['exit_code']}")
-        if job["tolerated"]:
+        how = [plural(job.attempts, "attempt")]
+        if job.exit_code is not None:
+            how.insert(0, f"exit code {job.exit_code}")
+        if job.tolerated:
             how.append("tolerated")
-        lines.append(f"  {paint('red', escape(scoped_name(job['scope'], job['step'])))}: {', '.join(how)}")
-        message = escape(messages.get(job["id"], ""))
+        lines.append(f"  {paint('red', escape(scoped_name(job.scope, job.step)))}: {', '.join(how)}")
+        message = escape(messages.get(job.id, ""))
         if message:
             lines.append(fit(f"    {message}", columns))
     if len(failed) > len(shown):
@@ -179,37 +183,37 @@ def _failed(
     return lines
 
 
-def _next(document: Document, db: str | None) -> list[str]:
+def _next(document: RunDocument, db: str | None) -> list[str]:
     """Commands that help from here."""
-    run = document["run"]
+    run = document.run
     steps: list[tuple[str, str]] = []
-    match document["status"]:
+    match document.status:
         case "failed":
             steps.append((command_hint(f"explain {run}", db), "which rules answered, and why"))
-            failed = [job for job in document["jobs"] if job["status"] == "failed" and not job["tolerated"]]
-            culprit = next((job for job in failed if job["scope"] == "root"), None)
+            failed = [job for job in document.jobs if job.status == "failed" and not job.tolerated]
+            culprit = next((job for job in failed if job.scope == "root"), None)
             # Without an exit code there was no process, so nothing was printed.
-            if culprit is not None and culprit["exit_code"] is not None:
-                steps.append((command_hint(f"logs {run} {quoted(culprit['step'])}", db), "what it printed"))
+            if culprit is not None and culprit.exit_code is not None:
+                steps.append((command_hint(f"logs {run} {quoted(culprit.step)}", db), "what it printed"))
             steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "parked":
             steps += _judging(document, db)
         case "canceled":
             steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "interrupted":
-            if document["steps"]["parked"]:
+            if document.steps.parked:
                 steps += _judging(document, db)
             steps.append((command_hint(f"resume {run}", db), "go on"))
             steps.append((command_hint(f"cancel {run}", db), "end it for good"))
         case "running":
-            if document["steps"]["parked"]:
+            if document.steps.parked:
                 steps += _judging(document, db)
             steps.append((command_hint(f"logs {run} -f", db), "follow what its steps print"))
-    letters = document["dead_letters"]
+    letters = document.dead_letters
     if letters:
         steps.append((command_hint(f"dlq list {run}", db), plural(letters, "dead letter")))
-    if letters and document["status"] in ("completed", "failed", "canceled"):
-        named = [name for name, numbers in document["maps"].items() if numbers["dead_letters"]]
+    if letters and document.status in ("completed", "failed", "canceled"):
+        named = [name for name, numbers in document.maps.items() if numbers.dead_letters]
         steps += [(command, "run them again") for command in retry_commands(run, named, db)]
     size = max((len(command) for command, _ in steps), default=0)
     return [f"  {command:<{size}}  # {what}" for command, what in steps]
@@ -222,13 +226,13 @@ def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
     return [command_hint(f"dlq retry {run} --step {quoted(name)}", db) for name in maps]
 
 
-def _judging(document: Document, db: str | None) -> list[tuple[str, str]]:
+def _judging(document: RunDocument, db: str | None) -> list[tuple[str, str]]:
     """The commands for parked failures; of several jobs of one name only the id says which is meant."""
-    run = document["run"]
-    parked = [job for job in document["jobs"] if job["status"] == "pending_failed"]
+    run = document.run
+    parked = [job for job in document.jobs if job.status == "pending_failed"]
     first = parked[0]
-    alike = sum(job["step"] == first["step"] for job in parked) > 1 or first["step"].isdigit()
-    job = str(first["id"]) if alike else quoted(first["step"])
+    alike = sum(job.step == first.step for job in parked) > 1 or first.step.isdigit()
+    job = str(first.id) if alike else quoted(first.step)
     return [
         (command_hint(f"parked {run}", db), "what waits for judgement (exit code 4)"),
         (command_hint(f"judge {run} {job} retry --resume", db), "or skip, or fail"),

@@ -1,4 +1,4 @@
-"""The events of a run under the names that NoETL's documents give them (`resile events ls RUN --names noetl`).
+"""The events of a run under the names that NoETL's documents give them (`resile events list RUN --names noetl`).
 
     attempt_started  action_started            items_listed, attempt_* of a loop   iterator_started, iterator_completed
     attempt_*        action_completed|failed   step_* of an item                   iteration_completed
@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import structs
+
+from resile.commands.documents.runs import Event
 from resile.model.fanout import FanOut
 from resile.model.workflow import Child, Step, Workflow
-
-Event = dict[str, Any]
 
 ROOT = "root"
 FAILED_STEPS_SHOWN = 3
@@ -76,16 +77,16 @@ def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
     will_retry = _retried(events)
     for number, event in enumerate(events):
         place = _place_of(event, places)
-        step = place.steps.get(event["step"] or "") if place is not None else None
+        step = place.steps.get(event.step or "") if place is not None else None
         if place is not None:
             _remember(event, place)
-        if place is not None and place.is_pipeline and event["step"] == "end":
+        if place is not None and place.is_pipeline and event.step == "end":
             continue
         if place is None or place.loop is None:
             yield from _told(event, step, place, number in will_retry)
         else:
             yield from _of_item(event, step, place.loop, number in will_retry)
-        if step is not None and event["type"] == "attempt_started":
+        if step is not None and event.type == "attempt_started":
             caller = place.loop if place is not None and place.loop is not None else step
             yield from _opened(event, step, caller.name, places)
 
@@ -93,19 +94,19 @@ def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
 def _retried(events: list[Event]) -> set[int]:
     """The failed attempts after which there is another one."""
     found: set[int] = set()
-    next_of: dict[int, str] = {}
+    next_of: dict[int | None, str] = {}
     for number in range(len(events) - 1, -1, -1):
         event = events[number]
-        if event["type"] in ("attempt_failed", "attempt_lost") and next_of.get(event["job"]) == "retry_scheduled":
+        if event.type in ("attempt_failed", "attempt_lost") and next_of.get(event.job) == "retry_scheduled":
             found.add(number)
-        if event["type"] not in ("expression_rejected", "repair_started", "repair_finished"):
-            next_of[event["job"]] = event["type"]
+        if event.type not in ("expression_rejected", "repair_started", "repair_finished"):
+            next_of[event.job] = event.type
     return found
 
 
 def _place_of(event: Event, places: dict[str, _Place]) -> _Place | None:
     """The scope of an event; an item's is made when it is first met."""
-    scope = event["scope"]
+    scope = event.scope
     if scope is None or scope in places:
         return places.get(scope or ROOT)
     before, _, number = scope.rpartition("[")
@@ -123,14 +124,14 @@ def _path(scope: str, step: str) -> str:
 
 def _remember(event: Event, place: _Place) -> None:
     """What `end` will be told of."""
-    name, kind = event["step"], event["type"]
-    if kind == "route_taken" and event["data"].get("trigger") == "next":
-        place.led.setdefault(name, set()).add(event["data"]["target"])
+    name, kind = event.step or "", event.type
+    if kind == "route_taken" and event.data.get("trigger") == "next":
+        place.led.setdefault(name, set()).add(event.data["target"])
     elif kind == "step_started":
         place.led.pop(name, None)
     elif kind in _SETTLED:
         place.failed = [other for other in place.failed if other != name]
-        if kind == "step_failed" and not event["data"].get("tolerated"):
+        if kind == "step_failed" and not event.data.get("tolerated"):
             place.failed.append(name)
         if kind in ("step_completed", "step_recovered") and name not in place.ended:
             place.ended.append(name)
@@ -140,19 +141,19 @@ def _remember(event: Event, place: _Place) -> None:
 
 def _told(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> Iterator[Event]:
     """One event in NoETL's words, with what stands for the end of a playbook before it."""
-    kind, data = event["type"], event["data"]
+    kind, data = event.type, event.data
     loops = step is not None and isinstance(step.action, FanOut)
     if kind == "items_listed":
-        yield _named(event, "iterator_started", "STARTED", data)
+        yield _rename(event, "iterator_started", "STARTED", data)
     elif kind == "step.exit":
-        yield _named(event, kind, _EXIT.get(event["status"], "CANCELLED"), data)
+        yield _rename(event, kind, _EXIT.get(event.status or "", "CANCELLED"), data)
     elif loops and kind in ("attempt_succeeded", "attempt_failed"):
-        yield _named(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
+        yield _rename(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
     elif kind in NAMES and not (loops and kind == "attempt_started"):
         if _child_of(event, step):
             yield from _closed(event)
         more = _more(event, step, place, will_retry)
-        yield _named(event, *NAMES[kind], {**data, **more})
+        yield _rename(event, *NAMES[kind], {**data, **more})
 
 
 def _shares(step: Step | None) -> bool:
@@ -162,35 +163,35 @@ def _shares(step: Step | None) -> bool:
 
 def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
     """What an event says of the playbook that a step ran, where it says that it is over; else nothing."""
-    is_over = "verdict" in event["data"] and event["type"] in ("attempt_succeeded", "attempt_failed")
+    is_over = "verdict" in event.data and event.type in ("attempt_succeeded", "attempt_failed")
     if not is_over or _shares(step):
         return {}
-    inner = _path(event["scope"], event["step"])
-    return {"child_execution_id": f"{event['run']}/{inner}", "child_status": event["data"]["verdict"]}
+    inner = _path(event.scope or ROOT, event.step or "")
+    return {"child_execution_id": f"{event.run}/{inner}", "child_status": event.data["verdict"]}
 
 
 def _of_item(event: Event, step: Step | None, loop: Step, will_retry: bool) -> Iterator[Event]:
     """One event of an item, told of its loop; the item's number says which."""
-    kind = event["type"]
-    index = int(event["scope"].rpartition("[")[2].rstrip("]"))
+    kind = event.type
+    index = int((event.scope or ROOT).rpartition("[")[2].rstrip("]"))
     child = _child_of(event, step)
     if child:
         yield from _closed(event)
-    data = {**event["data"], **child, "index": index}
-    event = {**event, "step": loop.name}
+    data = {**event.data, **child, "index": index}
+    event = structs.replace(event, step=loop.name)
     if kind in _SETTLED:
-        yield _named(event, "iteration_completed", NAMES[kind][1], data)
+        yield _rename(event, "iteration_completed", NAMES[kind][1], data)
     elif kind == "step.exit":
-        yield _named(event, kind, _EXIT.get(event["status"], "CANCELLED"), data)
+        yield _rename(event, kind, _EXIT.get(event.status or "", "CANCELLED"), data)
     elif kind in NAMES and kind != "step_started":
         more = {"will_retry": will_retry} if kind == "attempt_failed" else {}
-        yield _named(event, *NAMES[kind], {**data, **more})
+        yield _rename(event, *NAMES[kind], {**data, **more})
 
 
 def _more(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> dict[str, Any]:
     """What NoETL's events say besides."""
-    kind = event["type"]
-    data = event["data"]
+    kind = event.type
+    data = event.data
     if kind in ("attempt_failed", "attempt_lost", "attempt_succeeded"):
         child = _child_of(event, step)
         if kind != "attempt_succeeded":
@@ -199,7 +200,7 @@ def _more(event: Event, step: Step | None, place: _Place | None, will_retry: boo
             return child
     if kind == "step_failed":
         reason = data.get("message", "")
-        return {"error": reason, "failure_reason": reason, "attempts": event["attempt"]}
+        return {"error": reason, "failure_reason": reason, "attempts": event.attempt}
     if kind == "step_skipped" and place is not None and place.failed:
         return {"reason": "upstream_failed"}
     if place is not None and kind.startswith(("workflow_", "playbook_")) and "failed_steps" in data:
@@ -237,7 +238,7 @@ def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
 
 def _opened(event: Event, step: Step, caller: str, places: dict[str, _Place]) -> Iterator[Event]:
     """A playbook inside the playbook begins, or a loop, whose items are then known as its own."""
-    scope = _path(event["scope"], step.name)
+    scope = _path(event.scope or ROOT, step.name)
     if isinstance(step.action, FanOut):
         places[f"{scope}[]"] = _Place(None, step)
     if not isinstance(step.action, Child):
@@ -245,24 +246,26 @@ def _opened(event: Event, step: Step, caller: str, places: dict[str, _Place]) ->
     places[scope] = _Place(step.action.workflow, is_pipeline=step.action.shares)
     if step.action.shares:
         return
-    data = {"workflow": step.action.workflow.name, "parent_execution_id": event["run"], "parent_step": caller}
-    inner = {**event, "scope": scope, "step": None, "job": None, "attempt": None}
-    yield _named(inner, *NAMES["playbook_started"], data)
-    yield _named(inner, *NAMES["workflow_initialized"], {"steps": len(step.action.workflow.steps)})
+    data = {"workflow": step.action.workflow.name, "parent_execution_id": event.run, "parent_step": caller}
+    inner = structs.replace(event, scope=scope, step=None, job=None, attempt=None)
+    yield _rename(inner, *NAMES["playbook_started"], data)
+    yield _rename(inner, *NAMES["workflow_initialized"], {"steps": len(step.action.workflow.steps)})
 
 
 def _closed(event: Event) -> Iterator[Event]:
     """A playbook inside the playbook is over."""
-    verdict = event["data"]["verdict"]
-    failed: list[str] = event["data"]["failed_steps"]
+    verdict = event.data["verdict"]
+    failed: list[str] = event.data["failed_steps"]
     data = {"evaluated_by_end_step": True, "failed_steps": failed, "failed_steps_count": len(failed)}
-    data["parent_execution_id"] = event["run"]
-    inner = {**event, "scope": _path(event["scope"], event["step"]), "step": None}
+    data["parent_execution_id"] = event.run
+    inner = structs.replace(
+        event, scope=_path(event.scope or ROOT, event.step or ""), step=None, job=None, attempt=None
+    )
     for kind in ("workflow", "playbook"):
         name, status = NAMES[f"{kind}_{verdict}"]
-        yield _named({**inner, "job": None, "attempt": None}, name, status, data)
+        yield _rename(inner, name, status, data)
 
 
-def _named(event: Event, kind: str, status: str, data: dict[str, Any]) -> Event:
+def _rename(event: Event, kind: str, status: str, data: dict[str, Any]) -> Event:
     """An event under another name."""
-    return {**event, "type": kind, "status": status, "data": data}
+    return structs.replace(event, type=kind, status=status, data=data)

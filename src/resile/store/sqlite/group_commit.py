@@ -49,7 +49,7 @@ class SqliteWriter:
         self._path = path
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._submitted = 0
-        self._closed = False
+        self.closed = False
         self._progress = Progress()
         self._thread = Thread(target=self._work, name="resile-store-writer", daemon=True)
         self._thread.start()
@@ -82,9 +82,9 @@ class SqliteWriter:
 
     def close(self) -> None:
         """Flush and end the thread; raises the StoreError that stopped the writer if nobody has heard it yet."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self._tasks.put(None)
         self._thread.join()
         self._db.close()

@@ -188,10 +188,10 @@ class SqliteStore:
             return dead_letters.purge(self._db, lease.run, keys)
 
     def writer(self) -> SqliteWriter:
-        """The writing side; at most one for each open store."""
+        """The writing side; at most one is open at a time."""
         from resile.store.sqlite.group_commit import SqliteWriter
 
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.closed:
             raise StoreError("writer-open", f"{self.path} already has its writer in this process", where=self.path)
         if self._db.readonly("main"):
             raise write_refused(self.path)

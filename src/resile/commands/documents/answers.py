@@ -1,0 +1,163 @@
+"""What the other commands print: cancel, reset, logs, metrics, rehearse, check, migrate, version, and errors."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from resile.commands.documents.base import Document
+from resile.commands.documents.runs import Event, MapMetrics, Route
+from resile.errors import Diagnostic
+from resile.explain.rule_reference import RuleReference
+from resile.model.failure import Failure
+
+
+class CancelResult(Document, frozen=True, kw_only=True):
+    """The status after `cancel`; `requested` where the engine that drives the run was asked to cancel it."""
+
+    run: int
+    status: str
+    requested: bool
+
+
+class ResetResult(Document, frozen=True, kw_only=True):
+    """How many steps were set back to the start, and how many are kept."""
+
+    run: int
+    epoch: int
+    reset: int
+    kept: int
+
+
+class LogText(Struct, frozen=True):
+    """What one attempt wrote to one stream."""
+
+    job: int
+    step: str
+    attempt: int
+    stream: str
+    text: str
+
+
+class LogList(Document, frozen=True, kw_only=True):
+    """The output of the attempts of a run."""
+
+    run: int
+    logs: list[LogText]
+
+
+class LogExport(Document, frozen=True, kw_only=True):
+    """How many files `logs --export` wrote."""
+
+    run: int
+    folder: str
+    files: int
+
+
+class AttemptCounts(Struct, frozen=True):
+    """The attempts of a run by how they ended."""
+
+    started: int
+    succeeded: int
+    failed: int
+    lost: int
+
+
+class RuleMetrics(Struct, frozen=True):
+    """How often a rule was applied to a step, what its repairs took, and how often the step recovered after it."""
+
+    step: str
+    scope: str
+    rule: RuleReference
+    then: str
+    fired: int
+    repairs: int
+    repairs_failed: int
+    repair_seconds: float
+    recovered: int
+
+
+class RunMetrics(Document, frozen=True, kw_only=True):
+    """How the rules and maps of a run did; `failures` counts failed attempts by kind."""
+
+    run: int
+    workflow: str
+    attempts: AttemptCounts
+    failures: dict[str, int]
+    rules: list[RuleMetrics]
+    maps: dict[str, MapMetrics]
+
+
+class RepairAttempt(Struct, frozen=True):
+    """An attempt of a repair that a rehearsal ran, with the last bytes that it printed."""
+
+    step: str
+    scope: str
+    attempt: int
+    exit_code: int | None
+    message: str
+    seconds: float
+    stdout: str
+    stderr: str
+
+
+class Rehearsal(Document, frozen=True, kw_only=True):
+    """What the rules of a step would do about a supposed failure; `delay_seconds` would pass before a retry."""
+
+    step: str
+    failure: Failure
+    verdict: str
+    delay_seconds: float
+    exit_code: int
+    routes: list[Route]
+    repairs: list[RepairAttempt]
+    events: list[Event]
+
+
+class CheckedFile(Struct, frozen=True):
+    """One file: the dialect and how it was recognised, its size, and every finding."""
+
+    file: str
+    dialect: str
+    why: str
+    ok: bool
+    steps: int
+    jobs: int
+    diagnostics: list[Diagnostic]
+
+
+class CheckReport(Document, frozen=True, kw_only=True):
+    """The files that `check` compiled."""
+
+    files: list[CheckedFile]
+
+
+class Migration(Document, frozen=True, kw_only=True):
+    """A translation: the file that it was written to, or its `text`; and each difference in meaning."""
+
+    out: str | None
+    differences: list[Diagnostic]
+    text: str | UnsetType = UNSET
+
+
+class Versions(Document, frozen=True, kw_only=True):
+    """The versions of the program and of what it stands on."""
+
+    resile: str
+    python: str
+    sqlite: str
+
+
+class ErrorText(Struct, frozen=True):
+    """Why a command was refused: a code that never changes, a message, the place and a hint."""
+
+    code: str
+    message: str
+    where: str
+    hint: str
+
+
+class ErrorDocument(Document, frozen=True, kw_only=True):
+    """What stands on stdout when a command ends with an error; `diagnostics` are the findings in a file."""
+
+    error: ErrorText
+    diagnostics: list[Diagnostic]

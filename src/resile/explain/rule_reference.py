@@ -1,0 +1,30 @@
+"""A rule as JSON names it: its place in the file and its text."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+_PLACED = re.compile(r"(.+?):(\d+):(\d+) (.*)", re.DOTALL)
+
+
+class RuleReference(Struct, frozen=True, gc=False):
+    """Where a rule is written and what it says; the place is null for a rule that no file writes."""
+
+    file: str | None
+    line: int | None
+    column: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.line is None else f"{self.file}:{self.line}:{self.column} {self.text}"
+
+
+def parse_rule(text: str) -> RuleReference:
+    """Take apart `file:line:column text`, as the core writes rules into routes and events."""
+    found = _PLACED.fullmatch(text)
+    if found is None:
+        return RuleReference(None, None, None, text)
+    file, line, column, rest = found.groups()
+    return RuleReference(file, int(line), int(column), rest)
