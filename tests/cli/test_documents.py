@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resile.commands.documents.catalogue import DOCUMENTS, LINES
-from resile.engine.replay import ITEMS_LISTED_MAX, gone_jobs
+from resile.engine.replay import ITEMS_LISTED_MAX, dropped_jobs
 from resile.store.contract import JobRow, RunRow
 from resile.store.memory import MemoryStore
 from tests.cli.program import Program
@@ -97,5 +97,5 @@ def test_what_a_long_list_of_jobs_leaves_out_is_counted() -> None:
     ]
     store = MemoryStore()
     run = store.create_run(RunRow(id=0, workflow="x", dialect="native", definition="", status="running"), b"", rows)
-    gone = gone_jobs(store, run, state)
+    gone = dropped_jobs(store, run, state)
     assert ([row.scope for row in gone.rows], gone.omitted) == (["m[1]", "m[1]"], 3)

@@ -115,7 +115,7 @@ class Run:
         """What a step returned; of a map, what its items returned, as a list. Raises StepFailed if there is nothing."""
         from resile.engine.actions.function import home_of
         from resile.engine.evaluation.values import Values
-        from resile.engine.replay import folded, row_of
+        from resile.engine.replay import fold_log, row_of
         from resile.store.open import open_store
 
         name = step.name if isinstance(step, Result) else step
@@ -123,7 +123,7 @@ class Run:
         try:
             row = row_of(store, self.id)
             if self._state is None:
-                self._state = folded(store, row)
+                self._state = fold_log(store, row)
             job = self._state.job_named(name)
             if job is None:
                 raise ResileError("no-step", f"run {self.id} has no step {name!r}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from resile.commands.documents.runs import Event, RunDocument, RunList, RunSummary, event_of, run_document, run_summary
 from resile.commands.events.names import ALIASES
-from resile.engine.replay import counts, folded, gone_jobs, row_of
+from resile.engine.replay import count_steps, dropped_jobs, fold_log, row_of
 from resile.errors import ResileError
 from resile.model.status import RUN_ENDED, RunStatus
 from resile.store.contract import RunRow, Store
@@ -35,14 +35,14 @@ def status(store: Store, number: int) -> RunDocument:
     now = time.time()
     with store.reading():
         row = row_of(store, number)
-        state = folded(store, row)
-        gone, letters = gone_jobs(store, number, state), store.letter_counts(number)
+        state = fold_log(store, row)
+        gone, letters = dropped_jobs(store, number, state), store.letter_counts(number)
         return run_document(row, state, standing(store, row, now), now, gone, letters)
 
 
 def _summary(store: Store, row: RunRow, now: float) -> RunSummary:
     """One line of the list; the steps of a run in progress are counted from its log."""
-    steps = row.summary if row.status in RUN_ENDED and row.summary else counts(folded(store, row))
+    steps = row.summary if row.status in RUN_ENDED and row.summary else count_steps(fold_log(store, row))
     return run_summary(row, standing(store, row, now), steps)
 
 

@@ -21,7 +21,7 @@ from resile.commands.inspect import standing
 from resile.core.events import Judged
 from resile.core.recovery.routing import origin_text
 from resile.core.state import Job, State
-from resile.engine.replay import folded, row_of
+from resile.engine.replay import fold_log, row_of
 from resile.engine.session import Session, caller, take
 from resile.errors import ResileError
 from resile.explain.rule_reference import parse_rule
@@ -47,7 +47,7 @@ def parked(store: Store, number: int) -> ParkedFailures:
     """Every parked failure of a run, with the end of its output and the history of its attempts."""
     with store.reading():
         row = row_of(store, number)
-        state = folded(store, row)
+        state = fold_log(store, row)
         jobs = [job for job in state.jobs.values() if job.status is Status.pending_failed]
         return ParkedFailures(
             run=number,
@@ -134,7 +134,7 @@ def _open_state(store: Store, number: int) -> State:
             f"run {number} has ended ({row.status}); nothing waits for judgement",
             hint=f"`resile rerun {number} --failed-only` runs again what did not complete",
         )
-    return folded(store, row)
+    return fold_log(store, row)
 
 
 def _parked_job(state: State, which: str, number: int) -> Job:
@@ -203,7 +203,7 @@ def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
             if _is_logged(store, number, event, after):
                 return True
             row = row_of(store, number)
-            state = folded(store, row)
+            state = fold_log(store, row)
             _parked_job(state, str(event.job), number)
             Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None).record(lease, event)
             return False

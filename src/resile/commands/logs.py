@@ -20,7 +20,7 @@ from resile.commands.inspect import FOLLOW_SECONDS, standing
 from resile.core.state import State
 from resile.engine.log_files import export_attempt
 from resile.engine.paths import epoch_folder
-from resile.engine.replay import folded, row_of
+from resile.engine.replay import fold_log, row_of
 from resile.errors import ResileError
 from resile.executors.contract import OutputReader
 from resile.executors.contract import Stream as OutputStream
@@ -69,7 +69,7 @@ def logs(
 ) -> Iterator[LogPart]:
     """What the attempts of a run (or of one step) wrote, in the order of the jobs; of a rerun, the last epoch."""
     row = row_of(store, number)
-    state = folded(store, row)
+    state = fold_log(store, row)
     _check(store, state, row, step, attempt)
     for job, tried in _attempts(store, state, row, step):
         if attempt in (None, tried.attempt):
@@ -83,7 +83,7 @@ def follow_logs(
     row = row_of(store, number)
     running: dict[tuple[int, int], _Reader] = {}
     with store.reading():
-        state = folded(store, row)
+        state = fold_log(store, row)
         _check(store, state, row, step, None)
         for job, tried in _attempts(store, state, row, step):
             if attempt in (None, tried.attempt):
@@ -102,7 +102,7 @@ def follow_logs(
                 del running[key]
         if not driven:
             if attempt is not None:
-                _check(store, folded(store, row), row, step, attempt)
+                _check(store, fold_log(store, row), row, step, attempt)
             return
         time.sleep(FOLLOW_SECONDS)
 

@@ -12,7 +12,7 @@ from resile.commands.documents.answers import AttemptCounts, RuleMetrics, RunMet
 from resile.commands.documents.runs import map_metrics_of
 from resile.core.actions import Note
 from resile.core.state import Route
-from resile.engine.replay import folded, row_of
+from resile.engine.replay import fold_log, row_of
 from resile.explain.rule_reference import parse_rule
 from resile.store.contract import Store
 
@@ -27,7 +27,7 @@ def metrics(store: Store, number: int) -> RunMetrics:
     with store.reading():
         row = row_of(store, number)
         tally = _Tally()
-        state = folded(store, row)
+        state = fold_log(store, row)
         for route in state.routes:
             tally.add_route(route)
         for note in store.notes(number):

@@ -27,7 +27,7 @@ from resile.core.events import Capacity, Event, Redriven, RunResumed
 from resile.core.state import State
 from resile.engine.actions.items import items_path, read_groups, read_items, remove_letters, write_letters
 from resile.engine.paths import epoch_folder
-from resile.engine.replay import folded, row_of
+from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import measure, refuse_misfits
 from resile.engine.session import Session, caller, take
 from resile.errors import ResileError
@@ -76,7 +76,7 @@ class _Task(Struct, frozen=True):
 def preview(store: Store, call: RedriveCall) -> RedrivePreview:
     """Which items a redrive would run; nothing runs. It is refused where the redrive would be."""
     row = row_of(store, call.run)
-    state = folded(store, row)
+    state = fold_log(store, row)
     begun = _unfinished(row, state, call)
     if begun is not None:
         name: str | None = begun.map
@@ -102,7 +102,7 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
     lease = take(store, call.run)
     try:
         row = row_of(store, call.run)
-        state = folded(store, row)
+        state = fold_log(store, row)
         task = _unfinished(row, state, call) or _begun(store, row, state, call)
         if task is None:
             return _result_of(store, call.run, None, _Outcome(), "completed")

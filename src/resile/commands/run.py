@@ -18,7 +18,7 @@ from resile.core.actions import Note
 from resile.core.events import CancelRequested, Capacity, EpochStarted, Event, Options, RunStarted
 from resile.core.state import ROOT, State
 from resile.engine.env_files import load_env_files
-from resile.engine.replay import folded, gone_jobs, row_of
+from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
 from resile.engine.secrets import load_secrets, refuse_secret_inputs
 from resile.engine.session import Session, caller, calls_functions, create, next_event, take
@@ -146,9 +146,9 @@ def resume(
     """Drive an interrupted or parked run on; of one that has ended, return its outcome."""
     row = row_of(store, number)
     if row.status in RUN_ENDED:
-        return _outcome_of_ended(store, row, folded(store, row))
+        return _outcome_of_ended(store, row, fold_log(store, row))
     lease = take(store, number)
-    return _drive_existing(store, row, folded(store, row), lease, limits, listener, [], launcher)
+    return _drive_existing(store, row, fold_log(store, row), lease, limits, listener, [], launcher)
 
 
 def rerun(
@@ -165,7 +165,7 @@ def rerun(
     if as_new and failed_only:
         raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
     row = row_of(store, number)
-    state = folded(store, row)
+    state = fold_log(store, row)
     if as_new:
         capacity = _capacity(state.workflow, limits)
         definition = store.definition(row.definition)
@@ -186,7 +186,7 @@ def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
     row = row_of(store, number)
     _refuse_unfinished(row, "reset")
     lease = take(store, number)
-    state = folded(store, row)
+    state = fold_log(store, row)
     finished = _count_started(state)
     session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
     session.record(lease, EpochStarted(time.time(), failed_only, caller()))
@@ -208,7 +208,7 @@ def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> 
         return CancelResult(run=number, status="running", requested=True)
     lease = take(store, number)
     asked = CancelRequested(now, caller(), reason)
-    finished = _drive_existing(store, row, folded(store, row), lease, ResourceLimits(), listener, [asked])
+    finished = _drive_existing(store, row, fold_log(store, row), lease, ResourceLimits(), listener, [asked])
     return CancelResult(run=number, status=finished.status, requested=False)
 
 
@@ -335,5 +335,5 @@ def _outcome_of_ended(store: Store, row: RunRow, state: State) -> RunOutcome:
 
 def _outcome_of(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
     """The result of a verb that drove a run."""
-    now, gone, letters = time.time(), gone_jobs(store, row.id, state), store.letter_counts(row.id)
+    now, gone, letters = time.time(), dropped_jobs(store, row.id, state), store.letter_counts(row.id)
     return RunOutcome(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

@@ -20,7 +20,7 @@ _COUNTED = {
 }
 
 
-def folded(store: Store, row: RunRow) -> State:
+def fold_log(store: Store, row: RunRow) -> State:
     """Fold the log of a run into its state."""
     workflow = codec.decode(store.definition(row.definition))
     snapshot = store.latest_snapshot(row.id)
@@ -30,7 +30,7 @@ def folded(store: Store, row: RunRow) -> State:
     return fold(state, (entry.event for entry in store.entries(row.id, snapshot.seq)))
 
 
-def counts(state: State) -> dict[str, int]:
+def count_steps(state: State) -> dict[str, int]:
     """How many steps have each status; `end` and steps that were never called are not counted."""
     words = ("total", "completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked")
     found = dict.fromkeys(words, 0)
@@ -62,7 +62,7 @@ class GoneJobs:
             self.rows += scope
 
 
-def gone_jobs(store: Store, run: int, state: State) -> GoneJobs:
+def dropped_jobs(store: Store, run: int, state: State) -> GoneJobs:
     """Find the jobs that the state of a run has dropped."""
     gone = GoneJobs()
     if state.last_scope == ROOT:

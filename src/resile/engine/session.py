@@ -20,7 +20,7 @@ from resile.engine.log_files import LogFiles
 from resile.engine.loop import LEASE_SECONDS, Engine, Listener
 from resile.engine.outcomes import Observer
 from resile.engine.paths import epoch_folder, label
-from resile.engine.replay import counts
+from resile.engine.replay import count_steps
 from resile.engine.secrets import load_secrets, redaction_patterns
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
@@ -289,7 +289,7 @@ def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
     """The run's row when an engine stops driving it."""
     ended = state.ended_at if status in RUN_ENDED else None
     return msgspec.structs.replace(
-        row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=counts(state)
+        row, status=status, epoch=state.epoch, started_at=state.started_at, ended_at=ended, summary=count_steps(state)
     )
 
 

@@ -13,7 +13,7 @@ from resile.core.actions import Note
 from resile.core.event_log import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.core.state import Route as StateRoute
-from resile.engine.replay import GoneJobs, counts
+from resile.engine.replay import GoneJobs, count_steps
 from resile.explain.rule_reference import RuleReference, parse_rule
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
 from resile.store.contract import JobRow, LetterCount, RunRow
@@ -188,7 +188,7 @@ def run_document(
         started_at=timestamp(started),
         ended_at=optional_timestamp(ended),
         duration_seconds=round((now if ended is None else ended) - started, 3),
-        steps=StepCounts(**counts(state)),
+        steps=StepCounts(**count_steps(state)),
         jobs=sorted(jobs, key=lambda job: job.id),
         jobs_omitted=gone.omitted if gone else 0,
         routes=routes_of(state),
