@@ -113,13 +113,13 @@ class Part(dict[str, Any]):
         is_here = isinstance(other, Part) and (self.line, self.column) == (other.line, other.column)
         return is_here and super().__eq__(other)
 
-    def changed(self, **keys: Any) -> Self:
+    def replace(self, **keys: Any) -> Self:
         """The same part with other values under some keys; None takes a key out."""
         return type(self)(self, **{**self, **keys})
 
-    def node(self) -> Mapping:
+    def to_node(self) -> Mapping:
         """The mapping of the tree, each key where the native file has it."""
-        entries = {key: tree(value, self) for key, value in self.items()}
+        entries = {key: node_of(value, self) for key, value in self.items()}
         return mapping(self, entries) if self.known is None else _node_of(self, entries, self.known)
 
 
@@ -135,16 +135,16 @@ class WorkflowPart(Part):
     known = WORKFLOW
 
 
-def tree(value: Any, at: Place) -> Node:
+def node_of(value: Any, at: Place) -> Node:
     """The node of plain data or of a part; what has no place of its own stands at `at`."""
     if isinstance(value, Scalar | Sequence | Mapping):
         return value
     if isinstance(value, Part):
-        return value.node()
+        return value.to_node()
     if isinstance(value, dict):
-        return mapping(at, {key: tree(inner, at) for key, inner in value.items()})
+        return mapping(at, {key: node_of(inner, at) for key, inner in value.items()})
     if isinstance(value, list | tuple):
-        return sequence([tree(inner, at) for inner in value], at)
+        return sequence([node_of(inner, at) for inner in value], at)
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
     return Scalar(value, text, at.line, at.column)
 

@@ -1,9 +1,9 @@
-"""`spec` of a step: whether it is admitted when a path comes to it, and how long it may take.
+"""`spec` of a step: whether the step is admitted when a path comes to it.
 
     spec: {policy: {admit: {rules: [{when, then: {allow}}, ..., {else: {then: {allow}}}]}}}
 
-The first rule that holds decides. Where none does the step is admitted, unless one of the rules admits: then there must
-be a reason. A step that is not admitted is skipped, and its path leads to `end`.
+The first rule that holds decides. Where none holds, the step is admitted only if no rule says `allow: true`. A step
+that is not admitted is skipped, and its path leads to `end`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.nodes import Part
 from resile.dialects.noetl.arcs import END
-from resile.dialects.noetl.conditions import asked
+from resile.dialects.noetl.conditions import condition_of
 from resile.dialects.noetl.keys import ADMIT, ADMIT_ELSE, ADMIT_RULE, ADMIT_THEN, STEP_POLICY, STEP_SPEC
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import read_keys
@@ -20,7 +20,7 @@ from resile.languages.jinja.templates import expression_of
 
 
 def read_admission(reading: NoetlReading, node: Node, step: str) -> Part | None:
-    """The question whether a step is admitted; none where it always is, or after a report."""
+    """Build the condition under which a step is admitted; None where it always is, or after a report."""
     spec = read_keys(reading, node, STEP_SPEC)
     policy = read_keys(reading, spec["policy"], STEP_POLICY) if "policy" in spec else {}
     if "admit" not in policy:
@@ -42,11 +42,11 @@ def read_admission(reading: NoetlReading, node: Node, step: str) -> Part | None:
     text = "false" if any(allows for _, allows in answers) else "true"
     for condition, allows in reversed(answers):
         text = f"{str(allows).lower()} if ({condition}) else ({text})"
-    return asked(text, place)
+    return condition_of(text, place)
 
 
 def _read_rule(reading: NoetlReading, node: Node, *, is_last: bool) -> tuple[str, bool] | None:
-    """One rule: its condition as an expression, and whether it admits; nothing after a report."""
+    """Read one rule: its condition as an expression, and whether it admits; None after a report."""
     fields = read_keys(reading, node, ADMIT_RULE)
     if not isinstance(node, Mapping):
         return None

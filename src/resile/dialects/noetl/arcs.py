@@ -3,8 +3,8 @@
     next: name     [name, ...]     [{step, when, args}, ...]     [{when, then: [...]}, ..., {else: [...]}]
     next: {spec: {mode: exclusive | inclusive}, arcs: [{step, when, args}]}
 
-All arcs of a list whose condition holds are taken, `else` where none before it holds; of `arcs` only the first, unless
-they are inclusive. `end` is the last step, however it is written.
+Of a list, every arc whose condition holds is taken, and `else` where none before it holds. Of `arcs`, only the first is
+taken, unless they are inclusive. `end` is the last step, in capitals or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, items_of
-from resile.dialects.noetl.conditions import NOWHERE, all_of, asked, none_of, text_of
+from resile.dialects.noetl.conditions import NOWHERE, all_of, condition_of, none_of, text_of
 from resile.dialects.noetl.keys import ARC, NEXT, NEXT_SPEC
 from resile.dialects.noetl.values import NoetlReading, arguments
 from resile.dialects.reading.key_tables import INVALID, read_keys
@@ -37,7 +37,7 @@ class Arcs(Struct):
 
 
 class Given(Struct, frozen=True):
-    """Under what an arc stands: the case that led to it, and the conditions that must hold, or that must not."""
+    """The case and the conditions above an arc: `when` must hold, `unless` must not."""
 
     case: int = -1
     when: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Given(Struct, frozen=True):
 
 
 def target_of(reading: NoetlReading, node: Node) -> str:
-    """The step that a node names, or an empty text after a report."""
+    """Find the step that a node names; an empty text after a report."""
     if not isinstance(node, Scalar) or node.value is None:
         wrong(reading, node, "the name of a step")
         return ""
@@ -63,7 +63,7 @@ def target_of(reading: NoetlReading, node: Node) -> str:
 
 
 def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (), given: Given = Given()) -> Arcs:
-    """The arcs of a `next`; each holds only where those besides it do."""
+    """Read the arcs of a `next`; each is taken only where the conditions `besides` hold too."""
     found = Arcs()
     if isinstance(node, Mapping):
         if "arcs" in node.entries or "spec" in node.entries:
@@ -78,29 +78,29 @@ def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (),
         elif name := target_of(reading, item):
             found.arcs.append(arc_to(name, all_of(besides)))
     if found.is_exclusive:
-        found.arcs = _exclusive(found.arcs)
+        found.arcs = _make_exclusive(found.arcs)
     return found
 
 
 def arc_to(name: str, when: Part | None, args: dict[str, Any] | None = None) -> Part:
-    """An arc to a step."""
+    """Build an arc to a step."""
     return Part(when or NOWHERE, step=name, when=when, args=args or None)
 
 
-def _exclusive(arcs: list[Part]) -> list[Part]:
-    """Arcs of which only the first that holds is taken: each holds only where those before it do not."""
+def _make_exclusive(arcs: list[Part]) -> list[Part]:
+    """Let each arc hold only where those before it do not, so that only the first is taken."""
     found: list[Part] = []
     before: list[Part] = []
     for arc in arcs:
         own = [arc["when"]] if "when" in arc else []
-        found.append(arc.changed(when=all_of([*own, *([none_of(before)] if before else [])])))
+        found.append(arc.replace(when=all_of([*own, *([none_of(before)] if before else [])])))
         # Nothing is left for those behind one without a condition; they are kept, because they say what the file says.
-        before = [*before, *own] if own else [asked("true", NOWHERE)]
+        before = [*before, *own] if own else [condition_of("true", NOWHERE)]
     return found
 
 
 def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
-    """How arcs are chosen."""
+    """Read how arcs are chosen."""
     fields = read_keys(reading, node, NEXT)
     for word in node.entries.keys() - {"spec", "arcs", "desc"}:
         if word in NEXT.keys:
@@ -112,7 +112,7 @@ def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
 
 
 def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], given: Given, found: Arcs) -> None:
-    """One entry of a list: an arc, or a condition with the arcs behind it."""
+    """Read one entry of a list: an arc, or a condition with the arcs under it."""
     typo = next((name for name in node.entries if name.startswith("-") and name[1:] in ARC.keys), "")
     if typo:
         key = node.entries[typo][0]
@@ -133,34 +133,34 @@ def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], g
     if "when" in node.entries:
         if "when" not in fields:
             return
-        own = (asked(fields["when"], node.entries["when"][1]),)
+        own = (condition_of(fields["when"], node.entries["when"][1]),)
         found.asked.extend(own)
     elif found.is_exclusive:
         # Nothing is left for those behind it.
-        found.asked.append(asked("true", NOWHERE))
+        found.asked.append(condition_of("true", NOWHERE))
     if ("then" in fields) == ("step" in fields):
         reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
         return
     held = tuple(text_of(condition) for condition in own)
     under = Given(given.case, (*given.when, *held), (*given.unless, *(before if found.is_exclusive else ())))
     if "set" in fields:
-        found.effects += _set_by_arc(reading, fields["set"], under)
+        found.effects += _read_set_of_arc(reading, fields["set"], under)
     args = fields.get("args", {})
     if "then" in fields:
         inner = read_next(reading, fields["then"], (*besides, *own), under)
-        found.arcs += with_args(inner.arcs, args)
+        found.arcs += add_args(inner.arcs, args)
         found.effects += inner.effects
     elif name := target_of(reading, fields["step"]):
         found.arcs.append(arc_to(name, all_of((*besides, *own)), args))
 
 
-def with_args(arcs: list[Part], args: dict[str, Any]) -> list[Part]:
-    """Arcs with more values for the steps that they lead to; their own stand above these."""
-    return [arc.changed(args={**args, **arc.get("args", {})} or None) for arc in arcs]
+def add_args(arcs: list[Part], args: dict[str, Any]) -> list[Part]:
+    """Add arguments to arcs that have none of the same name."""
+    return [arc.replace(args={**args, **arc.get("args", {})} or None) for arc in arcs]
 
 
-def _set_by_arc(reading: NoetlReading, node: Node, under: Given) -> list[dict[str, Any]]:
-    """The variables that are set where an arc is taken."""
+def _read_set_of_arc(reading: NoetlReading, node: Node, under: Given) -> list[dict[str, Any]]:
+    """Read the variables that an arc sets when it is taken."""
     texts = [expression_of(text) for text in (*under.when, *under.unless)]
     if not all(texts):
         message = "`set` stands under a condition that is no single expression"
@@ -185,7 +185,7 @@ def read_set(
     unless: str = "",
     place: str = "",
 ) -> list[dict[str, Any]]:
-    """Variables, each in this place: a mapping, a list of `name` and `value`, or either of them under `ctx`."""
+    """Read variables: a mapping, a list of `name` and `value`, or either under `ctx`; `place` is a prefix."""
     pairs: list[tuple[str, Any]] = []
     if isinstance(node, Sequence):
         for item in node.items:
@@ -207,17 +207,18 @@ def read_set(
     else:
         wrong(reading, node, "variables with their values")
     return [
-        effect(kind, case, name=place + _plain(name), value=value, when=when, unless=unless) for name, value in pairs
+        make_effect(kind, case, name=place + _strip_place(name), value=value, when=when, unless=unless)
+        for name, value in pairs
     ]
 
 
-def effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
-    """What follows when an attempt has ended, where a case has come true; -1 is none."""
+def make_effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
+    """Build an effect, in the fields of the model's Effect; it follows case number `case`, or every success (-1)."""
     return {"kind": kind, "case": case, **fields}
 
 
-def _plain(name: str) -> str:
-    """The name of a variable without the place in which newer playbooks keep it."""
+def _strip_place(name: str) -> str:
+    """Remove the prefix by which newer playbooks say where a variable is kept."""
     for place in ("ctx.", "vars.", "iter."):
         name = name.removeprefix(place)
     return name

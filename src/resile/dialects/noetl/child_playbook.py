@@ -1,7 +1,7 @@
-"""Playbooks that a step runs: a file relative to the playbook, or the one of its folder that has this `metadata.path`.
+"""The playbook that a step runs: a file relative to this one, or the one in its folder that has this `metadata.path`.
 
-The step waits for the other playbook and inherits its verdict. Which values the other takes is known from its workload;
-what a step gives beyond that is known to it as well.
+The step waits for that playbook and inherits its verdict. The playbook takes the values of its workload, and every
+other argument of the step too.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PATH = re.compile(rb"""(?:^|[{,])[ \t]*path:[ \t]*["']?([^\s"'#,}]+)""", re.MUL
 
 
 def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> dict[str, Any] | None:
-    """The playbook of a step, as keys of a native step; None after a report.
+    """Read the playbook that a step runs, as keys of a native step; None after a report.
 
-    It is compiled here already: which of its steps gives the value, and which secrets it needs, stands in it.
+    It is compiled here already: its own file says which step gives its value, and which secrets it needs.
     """
     path = name(reading, node)
     if path is INVALID:
@@ -40,9 +40,12 @@ def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> 
         reading.report.error("value", message, node, hint="write the path out")
         return None
     folder = reading.source.folder
-    file = _file(folder, path)
+    file = _find_file(folder, path)
     if not file:
-        hint = did_you_mean(path, _paths(folder)) or "a file relative to this one, or a `metadata.path` in its folder"
+        hint = (
+            did_you_mean(path, _files_by_path(folder))
+            or "a file relative to this one, or a `metadata.path` in its folder"
+        )
         reading.report.error("playbook", f"there is no playbook `{shorten(path, 120)}`", node, hint=hint)
         return None
     relative = os.path.relpath(file, folder)
@@ -68,17 +71,17 @@ def _has_step(workflow: Workflow, step: str) -> bool:
     return step.lower() == "end" or any(other.name == step for other in workflow.steps)
 
 
-def _file(folder: str, path: str) -> str:
-    """The file of a playbook, or an empty text."""
+def _find_file(folder: str, path: str) -> str:
+    """Find the file of a playbook by its path; an empty text if there is none."""
     for ending in ("", *_ENDINGS):
         file = os.path.join(folder, path + ending)
         if os.path.isfile(file):
             return file
-    return _paths(folder).get(path.strip("/"), "")
+    return _files_by_path(folder).get(path.strip("/"), "")
 
 
-def _paths(folder: str) -> dict[str, str]:
-    """The files of a folder by the path that they give themselves."""
+def _files_by_path(folder: str) -> dict[str, str]:
+    """List the playbooks of a folder by their `metadata.path`."""
     found: dict[str, str] = {}
     try:
         names = sorted(os.listdir(folder))[:FILES_LOOKED_AT_MAX]
@@ -86,14 +89,14 @@ def _paths(folder: str) -> dict[str, str]:
         return {}
     for file in names:
         if file.endswith(_ENDINGS) and os.path.isfile(os.path.join(folder, file)):
-            path = _path_in(os.path.join(folder, file))
+            path = _read_path(os.path.join(folder, file))
             if path:
                 found.setdefault(path.strip("/"), os.path.join(folder, file))
     return found
 
 
-def _path_in(file: str) -> str:
-    """The path that stands in the beginning of a file."""
+def _read_path(file: str) -> str:
+    """Read the `metadata.path` from the head of a file."""
     try:
         with open(file, "rb") as opened:
             head = opened.read(HEAD_BYTES)

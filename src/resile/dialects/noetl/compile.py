@@ -1,10 +1,11 @@
-"""The NoETL front end: a playbook becomes a Workflow with Jinja templates.
+"""The NoETL front end: a playbook becomes a native tree with Jinja templates, which the native front end compiles.
 
-    file -> workload (inputs), keychain (secrets), workbook -> steps (noetl_step) -> arcs between them -> Workflow
+    file -> workload (inputs), keychain (secrets), workbook -> steps (step.py) -> native tree -> native/compile.py
 
-A run begins at `start`, else at the step that `executor` names, else at the first one, and goes along the arcs; a step
-that no arc reached is skipped, and every path ends in `end`, which is made where the playbook has none. Nothing is
-parsed and ignored: a key changes what runs, is refused by name, or is a comment.
+A run begins at `start`, else at the step that `executor` names, else at the first one, and follows the arcs; a step
+that no arc reached is skipped. Every path ends in `end`, which is added where the playbook has none. No key is ignored:
+it changes what runs, is refused by name, or is a comment. A mapping of the native tree stands where its key stands in
+the playbook, so findings and rules point into the playbook.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from resile.dialects.noetl.arcs import END, target_of
 from resile.dialects.noetl.conditions import NOWHERE
 from resile.dialects.noetl.keys import EXECUTOR, EXECUTOR_SPEC, FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
 from resile.dialects.noetl.step import read_step
-from resile.dialects.noetl.tools.tool import keys_with_tool
-from resile.dialects.noetl.values import NoetlReading, arguments, from_workload, given_names
+from resile.dialects.noetl.tools.tool import keys_of_step
+from resile.dialects.noetl.values import NoetlReading, arguments, find_in_workload, names_given_in
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import Table, read_keys
@@ -34,21 +35,21 @@ __all__ = ["TABLES", "compile_noetl"]
 
 VERSIONS = ("noetl.io/v1", "noetl.io/v2", "noetl.io/v10")
 _KEYCHAIN = re.compile(rb"\bkeychain\.([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)")
-# In braces only: elsewhere a function of this name is somebody else's.
+# In braces only: elsewhere `token` is a function of the code or the shell.
 _TOKEN = re.compile(rb"""\{\{[^{}]*?\btoken\(\s*(?:'([^'{}]+)'|"([^"{}]+)"|([A-Za-z_][\w.]*))[^{}]*\}\}""")
 
 
 def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
-    """The workflow in a playbook, or None where it has an error."""
+    """Compile a playbook; None where it has an error."""
     reading = NoetlReading(source, report)
     fields = read_keys(reading, root, FILE)
     _check_version(reading, root)
-    name = _name(reading, fields, source.file)
-    reading.workload = _workload(reading, fields)
-    about = _executor(reading, fields.get("executor"))
-    reading.final = _final(reading, about.get("final_step"), fields.get("workflow"))
-    listed = _listed(reading, root, fields)
-    reading.known = frozenset(reading.workload) | frozenset(reading.names) | given_names(root)
+    name = _read_name(reading, fields, source.file)
+    reading.workload = _read_workload(reading, fields)
+    about = _read_executor(reading, fields.get("executor"))
+    reading.final = _find_final_step(reading, about.get("final_step"), fields.get("workflow"))
+    listed = _list_steps(reading, root, fields)
+    reading.known = frozenset(reading.workload) | frozenset(reading.names) | names_given_in(root)
     _read_keychain(reading, fields.get("keychain"))
     _find_secrets(reading, source.data)
     _read_workbook(reading, fields.get("workbook"))
@@ -57,7 +58,7 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     end = steps.pop(END, None) or StepPart(NOWHERE, noop=True)
     if reading.final:
         end["aliases"] = {reading.final: END}
-    entry = _entry(reading, about, fields.get("executor"), list(steps))
+    entry = _find_entry_step(reading, about, fields.get("executor"), list(steps))
     if report.errors or not entry:
         return None
     ordered = {entry: steps.pop(entry), **steps}
@@ -65,15 +66,15 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
         root,
         name=name,
         templates="jinja",
-        inputs=_inputs(reading),
+        inputs=_inputs_of(reading),
         secrets=reading.secrets | _secrets_of_children(reading, ordered),
-        steps={**_connected(ordered), END: _with_inputs(end, END, ordered)},
+        steps={**_connect(ordered), END: _give_inputs(end, END, ordered)},
     )
-    return compile_part(reading.native, workflow.node())
+    return compile_part(reading.native, workflow.to_node())
 
 
 def _check_version(reading: NoetlReading, root: Mapping) -> None:
-    """The kind of playbook must be one of those that are known."""
+    """Report an `apiVersion` that is not known."""
     given = root.entries.get("apiVersion")
     if given is None:
         return
@@ -83,8 +84,8 @@ def _check_version(reading: NoetlReading, root: Mapping) -> None:
         reading.report.error("version", f"there is no apiVersion {describe(node)}", node, hint=hint)
 
 
-def _name(reading: NoetlReading, fields: dict[str, Any], file: str) -> str:
-    """What the playbook is called."""
+def _read_name(reading: NoetlReading, fields: dict[str, Any], file: str) -> str:
+    """Read the name of the playbook, from its metadata or its file."""
     metadata: Node | None = fields.get("metadata")
     known: dict[str, Any] = {}
     if isinstance(metadata, Mapping):
@@ -98,22 +99,22 @@ def _name(reading: NoetlReading, fields: dict[str, Any], file: str) -> str:
     return next(str(word) for word in words if word)
 
 
-def _workload(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
-    """The values that a run can be given, with their defaults."""
+def _read_workload(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
+    """Read the workload: the values that a run can be given, with their defaults."""
     found: dict[str, Any] = {}
     for word in ("workload", "spec"):
         node: Node | None = fields.get(word)
         if node is None or (isinstance(node, Scalar) and node.value is None):
             continue
-        reading.known = given_names(node) | frozenset(node.entries if isinstance(node, Mapping) else ())
+        reading.known = names_given_in(node) | frozenset(node.entries if isinstance(node, Mapping) else ())
         values = arguments(reading, node)
         if isinstance(values, dict):
             found |= values if word == "workload" else {"spec": values}
     return found
 
 
-def _inputs(reading: NoetlReading) -> dict[str, Any]:
-    """The inputs of a run by their defaults; one that holds code can only be what the file says."""
+def _inputs_of(reading: NoetlReading) -> dict[str, Any]:
+    """Build the inputs of the workflow from the workload; a schema fixes those that hold code."""
     found: dict[str, Any] = {}
     for name, value in reading.workload.items():
         kind = "json"
@@ -129,7 +130,7 @@ def _inputs(reading: NoetlReading) -> dict[str, Any]:
 
 
 def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
-    """The entries of the keychain, each of whose fields is a variable of the environment."""
+    """Read the keychain; each field of an entry is an environment variable."""
     if node is not None and not isinstance(node, Sequence):
         wrong(reading, node, "a list of entries")
     for item in node.items if isinstance(node, Sequence) else []:
@@ -146,7 +147,7 @@ def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
 
 
 def _find_secrets(reading: NoetlReading, text: bytes) -> None:
-    """The fields of the keychain that templates name, and the tokens that they ask for."""
+    """Find the keychain fields and tokens that templates name."""
     for used in _KEYCHAIN.finditer(text):
         name, place = used[1].decode(), mark_at(text, used.start())
         if name in reading.keychain:
@@ -157,7 +158,7 @@ def _find_secrets(reading: NoetlReading, text: bytes) -> None:
     for used in _TOKEN.finditer(text):
         place = mark_at(text, used.start())
         given = (used[1] or used[2] or b"").decode()
-        known = given or from_workload(reading, f"{{{{ {(used[3] or b'').decode()} }}}}")
+        known = given or find_in_workload(reading, f"{{{{ {(used[3] or b'').decode()} }}}}")
         if known:
             reading.add_secret(known, "token", place)
         else:
@@ -168,11 +169,11 @@ def _find_secrets(reading: NoetlReading, text: bytes) -> None:
 
 
 def _read_workbook(reading: NoetlReading, node: Node | None) -> None:
-    """The tools that steps can call; each is read where one does."""
+    """Read the names of the workbook; a tool is read by each step that calls it."""
     if node is not None and not isinstance(node, Sequence):
         wrong(reading, node, "a list of tools")
     for item in node.items if isinstance(node, Sequence) else []:
-        fields = read_keys(reading, item, _of_workbook(item))
+        fields = read_keys(reading, item, _keys_of_entry(item))
         given: Node | None = fields.get("name")
         if not isinstance(given, Scalar) or given.value is None or not isinstance(item, Mapping):
             if isinstance(item, Mapping):
@@ -183,13 +184,13 @@ def _read_workbook(reading: NoetlReading, node: Node | None) -> None:
             reading.workbook[given.text] = (given, item)
 
 
-def _of_workbook(node: Node) -> Table:
-    """The keys of an entry of the workbook."""
-    return keys_with_tool(WORKBOOK_ENTRY, node) if isinstance(node, Mapping) else WORKBOOK_ENTRY
+def _keys_of_entry(node: Node) -> Table:
+    """List the keys of a workbook entry."""
+    return keys_of_step(WORKBOOK_ENTRY, node) if isinstance(node, Mapping) else WORKBOOK_ENTRY
 
 
-def _listed(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> list[tuple[str, Scalar, Mapping]]:
-    """The steps with their names, which are then known."""
+def _list_steps(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> list[tuple[str, Scalar, Mapping]]:
+    """List the steps with their names, and add them to the names that arcs can use."""
     report = reading.report
     node: Node | None = fields.get("workflow")
     if not isinstance(node, Sequence) or not node.items or len(node.items) > STEPS_MAX:
@@ -224,8 +225,8 @@ def _listed(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> lis
     return found
 
 
-def _executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
-    """What the file says of its first and its last step."""
+def _read_executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
+    """Read `executor`: the first and the last step."""
     fields = read_keys(reading, node, EXECUTOR) if node is not None else {}
     spec: Node | None = fields.get("spec")
     about = read_keys(reading, spec, EXECUTOR_SPEC) if spec is not None else {}
@@ -235,14 +236,14 @@ def _executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
     return about
 
 
-def _final(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
-    """The step that runs last, where the file calls it something else than `end`; else an empty text."""
+def _find_final_step(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
+    """Find the step that `final_step` names; an empty text where that is `end`."""
     if node is None:
         return ""
     if not isinstance(node, Scalar) or node.value is None:
         wrong(reading, node, "the name of a step")
         return ""
-    wanted, names = node.text.strip(), _written_names(steps)
+    wanted, names = node.text.strip(), _step_names_in(steps)
     if wanted.lower() == END:
         return ""
     if wanted not in names:
@@ -259,15 +260,15 @@ def _final(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
     return ""
 
 
-def _written_names(steps: Node | None) -> list[str]:
-    """The names of the steps as the file has them."""
+def _step_names_in(steps: Node | None) -> list[str]:
+    """List the names of the steps as the file writes them."""
     items = steps.items if isinstance(steps, Sequence) else []
     found = [item.entries["step"][1] for item in items if isinstance(item, Mapping) and "step" in item.entries]
     return [name.text.strip() for name in found if isinstance(name, Scalar)]
 
 
-def _entry(reading: NoetlReading, about: dict[str, Any], node: Node | None, names: list[str]) -> str:
-    """The step at which a run begins, or an empty text."""
+def _find_entry_step(reading: NoetlReading, about: dict[str, Any], node: Node | None, names: list[str]) -> str:
+    """Find the step at which a run begins; an empty text if there is none."""
     named = target_of(reading, about["entry_step"]) if "entry_step" in about else ""
     start = next((name for name in names if name.lower() == "start"), "")
     entry = start or named or (names[0] if names else "")
@@ -278,27 +279,24 @@ def _entry(reading: NoetlReading, about: dict[str, Any], node: Node | None, name
     return entry if entry != END else ""
 
 
-def _runner(step: StepPart) -> StepPart:
-    """The step that does the work: that of each item, where there is a loop."""
+def _working_step_of(step: StepPart) -> StepPart:
+    """The step that runs the tool: the one of each item, where there is a loop."""
     return next(iter(step["map"]["steps"].values())) if "map" in step else step
 
 
 def _secrets_of_children(reading: NoetlReading, steps: dict[str, StepPart]) -> dict[str, dict[str, str]]:
-    """The secrets of the playbooks that steps run, which must be there before the run starts."""
+    """Collect the secrets of the playbooks that steps run; they must be there before the run starts."""
     found: dict[str, dict[str, str]] = {}
     for step in steps.values():
-        child = _runner(step).get("workflow")
+        child = _working_step_of(step).get("workflow")
         if isinstance(child, Scalar):
             secrets = reading.children[child.text].secrets.items()
             found |= {name: {"env": one.env} if one.env else {"file": one.file} for name, one in secrets}
     return found
 
 
-def _connected(steps: dict[str, StepPart]) -> dict[str, StepPart]:
-    """The steps, each with what arcs bring to its playbook.
-
-    One that no arc leads to is never begun; where several paths meet all that are under way are waited for.
-    """
+def _connect(steps: dict[str, StepPart]) -> dict[str, StepPart]:
+    """Connect the steps: one that no arc leads to never runs, one where paths meet waits for all of them."""
     sources: dict[str, set[str]] = {}
     for name, step in steps.items():
         for arc in step.get("next", ()):
@@ -306,16 +304,16 @@ def _connected(steps: dict[str, StepPart]) -> dict[str, StepPart]:
     found: dict[str, StepPart] = {}
     for number, (name, step) in enumerate(steps.items()):
         if number and name not in sources:
-            step = step.changed(when=flag(False, NOWHERE))
+            step = step.replace(when=flag(False, NOWHERE))
         elif number and len(sources[name]) > 1:
-            step = step.changed(join="all")
-        found[name] = _with_inputs(step, name, steps)
+            step = step.replace(join="all")
+        found[name] = _give_inputs(step, name, steps)
     return found
 
 
-def _with_inputs(step: StepPart, name: str, steps: dict[str, StepPart]) -> StepPart:
-    """A step that runs a playbook, which can be given what its arguments and the arcs that lead here have."""
-    runner = _runner(step)
+def _give_inputs(step: StepPart, name: str, steps: dict[str, StepPart]) -> StepPart:
+    """Let the playbook of a step take the arguments of the step and of the arcs that lead to it."""
+    runner = _working_step_of(step)
     child = runner.get("workflow")
     if child is None:
         return step

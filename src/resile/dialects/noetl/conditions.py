@@ -16,13 +16,13 @@ NOWHERE = Mark(0, 0)
 """The place of what the playbook does not say itself."""
 
 
-def asked(text: str, at: Place, *besides: Part) -> Part:
-    """A condition that is a template."""
+def condition_of(text: str, at: Place, *besides: Part) -> Part:
+    """Build a condition that is a template."""
     return Part(at, jinja=text, besides=list(besides) or None)
 
 
-def asked_case(which: str | int, at: Place) -> Part:
-    """The condition that a case, or a retry of this name, has come true."""
+def condition_of_case(which: str | int, at: Place) -> Part:
+    """Build the condition that a case, or a retry of this name, came true."""
     return Part(at, case=str(which))
 
 
@@ -32,15 +32,15 @@ def text_of(condition: Part) -> str:
 
 
 def all_of(conditions: Sequence[Part]) -> Part | None:
-    """One condition for several; none for none."""
+    """Join conditions into one; None for an empty list."""
     if not conditions:
         return None
     first, *rest = conditions
-    return first.changed(besides=[*first.get("besides", ()), *rest] or None)
+    return first.replace(besides=[*first.get("besides", ()), *rest] or None)
 
 
 def none_of(conditions: Sequence[Part]) -> Part:
-    """A condition that holds where none of these does."""
+    """Build a condition that holds where none of these does."""
     return Part(NOWHERE, none=True, besides=list(conditions))
 
 
@@ -55,5 +55,5 @@ def is_about_failure(when: str) -> bool:
 
 
 def mentions_error(when: str) -> bool:
-    """Does a condition speak of failures, or of what successes and failures have?"""
+    """Does a condition name an error, or a value that both successes and failures have?"""
     return is_about_error(when) or bool({"success", "status_code"} & names_in(condition_text(when)))

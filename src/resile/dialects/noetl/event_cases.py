@@ -2,8 +2,8 @@
 
     case: [{when, then: map | [map, ...]}]      then: set, collect, result, sink, call, next, retry, fail
 
-Every key of a map is run, those that keep values before those that go on. A case that speaks of `error` answers
-failures: with `retry` it is a rule that tries again, with `next` the failure is dealt with and the path goes on there.
+Every key of `then` is run, first those that keep values, then those that go on. A case whose condition names `error`
+answers failures: with `retry` it is a rule that retries, with `next` the failure is tolerated and the path goes on.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, items_of
-from resile.dialects.noetl.arcs import Given, effect, read_next, read_set, with_args
-from resile.dialects.noetl.conditions import asked_case, is_about_error, mentions_error
-from resile.dialects.noetl.follow import Follow, repair_by
+from resile.dialects.noetl.arcs import Given, add_args, make_effect, read_next, read_set
+from resile.dialects.noetl.conditions import condition_of_case, is_about_error, mentions_error
+from resile.dialects.noetl.follow import Follow, repair_keys_for
 from resile.dialects.noetl.keys import CASE, RETRY, THEN
-from resile.dialects.noetl.retry import again_rules, backoff_of, changed_of, read_collect, retries_of, retry_rule
+from resile.dialects.noetl.retry import backoff_of, changes_of, read_collect, retries_of, rule_for_retry, rules_for_more
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.values import NoetlReading, data
 from resile.dialects.reading.key_tables import INVALID, read_keys
@@ -28,7 +28,7 @@ _ENTER = "step.enter"
 
 
 def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
-    """The cases of a step."""
+    """Read the `case` of a step."""
     if not isinstance(node, Sequence):
         wrong(reading, node, "a list of cases")
         return
@@ -44,7 +44,7 @@ def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
 
 
 def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, follow: Follow) -> None:
-    """One case with all that follows from it."""
+    """Read one case, with everything under its `then`."""
     if _ENTER in when:
         _read_enter(reading, then, follow)
         return
@@ -64,32 +64,32 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
         fields = read_keys(reading, part, THEN)
         _read_values(reading, fields, number, follow)
         sinks += _read_sinks(reading, fields, number, follow, on_failure or again)
-        leads = _read_ways(reading, fields, part, number, follow) or leads
+        leads = _read_arcs(reading, fields, part, number, follow) or leads
         if "retry" in fields:
-            answers += _read_again(reading, fields, number, when, node, follow)
+            answers += _read_retry(reading, fields, number, when, node, follow)
         if "fail" in fields:
             fails = True
-            follow.effects.append(effect("fail", number, value=_message(reading, fields["fail"])))
+            follow.effects.append(make_effect("fail", number, value=_read_message(reading, fields["fail"])))
     if sinks:
         # What takes the result of an attempt does so before the next one.
-        repair = repair_by(sinks, "ignore" if is_about_error(when) else "fail")
-        answers = [answer.changed(**repair) for answer in answers]
+        repair = repair_keys_for(sinks, "ignore" if is_about_error(when) else "fail")
+        answers = [answer.replace(**repair) for answer in answers]
     follow.rules += answers
     if on_failure and not answers:
         _answer_failure(number, node, sinks, follow, leads and not fails)
 
 
 def _answer_failure(number: int, node: Mapping, sinks: list[Part], follow: Follow, goes_on: bool) -> None:
-    """A failure that a case answers without a retry: the path goes on, or it stands once the sinks are done."""
+    """Add the rule of a case that answers a failure without a retry: go on, or fail after the sinks."""
     if not goes_on and not sinks:
         return
-    then, when = "tolerate" if goes_on else "fail", asked_case(number, node)
-    repair = repair_by(sinks, "ignore")
+    then, when = "tolerate" if goes_on else "fail", condition_of_case(number, node)
+    repair = repair_keys_for(sinks, "ignore")
     follow.rules.append(Part(node, then=then, text=f"case {number + 1}", when=when, limit=1_000, **repair))
 
 
 def _read_enter(reading: NoetlReading, then: Node, follow: Follow) -> None:
-    """What is set when the step starts; nothing else can follow from that."""
+    """Read a case about `step.enter`, which can only set variables."""
     for part in items_of(then):
         if not isinstance(part, Mapping):
             wrong(reading, part, "a mapping of what follows")
@@ -103,7 +103,7 @@ def _read_enter(reading: NoetlReading, then: Node, follow: Follow) -> None:
 
 
 def _read_values(reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow) -> None:
-    """The values that a case keeps."""
+    """Read the variables, collections and result that a case sets."""
     if "set" in fields:
         follow.effects += read_set(reading, fields["set"], number)
     if "collect" in fields:
@@ -111,15 +111,15 @@ def _read_values(reading: NoetlReading, fields: dict[str, Any], number: int, fol
         follow.effects += found
         if any(each["path"] for each in found):
             # Pages that are collected are what the step gives in the end.
-            follow.effects.append(effect("result", number, name=found[-1]["name"]))
+            follow.effects.append(make_effect("result", number, name=found[-1]["name"]))
     if "result" in fields:
-        value = _result(reading, fields["result"])
+        value = _read_result(reading, fields["result"])
         if value is not INVALID:
-            follow.effects.append(effect("result", number, value=value))
+            follow.effects.append(make_effect("result", number, value=value))
 
 
-def _result(reading: NoetlReading, node: Node) -> Any:
-    """The value that becomes the step's: data, or a name under `from`."""
+def _read_result(reading: NoetlReading, node: Node) -> Any:
+    """Read what becomes the value of the step: data, or a name under `from`."""
     if isinstance(node, Mapping) and node.entries.keys() == {"from"} and isinstance(node.entries["from"][1], Scalar):
         source = node.entries["from"][1]
         return data(reading, Scalar(f"{{{{ {source.text} }}}}", f"{{{{ {source.text} }}}}", source.line, source.column))
@@ -129,13 +129,13 @@ def _result(reading: NoetlReading, node: Node) -> Any:
 def _read_sinks(
     reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, by_rule: bool
 ) -> list[Part]:
-    """The tools that take the result of a case: after a success by themselves, else with the rule that answers it."""
+    """Read the sinks of a case: they follow a success by themselves, or belong to the rule that answers the failure."""
     if "sink" not in fields:
         return []
     found: list[Part] = []
     for item in items_of(fields["sink"]):
         place = len(follow.sinks) + len(found) + 1
-        when = None if by_rule else asked_case(number, item)
+        when = None if by_rule else condition_of_case(number, item)
         sink = read_sink(reading, item, f"{reading.owner}_sink{place}", when)
         found += [sink] if sink is not None else []
     if by_rule:
@@ -144,23 +144,23 @@ def _read_sinks(
     return []
 
 
-def _read_ways(reading: NoetlReading, fields: dict[str, Any], node: Mapping, number: int, follow: Follow) -> bool:
-    """Where a case leads; True where it leads anywhere."""
+def _read_arcs(reading: NoetlReading, fields: dict[str, Any], node: Mapping, number: int, follow: Follow) -> bool:
+    """Read the arcs of a case; False where it has none."""
     before = len(follow.arcs)
     if "args" in fields and not {"next", "step", "call"} & fields.keys():
         reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
     for word in ("next", "step", "call"):
         if word in fields:
-            way = read_next(reading, fields[word], (asked_case(number, node),), Given(number))
-            follow.arcs += with_args(way.arcs, fields.get("args", {}))
+            way = read_next(reading, fields[word], (condition_of_case(number, node),), Given(number))
+            follow.arcs += add_args(way.arcs, fields.get("args", {}))
             follow.effects += way.effects
     return len(follow.arcs) > before
 
 
-def _read_again(
+def _read_retry(
     reading: NoetlReading, fields: dict[str, Any], number: int, when: str, case: Mapping, follow: Follow
 ) -> list[Part]:
-    """One more attempt: a rule for a failure, or an effect and its rules for a success."""
+    """Read the `retry` of a case: a rule for a failure, or an effect and its rules for a success."""
     node: Node = fields["retry"]
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping with `max_attempts`")
@@ -172,20 +172,20 @@ def _read_again(
             reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
     if "next" in fields:
         reading.report.error("conflict", "a case either goes on or tries again", node)
-    changed = changed_of(reading, given)
+    changed = changes_of(reading, given)
     wait = backoff_of(reading, given, at_once=bool(changed))
     after_success = not is_about_error(when)
     if after_success or changed:
-        follow.effects.append(effect("again", number, value=changed))
-    rules = again_rules(given, str(number), case, wait) if after_success else []
+        follow.effects.append(make_effect("again", number, value=changed))
+    rules = rules_for_more(given, str(number), case, wait) if after_success else []
     limit = retries_of(given)
     if limit > 0 and mentions_error(when):
-        rules.append(retry_rule(case, f"case {number + 1}: retry", asked_case(number, case), limit, wait))
+        rules.append(rule_for_retry(case, f"case {number + 1}: retry", condition_of_case(number, case), limit, wait))
     return rules
 
 
-def _message(reading: NoetlReading, node: Node) -> Any:
-    """Why a case fails its step: a text, or a mapping with a `message`."""
+def _read_message(reading: NoetlReading, node: Node) -> Any:
+    """Read why a case fails its step: a text, or a mapping with a `message`."""
     if isinstance(node, Mapping) and node.entries.keys() <= {"message", "error", "reason"} and node.entries:
         _, *more = node.entries
         for word in more:

@@ -1,7 +1,7 @@
 """The keys of a playbook, in tables: what is read, what is refused by name, and what is a comment.
 
 One table for each mapping of the grammar, of all four kinds of playbook: v1 (fields of the tool on the step), v2 with
-`case`, retry lists, and arcs. Which kind a step is written in is seen by its keys, and not by its `apiVersion`.
+`case`, retry lists, and arcs. The keys of a step tell its kind, not the `apiVersion`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from resile.dialects.noetl.values import (
     filled_template,
     jitter,
     name,
-    node_itself,
     seconds,
     template,
-    timeout,
-    yes_or_no,
 )
 from resile.dialects.reading.key_tables import Key, Table, refused, table
-from resile.dialects.reading.values import choice, texts
+from resile.dialects.reading.values import boolean, choice, duration, node_itself, texts
 
 LOOP = table(
     "loop",
@@ -203,9 +200,9 @@ STEP = table(
     Key("sink", "mapping", "where its result goes", node_itself),
     Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
     Key("assert", "mapping", "what must be there", node_itself),
-    Key("timeout", "duration", "how long it may take", timeout),
-    Key("critical", "bool", "does its failure cancel what runs beside it?", yes_or_no),
-    Key("pass", "bool", "with `true` the tool is not run", yes_or_no),
+    Key("timeout", "duration", "how long it may take", duration),
+    Key("critical", "bool", "does its failure cancel what runs beside it?", boolean),
+    Key("pass", "bool", "with `true` the tool is not run", boolean),
     Key("spec", "mapping", "whether it is admitted", node_itself),
     refused("output", "a step's result is what its tool gives"),
     refused("auth", "it belongs into `tool`"),
@@ -234,7 +231,7 @@ TASK = table(
     Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
     Key("assert", "mapping", "what must be there for an item", node_itself),
     Key("retry", "true, number, mapping or list", "when an item is tried again", node_itself),
-    Key("timeout", "duration", "how long an item may take", timeout),
+    Key("timeout", "duration", "how long an item may take", duration),
 )
 KEYCHAIN_ENTRY = table(
     "an entry of the keychain",
@@ -261,7 +258,7 @@ EXECUTOR_SPEC = table(
     "the steps that begin and end a run",
     Key("entry_step", "text", "the first step", node_itself),
     Key("final_step", "text", "the step that runs last", node_itself),
-    Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", yes_or_no),
+    Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", boolean),
     comment("pool", "Resile has one"),
 )
 METADATA = table(
@@ -311,7 +308,7 @@ ADMIT_RULE = table(
     Key("else", "mapping", "the answer where none of those before holds", node_itself),
 )
 ADMIT_ELSE = table("else of `admit`", "where no rule holds", Key("then", "mapping", "the answer", node_itself))
-ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", yes_or_no))
+ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", boolean))
 TASK_SPEC = table("spec of a tool", "what is said about the tool", Key("policy", "mapping", "by rules", node_itself))
 TASK_POLICY = table(
     "policy of a tool",

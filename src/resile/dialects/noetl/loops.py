@@ -1,10 +1,10 @@
-"""Loops: what a step runs for, written as `loop`, or as a tool that runs another one for each item.
+"""Loops, written as `loop` or as a tool of kind `iterator` that runs another tool for each item.
 
     loop: {in: list | template, iterator: name, mode, concurrency, where, order_by, limit, chunk}
     tool: {kind: iterator, collection, element, task: {tool, sink}}
 
-Of the list those are taken for which `where` holds, in the order of `order_by`, the first `limit` of them, and with
-`chunk` so many at a time. All of it becomes one template, so that a migrated file says the same.
+`where` selects items of the list, `order_by` sorts them, `limit` takes the first of them, `chunk` groups them. All of
+this becomes one template, so that a migrated file can say it too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resile.dialects.native.nodes import Part
 from resile.dialects.noetl.follow import Follow, read_sinks
 from resile.dialects.noetl.keys import LOOP, LOOP_POLICY, LOOP_SPEC, TASK
 from resile.dialects.noetl.tools.keys import TOOLS
-from resile.dialects.noetl.tools.tool import Tool, around, keys_with_tool, read_tool
+from resile.dialects.noetl.tools.tool import Tool, keys_of_step, merge_tools, read_tool
 from resile.dialects.noetl.values import NoetlReading, data
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.errors import shorten
@@ -35,7 +35,7 @@ _DIRECTION = re.compile(r"\s+(asc|desc)$", re.IGNORECASE)
 
 
 def read_loop(reading: NoetlReading, node: Node) -> Part | None:
-    """The loop of a step, as a native `map` without its steps."""
+    """Read the loop of a step, as a native `map` without its steps."""
     fields = read_keys(reading, node, LOOP)
     if not isinstance(node, Mapping):
         return None
@@ -49,17 +49,17 @@ def read_loop(reading: NoetlReading, node: Node) -> Part | None:
             reading.report.error("conflict", message, node.entries[word][0], hint="keep one of them")
         if newer in about:
             fields[word] = about[newer]
-    return _loop(reading, fields, node)
+    return _build_map(reading, fields, node)
 
 
-def _loop(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Part | None:
-    """A loop from its fields, however these were written."""
+def _build_map(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Part | None:
+    """Build a native `map` from the fields of a loop or an iterator."""
     for word, known in (("in", {"in", "collection"}), ("iterator", {"iterator", "element"})):
         if word not in fields:
             if not known & node.entries.keys():
                 reading.report.error("value", f"a loop needs `{word}`", node)
             return None
-    source = _source(reading, fields, node)
+    source = _build_source(reading, fields, node)
     if source is None:
         return None
     in_turn = fields.get("mode", "sequential") == "sequential"
@@ -70,29 +70,29 @@ def _loop(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> Part 
     return Part(node, **source, item_name=fields["iterator"], max_parallel=parallel, error_policy=policy)
 
 
-def _source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """Where the items come from: the list itself, or a template that comes to one."""
+def _build_source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """Build the `input` of a map: the list itself, or a template whose value is a list."""
     given: Node = fields["in"]
     limit: int | None = fields.get("limit")
     values = data(reading, given) if isinstance(given, Sequence) else None
     if values is INVALID:
         return None
     shaped = {"where", "order_by", "chunk"} & fields.keys()
-    if values is not None and not shaped and not any(is_template(text) for text in _texts(values)):
+    if values is not None and not shaped and not any(is_template(text) for text in _texts_in(values)):
         return {"input": values, "max_items": limit}
-    whole = _whole(reading, given, values)
+    whole = _read_list_text(reading, given, values)
     if not whole:
         return None
     if not shaped and values is None:
         return {"input": {"template": condition_text(whole)}, "max_items": limit}
-    text = _shaped(reading, whole, fields, node)
+    text = _build_template(reading, whole, fields, node)
     return {"input": {"template": text}, "max_items": None if "chunk" in fields else limit} if text else None
 
 
-def _whole(reading: NoetlReading, node: Node, values: Any) -> str:
-    """The list as a text that is one expression, with its braces or without; empty after a report."""
+def _read_list_text(reading: NoetlReading, node: Node, values: Any) -> str:
+    """Read the list as one expression, with or without braces; empty after a report."""
     if values is not None:
-        return _expression(values)
+        return _expression_for(values)
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.text.strip():
         reading.report.error("type", "the items of a loop are a list, or a template that comes to one", node)
         return ""
@@ -102,8 +102,8 @@ def _whole(reading: NoetlReading, node: Node, values: Any) -> str:
     return "" if reason else node.text
 
 
-def _shaped(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Mapping) -> str:
-    """A template for the items that are wanted, in their order and number; empty after a report."""
+def _build_template(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Mapping) -> str:
+    """Build the template that selects, orders and groups the items; empty after a report."""
     text, item = expression_of(whole), fields["iterator"]
     if not text:
         hint = "write it as one `{{ … }}`"
@@ -112,7 +112,7 @@ def _shaped(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Map
     text = f"({text})"
     if "where" in fields:
         condition = fields["where"]
-        text += f" | chosen({item!r}, {condition!r}{_others(condition, item)})"
+        text += f" | chosen({item!r}, {condition!r}{_arguments_for(condition, item)})"
     if "order_by" in fields:
         found = _DIRECTION.search(fields["order_by"])
         key = _DIRECTION.sub("", fields["order_by"]).strip()
@@ -124,50 +124,52 @@ def _shaped(reading: NoetlReading, whole: str, fields: dict[str, Any], node: Map
             reading.report.error("template", f"`{shorten(fields['order_by'])}` is nothing to order by", where)
             return ""
         backwards = found is not None and found[1].lower() == "desc"
-        text += f" | ordered({item!r}, {key!r}{', reverse=true' if backwards else ''}{_others(key, item)})"
+        text += f" | ordered({item!r}, {key!r}{', reverse=true' if backwards else ''}{_arguments_for(key, item)})"
     if "chunk" in fields:
         part = f"({text} | list)[:{fields['limit']}]" if "limit" in fields else text
         text = f"{part} | batch({fields['chunk']}) | list"
     return f"{{{{ {text} }}}}"
 
 
-def _others(text: str, item: str) -> str:
-    """What else a text names, as it is handed on to whoever renders it for each item."""
+def _arguments_for(text: str, item: str) -> str:
+    """List the other names in a text as arguments for the filter that renders it for each item."""
     return "".join(f", {name}={name}" for name in sorted(names_in(condition_text(text)) - {item}))
 
 
-def _expression(value: Any) -> str:
-    """Data whose texts may be templates, as one expression."""
+def _expression_for(value: Any) -> str:
+    """Write data whose texts may be templates as one expression."""
     if isinstance(value, str):
         return text_expression(value) if is_template(value) else repr(value)
     if isinstance(value, list):
-        return f"[{', '.join(_expression(item) for item in value)}]"
+        return f"[{', '.join(_expression_for(item) for item in value)}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {_expression(inner)}' for name, inner in value.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {_expression_for(inner)}' for name, inner in value.items())}}}"
     return repr(value)
 
 
-def _texts(value: Any) -> list[str]:
-    """Every text in some data."""
+def _texts_in(value: Any) -> list[str]:
+    """List every text in some data."""
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in inner for text in _texts(part)]
+    return [text for part in inner for text in _texts_in(part)]
 
 
-def iterated(reading: NoetlReading, tool: Tool, loop: Part | None, follow: Follow) -> tuple[Part | None, Tool | None]:
-    """A tool that runs another one for each item."""
+def read_iterator(
+    reading: NoetlReading, tool: Tool, loop: Part | None, follow: Follow
+) -> tuple[Part | None, Tool | None]:
+    """Read an iterator: its loop, and the tool that runs for each item."""
     if loop is not None:
         reading.report.error("conflict", "an iterator is a loop: it has none of its own", tool.kind_node)
         return None, None
-    found = _loop(reading, tool.fields, tool.node)
+    found = _build_map(reading, tool.fields, tool.node)
     task: Node | None = tool.fields.get("task")
     if not isinstance(task, Mapping):
         reading.report.error("value", "an iterator needs `task`, a mapping with the tool", tool.node)
         return found, None
     if "kind" in task.entries:
-        task = _with_tool_apart(task)
-    fields = read_keys(reading, task, keys_with_tool(TASK, task))
+        task = _separate_tool(task)
+    fields = read_keys(reading, task, keys_of_step(TASK, task))
     if "sink" in fields:
         read_sinks(reading, fields["sink"], follow)
     inner = read_tool(reading, task)
@@ -178,11 +180,11 @@ def iterated(reading: NoetlReading, tool: Tool, loop: Part | None, follow: Follo
     own: dict[str, Any] = {word: fields[word] for word in ("retry", "timeout", "assert") if word in fields}
     args = {**inner.fields.get("args", {}), **fields.get("args", {})}
     inner = Tool(inner.kind, {**inner.fields, **own, **({"args": args} if args else {})}, inner.node, inner.kind_node)
-    return found, around(tool, inner)
+    return found, merge_tools(tool, inner)
 
 
-def _with_tool_apart(task: Mapping) -> Mapping:
-    """A task that is its tool, with the keys of the tool in a mapping of their own."""
+def _separate_tool(task: Mapping) -> Mapping:
+    """Move the keys of the tool in a task into a mapping of their own."""
     key, kind = task.entries["kind"]
     known = TOOLS.get(kind.text.lower()) if isinstance(kind, Scalar) else None
     names = known.keys if known is not None else {}

@@ -5,7 +5,7 @@
     {retry_on: [timeout, connection_error], backoff: 5}      by the kind of the failure
     [{when, then: {max_attempts, next_call, collect}}]       the first policy that holds counts
 
-`max_attempts` counts every execution, the first included. What still asks for more after the last of them is taken as
+`max_attempts` counts every execution, the first included. A success that asks for more after the last attempt counts as
 it is.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, items_of
-from resile.dialects.noetl.arcs import effect
-from resile.dialects.noetl.conditions import asked, asked_case, mentions_error, none_of
-from resile.dialects.noetl.follow import Follow, repair_by
+from resile.dialects.noetl.arcs import make_effect
+from resile.dialects.noetl.conditions import condition_of, condition_of_case, mentions_error, none_of
+from resile.dialects.noetl.follow import Follow, repair_keys_for
 from resile.dialects.noetl.keys import COLLECT, NEXT_CALL, PER_ITERATION, POLICY, RETRY
 from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.values import NoetlReading
@@ -46,7 +46,7 @@ _ALIASES = {word: kind for kind, words in KINDS_OF_ERRORS.items() for word in wo
 
 
 def read_retry(reading: NoetlReading, node: Node, follow: Follow) -> None:
-    """A retry of a step or of its tool."""
+    """Read the `retry` of a step or of its tool."""
     if isinstance(node, Sequence):
         for number, item in enumerate(node.items, 1):
             _read_policy(reading, item, number, follow)
@@ -54,37 +54,37 @@ def read_retry(reading: NoetlReading, node: Node, follow: Follow) -> None:
         _read_mapping(reading, node, follow)
     elif node.value is True or (type(node.value) is int and 1 <= node.value <= 1_000):
         counted = {} if node.value is True else {"max_attempts": node.value}
-        follow.rules += _retry_rules(counted, None, node, _growing(counted))
+        follow.rules += _rules_for_retry(counted, None, node, _wait_of(counted))
     elif node.value is not False:
         wrong(reading, node, "true, a number of attempts, a mapping, or a list of policies")
 
 
 def _read_mapping(reading: NoetlReading, node: Mapping, follow: Follow) -> None:
-    """A retry with conditions or kinds of failures."""
+    """Read a retry with conditions or kinds of failures."""
     fields = read_keys(reading, node, RETRY)
     for word in ("params", "next_call", "collect", "sink", "per_iteration"):
         if word in fields:
             message = f"`{word}` belongs into a policy of a list, or into a case"
             reading.report.error("conflict", message, node.entries[word][0], hint="retry: [{when: …, then: {…}}]")
     wait = backoff_of(reading, fields, jitter=0.5)
-    stop = [none_of([asked(fields["stop_when"], node)])] if "stop_when" in fields else []
+    stop = [none_of([condition_of(fields["stop_when"], node)])] if "stop_when" in fields else []
     if "retry_when" in fields and "retry_on" in fields:
         message = "`retry_when` and `retry_on` both say what is tried again"
         reading.report.error("conflict", message, node, hint="keep one of them")
     if "retry_when" in fields:
         when, unless = fields["retry_when"], fields.get("stop_when", "")
-        follow.attempts.append(effect("again", name="retry", when=when, unless=unless))
-        follow.rules += again_rules(fields, "retry", node, wait)
-        follow.rules += _retry_rules(fields, asked(when, node, *stop), node, wait)
+        follow.attempts.append(make_effect("again", name="retry", when=when, unless=unless))
+        follow.rules += rules_for_more(fields, "retry", node, wait)
+        follow.rules += _rules_for_retry(fields, condition_of(when, node, *stop), node, wait)
         return
-    question = _asked_kind(reading, fields, node)
+    question = _condition_of_kind(reading, fields, node)
     if stop:
-        question = asked("true", node, *stop, *([question] if question else []))
-    follow.rules += _retry_rules(fields, question, node, wait)
+        question = condition_of("true", node, *stop, *([question] if question else []))
+    follow.rules += _rules_for_retry(fields, question, node, wait)
 
 
-def _asked_kind(reading: NoetlReading, fields: dict[str, Any], at: Place) -> Part | None:
-    """The condition that a failure is of one of the kinds that are named."""
+def _condition_of_kind(reading: NoetlReading, fields: dict[str, Any], at: Place) -> Part | None:
+    """Build the condition that a failure is of one of the kinds in `retry_on`."""
     kinds: list[str] = []
     for word, place in fields.get("retry_on", ()):
         kind = _ALIASES.get(word.lower())
@@ -93,11 +93,11 @@ def _asked_kind(reading: NoetlReading, fields: dict[str, Any], at: Place) -> Par
             reading.report.error("value", f"there is no kind of failure `{shorten(word)}`", place, hint=hint)
         elif kind not in kinds:
             kinds.append(kind)
-    return asked(f"error.kind in {kinds}", at) if kinds else None
+    return condition_of(f"error.kind in {kinds}", at) if kinds else None
 
 
-def _growing(fields: dict[str, Any], kind: str = "exponential", jitter: float = 0.0) -> dict[str, Any]:
-    """A wait before each further attempt, as the model has it."""
+def _wait_of(fields: dict[str, Any], kind: str = "exponential", jitter: float = 0.0) -> dict[str, Any]:
+    """Build the wait before each further attempt, in the fields of the model's Backoff."""
     initial = fields.get("initial_delay", DELAY_SECONDS_DEFAULT)
     return {
         "kind": kind,
@@ -112,11 +112,11 @@ def _growing(fields: dict[str, Any], kind: str = "exponential", jitter: float = 
 def backoff_of(
     reading: NoetlReading, fields: dict[str, Any], *, jitter: float = 0.0, at_once: bool = False
 ) -> dict[str, Any] | None:
-    """How long to wait before each further attempt; nothing where it goes on at once."""
+    """Read how long to wait before each further attempt; None for no wait."""
     given: Node | None = fields.get("backoff")
     if given is None:
         waits = {"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys()
-        return None if at_once and not waits else _growing(fields, jitter=jitter)
+        return None if at_once and not waits else _wait_of(fields, jitter=jitter)
     words = {"none": "", "linear": "linear", "exponential": "exponential", "fixed": "fixed"}
     if not isinstance(given, Scalar):
         wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
@@ -131,26 +131,26 @@ def backoff_of(
     if given.text not in words:
         wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
         return None
-    return _growing(fields, words[given.text], jitter) if words[given.text] else None
+    return _wait_of(fields, words[given.text], jitter) if words[given.text] else None
 
 
 def retries_of(fields: dict[str, Any], default: int = ATTEMPTS_DEFAULT) -> int:
-    """How often a step is tried again."""
+    """Count the retries of a step: its attempts without the first."""
     return int(fields.get("max_attempts", default)) - 1
 
 
-def retry_rule(at: Place, text: str, when: Part | None, limit: int, wait: dict[str, Any] | None) -> Part:
-    """A rule that tries a failed step again."""
+def rule_for_retry(at: Place, text: str, when: Part | None, limit: int, wait: dict[str, Any] | None) -> Part:
+    """Build a rule that retries a failed step."""
     return Part(at, then="retry", text=text, when=when, limit=limit, wait=wait, routing=True, retries_anyway=True)
 
 
-def _retry_rules(fields: dict[str, Any], when: Part | None, at: Place, wait: dict[str, Any] | None) -> list[Part]:
-    """One rule for a failure, where there is more than one attempt."""
+def _rules_for_retry(fields: dict[str, Any], when: Part | None, at: Place, wait: dict[str, Any] | None) -> list[Part]:
+    """Build the rule that retries a failed step, if there is more than one attempt."""
     limit = retries_of(fields)
-    return [retry_rule(at, "retry", when, limit, wait)] if limit > 0 else []
+    return [rule_for_retry(at, "retry", when, limit, wait)] if limit > 0 else []
 
 
-def again_rules(
+def rules_for_more(
     fields: dict[str, Any],
     which: str,
     at: Place,
@@ -158,16 +158,16 @@ def again_rules(
     default: int = ATTEMPTS_DEFAULT,
     sinks: list[Part] | None = None,
 ) -> list[Part]:
-    """The rules for a success that asks for more: go on, and at the last attempt take it as it is."""
+    """Build the rules for a success that asks for one more attempt; after the last attempt its result counts."""
     limit = retries_of(fields, default)
-    common = Part(at, kinds="check", when=asked_case(which, at), **repair_by(sinks or [], "fail"))
-    more = common.changed(then="retry", text="one more attempt", limit=limit, wait=wait, routing=True)
-    last = common.changed(then="recovered", text="the last attempt counts", limit=1_000)
+    common = Part(at, kinds="check", when=condition_of_case(which, at), **repair_keys_for(sinks or [], "fail"))
+    more = common.replace(then="retry", text="one more attempt", limit=limit, wait=wait, routing=True)
+    last = common.replace(then="recovered", text="the last attempt counts", limit=1_000)
     return [more, last] if limit > 0 else [last]
 
 
 def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow) -> None:
-    """One policy of a list."""
+    """Read one policy of a list."""
     fields = read_keys(reading, node, POLICY)
     if not isinstance(node, Mapping) or "when" not in fields or "then" not in fields:
         if isinstance(node, Mapping) and not {"when", "then"} <= node.entries.keys():
@@ -187,18 +187,18 @@ def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow)
     if "collect" in then:
         follow.attempts += read_collect(reading, then["collect"], -1)
         into = follow.attempts[-1]["name"] if follow.attempts else ""
-        follow.attempts.append(effect("result", name=into))
-    follow.attempts.append(effect("again", name=which, when=when, value=changed_of(reading, then)))
+        follow.attempts.append(make_effect("result", name=into))
+    follow.attempts.append(make_effect("again", name=which, when=when, value=changes_of(reading, then)))
     sinks = _read_sinks(reading, then, f"{reading.owner}_page{number}_sink")
     follow.sinks += sinks
     most = ATTEMPTS_OF_PAGES if pages else ATTEMPTS_DEFAULT
-    follow.rules += again_rules(then, which, node, wait, most, sinks)
+    follow.rules += rules_for_more(then, which, node, wait, most, sinks)
     if mentions_error(when):
-        follow.rules += _retry_rules(then, asked(when, node), node, wait)
+        follow.rules += _rules_for_retry(then, condition_of(when, node), node, wait)
 
 
 def _read_sinks(reading: NoetlReading, fields: dict[str, Any], name: str) -> list[Part]:
-    """The sinks of a policy."""
+    """Read the sinks of a policy."""
     given: list[Node] = items_of(fields["sink"]) if "sink" in fields else []
     if "per_iteration" in fields:
         inner = read_keys(reading, fields["per_iteration"], PER_ITERATION)
@@ -207,8 +207,8 @@ def _read_sinks(reading: NoetlReading, fields: dict[str, Any], name: str) -> lis
     return [sink for sink in found if sink is not None]
 
 
-def changed_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are other in the next attempt."""
+def changes_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
+    """Read the settings that differ in the next attempt."""
     changed: dict[str, Any] = {}
     if "next_call" in fields:
         changed = read_keys(reading, fields["next_call"], NEXT_CALL)
@@ -218,7 +218,7 @@ def changed_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str, Any]]:
-    """What is added to a variable."""
+    """Read `collect`: what is added to a variable."""
     found: list[dict[str, Any]] = []
     for item in items_of(node):
         fields = read_keys(reading, item, COLLECT)
@@ -235,5 +235,5 @@ def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str,
             continue
         mode = str(fields.get("mode", "append"))
         kind = "set" if mode == "replace" else mode
-        found.append(effect(kind, case, name=fields["into"], value=written, path=fields.get("path", "")))
+        found.append(make_effect(kind, case, name=fields["into"], value=written, path=fields.get("path", "")))
     return found

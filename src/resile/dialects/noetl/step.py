@@ -2,8 +2,8 @@
 
     tool -> action      loop -> a map whose one step is the tool      case, next, retry, vars, sink -> what follows
 
-Of a loop, what is about an item (its retries, its sinks, the values it keeps) belongs to the step that runs for each
-item; where the path goes on, and what is said about `loop.done`, to the loop as a whole.
+In a loop, retries, sinks and kept values belong to the step that runs for each item; arcs and cases about `loop.done`
+belong to the loop as a whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, StepPart
 from resile.dialects.noetl.admission import read_admission
 from resile.dialects.noetl.arcs import END, arc_to
-from resile.dialects.noetl.conditions import NOWHERE, asked
-from resile.dialects.noetl.follow import Follow, followed
+from resile.dialects.noetl.conditions import NOWHERE, condition_of
+from resile.dialects.noetl.follow import Follow, add_follow
 from resile.dialects.noetl.keys import STEP
-from resile.dialects.noetl.loops import iterated, read_loop
-from resile.dialects.noetl.task import action_keys, read_follow, tool_arguments
+from resile.dialects.noetl.loops import read_iterator, read_loop
+from resile.dialects.noetl.task import build_action, read_follow, resolve_tool
 from resile.dialects.noetl.tools.keys import TOOLS
 from resile.dialects.noetl.tools.pipeline import is_pipeline, read_pipeline
-from resile.dialects.noetl.tools.tool import Tool, keys_with_tool, read_tool
+from resile.dialects.noetl.tools.tool import Tool, keys_of_step, read_tool
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import read_keys
 from resile.errors import shorten
@@ -30,10 +30,10 @@ _ROUTERS = ("start", END)
 
 
 def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> StepPart:
-    """The native step that a mapping describes; what is wrong with it is reported."""
+    """Build the native step that a mapping of the playbook describes."""
     reading.owner = name
-    node = _without_misplaced(reading, node)
-    fields = read_keys(reading, node, keys_with_tool(STEP, node))
+    node = _drop_misplaced_keys(reading, node)
+    fields = read_keys(reading, node, keys_of_step(STEP, node))
     follow, child = Follow(), None
     if is_pipeline(node):
         tool, child = None, read_pipeline(reading, node)
@@ -45,13 +45,13 @@ def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> S
     loop = _loop_of(reading, fields, tool)
     is_iterator = tool is not None and tool.kind == "iterator"
     if tool is not None and is_iterator:
-        loop, tool = iterated(reading, tool, loop, follow)
-    args, tool = tool_arguments(reading, fields.get("args", {}), tool, follow)
+        loop, tool = read_iterator(reading, tool, loop, follow)
+    args, tool = resolve_tool(reading, fields.get("args", {}), tool, follow)
     of_items = len(follow.sinks)
     read_follow(reading, fields, tool, node, name, follow)
     if is_iterator:
         follow.whole = {sink["id"] for sink in follow.sinks[of_items:] if "when" not in sink}
-    action, transform = action_keys(reading, tool, follow)
+    action, transform = build_action(reading, tool, follow)
     if fields.get("pass"):
         action, transform = {"noop": True}, None
     elif child is not None:
@@ -59,12 +59,14 @@ def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> S
     admitted = read_admission(reading, fields["spec"], name) if "spec" in fields else None
     timeout = fields.get("timeout", tool.fields.get("timeout") if tool is not None else None)
     step = StepPart(key, **action, args=args or None, when=admitted, timeout=timeout)
-    made = followed(step, name, transform, follow) if loop is None else _looped(step, name, loop, transform, follow)
-    return made.changed(critical=True) if fields.get("critical") else made
+    made = (
+        add_follow(step, name, transform, follow) if loop is None else _build_loop(step, name, loop, transform, follow)
+    )
+    return made.replace(critical=True) if fields.get("critical") else made
 
 
 def _loop_of(reading: NoetlReading, fields: dict[str, Any], tool: Tool | None) -> Part | None:
-    """The loop of a step, which may stand in its tool."""
+    """Read the `loop` of a step, or of its tool."""
     own: Node | None = fields.get("loop")
     inner: Node | None = tool.fields.get("loop") if tool is not None else None
     if own is not None and inner is not None:
@@ -73,8 +75,8 @@ def _loop_of(reading: NoetlReading, fields: dict[str, Any], tool: Tool | None) -
     return read_loop(reading, given) if given is not None else None
 
 
-def _without_misplaced(reading: NoetlReading, node: Mapping) -> Mapping:
-    """The step without fields of its tool that stand beside it by mistake."""
+def _drop_misplaced_keys(reading: NoetlReading, node: Mapping) -> Mapping:
+    """Report keys of the tool that stand on the step by mistake, and leave them out."""
     given = node.entries.get("tool")
     inner = given[1] if given is not None else None
     if not isinstance(inner, Mapping) or "kind" not in inner.entries:
@@ -93,21 +95,21 @@ def _without_misplaced(reading: NoetlReading, node: Mapping) -> Mapping:
     return Mapping(kept, node.line, node.column)
 
 
-def _with_asked_arcs(step: StepPart, name: str) -> StepPart:
-    """A step where something else hangs on the question which of its arcs hold: then it is asked."""
+def _ask_arcs(step: StepPart, name: str) -> StepPart:
+    """Give arcs without a condition one that is always true: the engine then evaluates the effects beside them."""
     arcs: list[Part] = step.get("next", [])
     if any("when" in arc or "args" in arc for arc in arcs) or name == END:
         return step
-    always = asked("true", NOWHERE)
-    return step.changed(next=[arc.changed(when=always) for arc in arcs] or [arc_to(END, always)])
+    always = condition_of("true", NOWHERE)
+    return step.replace(next=[arc.replace(when=always) for arc in arcs] or [arc_to(END, always)])
 
 
-def _looped(step: StepPart, name: str, loop: Part, transform: dict[str, Any] | None, follow: Follow) -> StepPart:
-    """A step that runs for each item of a list."""
+def _build_loop(step: StepPart, name: str, loop: Part, transform: dict[str, Any] | None, follow: Follow) -> StepPart:
+    """Build a map step, with the tool as the one step of each item."""
     own = set(range(len(follow.cases))) - follow.of_loop
     inner_effects = [effect for effect in follow.effects if effect["case"] in own or effect["kind"] == "fail"]
     outer_effects = [effect for effect in follow.effects if effect not in inner_effects]
-    of_loop = [sink for sink in follow.sinks if sink["id"] in follow.whole or _is_of(sink, follow.of_loop)]
+    of_loop = [sink for sink in follow.sinks if sink["id"] in follow.whole or _waits_for(sink, follow.of_loop)]
     inner = Follow(
         cases=follow.cases,
         effects=inner_effects,
@@ -123,12 +125,12 @@ def _looped(step: StepPart, name: str, loop: Part, transform: dict[str, Any] | N
         sinks=of_loop,
     )
     item = f"{name}_item"
-    steps = {item: followed(step, item, transform, inner)}
-    whole = StepPart(step, map=loop.changed(steps=steps), when=step.get("when"))
-    whole = followed(whole, name, None, outer)
-    return _with_asked_arcs(whole, name) if outer_effects else whole
+    steps = {item: add_follow(step, item, transform, inner)}
+    whole = StepPart(step, map=loop.replace(steps=steps), when=step.get("when"))
+    whole = add_follow(whole, name, None, outer)
+    return _ask_arcs(whole, name) if outer_effects else whole
 
 
-def _is_of(sink: Part, cases: set[int]) -> bool:
-    """Does a sink wait for one of these cases?"""
+def _waits_for(sink: Part, cases: set[int]) -> bool:
+    """Does a sink run only where one of these cases came true?"""
     return "case" in sink.get("when", {}) and int(sink["when"]["case"]) in cases

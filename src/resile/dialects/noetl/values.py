@@ -1,7 +1,6 @@
 """Readers of single values in a playbook: templates, data whose texts are templates, conditions, names, numbers.
 
-`NoetlReading` is one playbook being read. `known` are the names that its templates can ask for; one that is not among
-them is probably a mistake, and `check` says so.
+`NoetlReading` is one playbook being read. A template that uses a name outside of `known` gets a warning.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Key
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import boolean, duration, filled, integer, number, text, wrong
+from resile.dialects.reading.values import filled, integer, number, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem
 from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX
@@ -38,10 +37,10 @@ SECONDS_MAX = 366 * 86_400
 class NoetlReading(Reading):
     """A playbook being read: the tools of its workbook, its steps by name, and what its templates can name.
 
-    `fixed` are entries of the workload that hold code or the name of a credential, which a run can't change. `keychain`
-    are the entries of the keychain with their fields, `secrets` what the environment must have. `final` is the step
-    that runs last and is therefore `end`, where the file names one of another name. `native` reads the native tree;
-    `children` are the playbooks that steps run, by their files, and `secrets` has what they need as well.
+    `fixed` are entries of the workload that hold code or the name of a credential: a run can't change them. `keychain`
+    has the entries of the keychain with their fields, `secrets` the environment variables that a run needs. `final` is
+    the step that `final_step` names, if it is not called `end`. `native` reads the native tree, `children` are the
+    playbooks that steps run, by file.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
@@ -58,7 +57,7 @@ class NoetlReading(Reading):
         self.secrets: dict[str, dict[str, str]] = {}
 
     def add_secret(self, entry: str, field: str, place: Node | Mark) -> None:
-        """A secret of the environment, under the name of an entry of the keychain and of its field."""
+        """Add an environment variable as a secret, under the name of a keychain entry and of its field."""
         variable = re.sub(r"\W", "_", f"{entry}_{field}").upper()
         if f"{entry}.{field}" not in self.secrets:
             self.secrets[f"{entry}.{field}"] = {"env": variable}
@@ -70,8 +69,8 @@ def comment(name: str, doc: str) -> Key:
     return Key(name, COMMENT, doc, lambda _, __: INVALID)
 
 
-def given_names(root: Node) -> frozenset[str]:
-    """Every name that a playbook gives to a value: arguments, variables, items."""
+def names_given_in(root: Node) -> frozenset[str]:
+    """Find every name that a playbook gives to a value: arguments, variables, items."""
     found: set[str] = set()
     nodes: list[Node] = [root]
     while nodes:
@@ -84,11 +83,11 @@ def given_names(root: Node) -> frozenset[str]:
                 if name in _ARE_NAMES and isinstance(value, Scalar):
                     found.add(value.text)
                 if name in _GIVE_NAMES:
-                    found |= _names_under(value)
+                    found |= _names_of(value)
     return frozenset(name.removeprefix("ctx.").removeprefix("iter.") for name in found)
 
 
-def _names_under(node: Node) -> set[str]:
+def _names_of(node: Node) -> set[str]:
     """The names in a mapping of them, or in a list of `name` and `value`."""
     if isinstance(node, Mapping):
         return set(node.entries)
@@ -100,8 +99,8 @@ def _names_under(node: Node) -> set[str]:
 _OF_WORKLOAD = re.compile(r"\{\{\s*(?:workload\.)?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
-def from_workload(reading: NoetlReading, text: str) -> str | None:
-    """The text in the workload that a template stands for, which a run then can't change; None where it is none."""
+def find_in_workload(reading: NoetlReading, text: str) -> str | None:
+    """Find the text of the workload that a template names, and fix it: a run can't change it. None if there is none."""
     found = _OF_WORKLOAD.fullmatch(text.strip())
     value = reading.workload.get(found[1]) if found is not None else None
     if found is None or not isinstance(value, str):
@@ -110,11 +109,11 @@ def from_workload(reading: NoetlReading, text: str) -> str | None:
     return value
 
 
-def known_text(reading: NoetlReading, text: str, node: Node) -> str:
-    """A text that is known when the file is loaded: as it is written, or from the workload; empty after a report."""
+def read_known_text(reading: NoetlReading, text: str, node: Node) -> str:
+    """Read a text that must be known when the file is loaded, written out or in the workload; empty after a report."""
     if not is_template(text):
         return text.strip()
-    value = from_workload(reading, text)
+    value = find_in_workload(reading, text)
     if value is None or is_template(value):
         message = f"`{shorten(text)}` must be known when the file is loaded"
         reading.report.error("value", message, node, hint="write the name out, or keep it in the workload as text")
@@ -123,13 +122,13 @@ def known_text(reading: NoetlReading, text: str, node: Node) -> str:
 
 
 def template(reading: Reading, node: Node) -> Any:
-    """A text that may hold Jinja."""
+    """Read a text that may hold Jinja."""
     value = text(reading, node)
-    return INVALID if value is INVALID or not _checked(reading, node, value) else value
+    return INVALID if value is INVALID or not _check_template(reading, node, value) else value
 
 
-def _checked(reading: Reading, node: Node, value: str) -> bool:
-    """Can this template be rendered? One that names something unknown is told of."""
+def _check_template(reading: Reading, node: Node, value: str) -> bool:
+    """Report a template that can't be rendered, and warn of names that the playbook does not know."""
     reason = problem(value)
     if reason:
         reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
@@ -146,31 +145,31 @@ filled_template = filled(template, "the text")
 
 
 def _check_text(reading: Reading, node: Node) -> Any:
-    """A text among data."""
-    return _checked(reading, node, node.text) if isinstance(node, Scalar) else INVALID
+    """Check a text among data."""
+    return _check_template(reading, node, node.text) if isinstance(node, Scalar) else INVALID
 
 
 def data(reading: Reading, node: Node) -> Any:
-    """Data of any shape whose texts may hold Jinja."""
+    """Read data of any shape whose texts may hold Jinja."""
     return read_data(reading, node, _check_text)
 
 
 def arguments(reading: Reading, node: Node) -> Any:
-    """Names and data; nothing is none."""
+    """Read names with their data; an empty value is an empty mapping."""
     if isinstance(node, Scalar) and node.value is None:
         return {}
     return data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
 
 
 def arguments_or_template(reading: Reading, node: Node) -> Any:
-    """Names and data, or a template that comes to them."""
+    """Read names with their data, or a template whose value is such a mapping."""
     if isinstance(node, Scalar) and isinstance(node.value, str):
         return template(reading, node)
     return arguments(reading, node)
 
 
 def condition(reading: Reading, node: Node) -> Any:
-    """An expression, with or without its braces."""
+    """Read an expression, with or without its braces."""
     if isinstance(node, Scalar) and isinstance(node.value, bool | int):
         return "true" if node.value else "false"
     value = filled(text, "the condition")(reading, node)
@@ -186,40 +185,21 @@ def condition(reading: Reading, node: Node) -> Any:
     return value
 
 
-def yes_or_no(reading: Reading, node: Node) -> Any:
-    """`true` or `false`."""
-    return boolean(reading, node)
-
-
 attempts = integer(1, RETRIES_MAX + 1)
 seconds = number(0, SECONDS_MAX)
 factor = number(0.01, 1_000)
-
-
-def name(reading: Reading, node: Node) -> Any:
-    """A name, as it is written."""
-    return filled(text, "the name")(reading, node)
-
-
-def node_itself(_: Reading, node: Node) -> Any:
-    """The node itself: whoever asked for it reads it with the rest."""
-    return node
+name = filled(text, "the name")
 
 
 def count(reading: Reading, node: Node) -> Any:
-    """A number of things at a time."""
+    """Read how many things run, or are taken, at a time."""
     if isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value <= PARALLEL_MAX:
         return node.value
     return wrong(reading, node, f"a whole number from 1 to {PARALLEL_MAX}")
 
 
-def timeout(reading: Reading, node: Node) -> Any:
-    """Seconds, or a duration in words."""
-    return duration(reading, node)
-
-
 def jitter(reading: Reading, node: Node) -> Any:
-    """`true`, or a share of the delay."""
+    """Read `true`, `false`, or a share of the delay."""
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return 0.5 if node.value else 0.0
     value = factor(reading, node)

@@ -1,9 +1,9 @@
-"""Requests of a playbook: an http tool, and who asks (`auth`).
+"""Requests of a playbook: an http tool and its `auth`.
 
     auth: NAME      auth: {type: bearer | basic | api_key, name: NAME}      auth: {type: bearer, token: "{{ ... }}"}
 
 A credential is read from the environment like an entry of the keychain: `$NAME_TOKEN` of a bearer, `$NAME_USERNAME` and
-`$NAME_PASSWORD`, `$NAME_KEY`; and so it is a secret. What it comes to is a header.
+`$NAME_PASSWORD`, `$NAME_KEY`. It is a secret, and becomes a header.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part
 from resile.dialects.noetl.tools.keys import AUTH
-from resile.dialects.noetl.values import NoetlReading, filled_template, known_text
+from resile.dialects.noetl.values import NoetlReading, filled_template, read_known_text
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
@@ -27,7 +27,7 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """One request, as keys of a native step; None after a report."""
+    """Read an http tool, as keys of a native step; None after a report."""
     if "url" not in fields:
         if not {"url", "endpoint"} & node.entries.keys():
             reading.report.error("value", "an http tool needs `url`", node)
@@ -41,7 +41,7 @@ def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> d
     payload = fields.get("payload")
     is_form = any(name.lower() == "content-type" and _FORM in value for name, value in headers.items())
     as_text = isinstance(payload, str) and "{{" not in payload
-    return request(
+    return build_request(
         node,
         url=fields["url"],
         method=method,
@@ -55,22 +55,22 @@ def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> d
     )
 
 
-def request(at: Mapping, **keys: Any) -> dict[str, Any]:
-    """A request as keys of a native step."""
+def build_request(at: Mapping, **keys: Any) -> dict[str, Any]:
+    """Build a request, as keys of a native step."""
     return {"http": Part(at, **keys)}
 
 
 def headers_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, str]:
-    """The headers of a request, with the one that says who asks."""
+    """Read the headers of a request, with the one of `auth`."""
     headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
-    return _with_auth(reading, headers, fields["auth"]) if "auth" in fields else headers
+    return _add_auth(reading, headers, fields["auth"]) if "auth" in fields else headers
 
 
-def _with_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> dict[str, str]:
-    """The headers with the one that says who asks."""
+def _add_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> dict[str, str]:
+    """Add the header of `auth`."""
     if isinstance(node, Scalar) and node.value is None:
         return headers
-    name, value = _from_text(reading, node) if isinstance(node, Scalar) else _from_mapping(reading, node)
+    name, value = _header_of_text(reading, node) if isinstance(node, Scalar) else _header_of_mapping(reading, node)
     if not name:
         return headers
     if any(other.lower() == name.lower() for other in headers):
@@ -79,19 +79,23 @@ def _with_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> di
     return {**headers, name: value}
 
 
-def _from_text(reading: NoetlReading, node: Scalar) -> tuple[str, str]:
-    """The header of a credential by its name, or of a token from the keychain."""
+def _header_of_text(reading: NoetlReading, node: Scalar) -> tuple[str, str]:
+    """Build the header of a named credential, or of a token from the keychain."""
     value = filled_template(reading, node)
     if value is INVALID:
         return "", ""
     if "keychain" in names_in(value):
         return "Authorization", f"Bearer {value}"
-    credential = known_text(reading, value, node)
-    return ("Authorization", f"Bearer {_secret(reading, credential, 'token', node)}") if credential else ("", "")
+    credential = read_known_text(reading, value, node)
+    return (
+        ("Authorization", f"Bearer {_template_of_secret(reading, credential, 'token', node)}")
+        if credential
+        else ("", "")
+    )
 
 
-def _from_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
-    """The header that a mapping describes, or nothing after a report."""
+def _header_of_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
+    """Build the header that a mapping describes; empty texts after a report."""
     fields = read_keys(reading, node, AUTH)
     if not isinstance(node, Mapping) or ("type" in node.entries and "type" not in fields):
         return "", ""
@@ -107,7 +111,7 @@ def _from_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
         if not isinstance(place, Scalar):
             wrong(reading, place, "the name of a credential")
             return "", ""
-        credential = known_text(reading, place.text, place)
+        credential = read_known_text(reading, place.text, place)
     missing = [part for part in wanted if part not in fields]
     if "name" in fields and not missing:
         message = f"a credential gives nothing beside {' and '.join(f'`{part}`' for part in wanted)}"
@@ -117,7 +121,7 @@ def _from_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
             message = f"`auth` of type `{kind}` needs {' and '.join(f'`{part}`' for part in missing)}, or `name`"
             reading.report.error("value", message, node)
         return "", ""
-    parts = [fields.get(part) or _secret(reading, credential, part, node) for part in wanted]
+    parts = [fields.get(part) or _template_of_secret(reading, credential, part, node) for part in wanted]
     if kind == "api_key":
         return fields.get("header", "X-API-Key"), parts[0]
     if kind == "bearer":
@@ -128,8 +132,8 @@ def _from_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
     return "Authorization", f"Basic {{{{ ({username} ~ ':' ~ {password}) | b64encode }}}}"
 
 
-def _secret(reading: NoetlReading, credential: str, part: str, node: Node) -> str:
-    """A part of a credential, which is read from the environment like an entry of the keychain."""
+def _template_of_secret(reading: NoetlReading, credential: str, part: str, node: Node) -> str:
+    """Build the template of one part of a credential, and add that part as a secret of the environment."""
     field = part
     if credential in reading.keychain:
         known = reading.keychain[credential]

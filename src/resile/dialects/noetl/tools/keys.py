@@ -11,13 +11,10 @@ from resile.dialects.noetl.values import (
     data,
     filled_template,
     name,
-    node_itself,
     template,
-    timeout,
-    yes_or_no,
 )
 from resile.dialects.reading.key_tables import Key, Table, refused, table
-from resile.dialects.reading.values import choice
+from resile.dialects.reading.values import boolean, choice, duration, node_itself
 
 KINDS = ("python", "shell", "http", "postgres", "duckdb", "playbook", "workbook", "iterator", "noop")
 KINDS_REFUSED = {
@@ -60,7 +57,7 @@ _TOOL = (
     Key("kind", "text", "what the tool does", node_itself),
     *ARGS,
     Key("retry", "mapping or list", "when the tool is tried again", node_itself),
-    Key("timeout", "duration", "how long it may take", timeout),
+    Key("timeout", "duration", "how long it may take", duration),
     Key("loop", "mapping", "the same as `loop` of the step", node_itself),
     Key("assert", "mapping", "the same as `assert` of the step", node_itself),
 )
@@ -106,7 +103,7 @@ HTTP = table(
     Key("data", "data", "the same as `payload`", data, "payload"),
     Key("body", "data", "the same as `payload`", data, "payload"),
     Key("json", "data", "the same as `payload`", data, "payload"),
-    Key("verify_ssl", "bool", "must the server prove who it is?", yes_or_no),
+    Key("verify_ssl", "bool", "must the server prove who it is?", boolean),
     Key("auth", "name or mapping", "who asks: a credential from the environment, or its parts", node_itself),
 )
 AUTH = table(

@@ -1,13 +1,13 @@
-"""Pipelines: a step whose tool is a list of tools, one after the other, with rules for what follows from each.
+"""Pipelines: a step whose tool is a list of tools that run in order, each with rules for what follows.
 
     tool: [{label: {kind, ..., spec: {policy: {rules: [{when, then: {do}}, ..., {else: {then: {do}}}]}}}}, ...]
 
     continue   the next tool            jump    the tool called `to`          fail    the step fails
     retry      this tool once more      break   the pipeline is over
 
-The tools are the steps of a workflow of their own that is a part of the step: they see what it sees. What the last of
-them gave that is no `noop` is what the step gives. A failure that no rule speaks of fails the step, and a jump back
-takes one of JUMPS_MAX, so that every pipeline ends.
+The tools are the steps of an inline workflow that shares the scope of the step. Its value is the result of the last
+tool that is no `noop`. A failure that no rule answers fails the step. At most JUMPS_MAX jumps lead back, so every
+pipeline ends.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.nodes import Part, StepPart, WorkflowPart
-from resile.dialects.noetl.arcs import END, arc_to, effect, read_set
-from resile.dialects.noetl.conditions import NOWHERE, asked_case, none_of
-from resile.dialects.noetl.follow import Follow, followed
+from resile.dialects.noetl.arcs import END, arc_to, make_effect, read_set
+from resile.dialects.noetl.conditions import NOWHERE, condition_of_case, none_of
+from resile.dialects.noetl.follow import Follow, add_follow
 from resile.dialects.noetl.keys import TASK_ELSE, TASK_POLICY, TASK_RULE, TASK_SPEC, TASK_THEN
-from resile.dialects.noetl.retry import again_rules, backoff_of, retries_of, retry_rule
-from resile.dialects.noetl.task import action_keys, read_follow, tool_arguments
-from resile.dialects.noetl.tools.tool import labelled, read_tool
+from resile.dialects.noetl.retry import backoff_of, retries_of, rule_for_retry, rules_for_more
+from resile.dialects.noetl.task import build_action, read_follow, resolve_tool
+from resile.dialects.noetl.tools.tool import label_of, read_tool
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
@@ -49,12 +49,12 @@ def is_pipeline(step: Mapping) -> bool:
 
 
 def read_pipeline(reading: NoetlReading, step: Mapping) -> dict[str, Any] | None:
-    """The tools of a step as a workflow that is a part of it, in keys of a native step; None after a report."""
+    """Build the workflow of a step's tools, as keys of a native step; None after a report."""
     key, node = step.entries["tool"]
     owner, before = reading.owner, len(reading.report.errors)
     tasks: dict[str, Node] = {}
     for number, item in enumerate(node.items if isinstance(node, Sequence) else [node], 1):
-        label, tool = labelled(reading, item, number)
+        label, tool = label_of(reading, item, number)
         if not _LABEL.fullmatch(label) or label.lower() == END or label in tasks:
             problem = "is here twice" if label in tasks else "is no name for a tool"
             reading.report.error("name", f"`{shorten(label)}` {problem}", item, hint="letters, digits, `_` and `-`")
@@ -76,7 +76,7 @@ def read_pipeline(reading: NoetlReading, step: Mapping) -> dict[str, Any] | None
 
 
 def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after: str) -> Part | None:
-    """One tool with its rules; `after` is the one that it leads to."""
+    """Build the step of one tool with its rules; `after` is the tool that follows it."""
     node = tasks[label]
     if not isinstance(node, Mapping) or "kind" not in node.entries:
         reading.report.error("value", f"the tool `{shorten(label)}` needs `kind`", node)
@@ -91,23 +91,23 @@ def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after:
         hint = "write `loop` on the step"
         reading.report.error("not-run", "a loop stands on the step, not in one of its tools", tool.kind_node, hint=hint)
         return None
-    # What only decides where to go gives nothing itself.
-    follow = Follow(effects=[] if tool.kind == "noop" else [effect("set", name=PREVIOUS, value=label)])
+    # A `noop` only decides where to go, so it leaves the last result as it is.
+    follow = Follow(effects=[] if tool.kind == "noop" else [make_effect("set", name=PREVIOUS, value=label)])
     ways: list[Part] = []
     if "spec" in node.entries:
         _read_spec(reading, node.entries["spec"][1], tasks, after, follow, ways)
     follow.arcs.append(arc_to(after, none_of(ways) if ways else None))
-    args, tool = tool_arguments(reading, {}, tool, follow)
+    args, tool = resolve_tool(reading, {}, tool, follow)
     read_follow(reading, {}, tool, bare, label, follow)
-    action, transform = action_keys(reading, tool, follow)
+    action, transform = build_action(reading, tool, follow)
     timeout = tool.fields.get("timeout") if tool is not None else None
-    return followed(StepPart(node, **action, args=args or None, timeout=timeout), label, transform, follow)
+    return add_follow(StepPart(node, **action, args=args or None, timeout=timeout), label, transform, follow)
 
 
 def _read_spec(
     reading: NoetlReading, node: Node, tasks: dict[str, Node], after: str, follow: Follow, ways: list[Part]
 ) -> None:
-    """The rules of a tool; `ways` are the conditions under which one of them says where to go."""
+    """Read the rules of a tool; `ways` collects the conditions under which a rule names the next tool."""
     spec = read_keys(reading, node, TASK_SPEC)
     policy = read_keys(reading, spec["policy"], TASK_POLICY) if "policy" in spec else {}
     rules: Node | None = policy.get("rules")
@@ -132,12 +132,12 @@ def _read_spec(
 def _read_then(
     reading: NoetlReading, node: Node, tasks: dict[str, Node], after: str, follow: Follow, ways: list[Part]
 ) -> None:
-    """What follows where the last of the cases holds."""
+    """Read the `then` of the rule whose case was added last."""
     fields: dict[str, Any] = read_keys(reading, node, TASK_THEN)
     if not isinstance(node, Mapping):
         return
     number = len(follow.cases) - 1
-    asked = asked_case(number, node)
+    asked = condition_of_case(number, node)
     do = fields.get("do", "continue")
     for word, wanted in (("to", "jump"), ("max_attempts", "retry"), ("backoff", "retry"), ("initial_delay", "retry")):
         if word in fields and do != wanted:
@@ -148,13 +148,13 @@ def _read_then(
         follow.effects += read_set(reading, fields["set_iter"], number, place="iter.")
     text = f"rule {number + 1}: {do}"
     if do == "fail":
-        follow.effects.append(effect("fail", number, value=f"{text} of `{reading.owner}`"))
+        follow.effects.append(make_effect("fail", number, value=f"{text} of `{reading.owner}`"))
     elif do == "retry":
         wait = backoff_of(reading, fields)
-        follow.effects.append(effect("again", number, value={}))
-        follow.rules += again_rules(fields, str(number), node, wait)
+        follow.effects.append(make_effect("again", number, value={}))
+        follow.rules += rules_for_more(fields, str(number), node, wait)
         if limit := retries_of(fields):
-            follow.rules.append(retry_rule(node, text, asked, limit, wait))
+            follow.rules.append(rule_for_retry(node, text, asked, limit, wait))
     else:
         target = END if do == "break" else after
         if do == "jump":

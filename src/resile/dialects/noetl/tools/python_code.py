@@ -1,8 +1,8 @@
-"""Python code in a playbook: what it asks for, and the templates that stand inside it.
+"""Python code in a playbook: the names that it needs, and the templates inside it.
 
-A `{{ ... }}` in code is a template where it names something that the playbook knows; then its value goes to the code as
-data, under a name of its own, and never becomes part of it. Any other belongs to Python. Code may come from the
-workload, where the file itself has it: then it is taken from there when the file is loaded, and a run can't change it.
+A `{{ ... }}` in code is a template where it names something that the playbook knows. Its value goes to the code as data
+under a name of its own and never becomes code. Any other `{{ ... }}` belongs to Python. Code may stand in the workload:
+it is taken from there when the file is loaded, and a run can't change it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
-from resile.dialects.noetl.values import BUILT_IN, NoetlReading, from_workload, template
+from resile.dialects.noetl.values import BUILT_IN, NoetlReading, find_in_workload, template
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import filled, text, wrong
 from resile.errors import shorten
@@ -24,7 +24,7 @@ CONTEXT = "context"
 
 
 def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> dict[str, Any] | None:
-    """The code of a python tool, as keys of a native step; None after a report."""
+    """Read the code of a python tool, as keys of a native step; None after a report."""
     given = [word for word in ("code", "code_b64", "script") if word in fields]
     if len(given) != 1:
         message = (
@@ -34,16 +34,16 @@ def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> dict
         return None
     status_fails = fields.get("result_status", "fail") == "fail"
     if given[0] == "script":
-        return _from_script(reading, fields["script"], status_fails)
+        return _read_script_code(reading, fields["script"], status_fails)
     place: Node = fields[given[0]]
     source = filled(text, "the code")(reading, place)
     if source is not INVALID and given[0] == "code_b64":
-        source = _decoded(reading, source, place)
+        source = _decode(reading, source, place)
     return None if source is INVALID else compile_code(reading, source, place, status_fails)
 
 
-def _decoded(reading: NoetlReading, source: str, node: Node) -> Any:
-    """Code that is written in base64."""
+def _decode(reading: NoetlReading, source: str, node: Node) -> Any:
+    """Decode code that is written in base64."""
     import base64
     import binascii
 
@@ -53,8 +53,8 @@ def _decoded(reading: NoetlReading, source: str, node: Node) -> Any:
         return wrong(reading, node, "code in base64")
 
 
-def _from_script(reading: NoetlReading, node: Node, status_fails: bool) -> dict[str, Any] | None:
-    """Code that is kept in a file, or in the workload."""
+def _read_script_code(reading: NoetlReading, node: Node, status_fails: bool) -> dict[str, Any] | None:
+    """Read code that `script` keeps in a file or inline."""
     file, inline = read_script(reading, node)
     if inline is not None:
         source = filled(text, "the code")(reading, inline)
@@ -63,7 +63,7 @@ def _from_script(reading: NoetlReading, node: Node, status_fails: bool) -> dict[
 
 
 def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
-    """The file of a script, or the code that stands in its place; neither after a report."""
+    """Read `script`: the path of its file, or the node of its inline code; neither after a report."""
     fields = read_keys(reading, node, SCRIPT)
     source: Node | None = fields.get("source")
     about = read_keys(reading, source, SCRIPT_SOURCE) if source is not None else {}
@@ -87,9 +87,9 @@ def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
 
 
 def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: bool = True) -> dict[str, Any] | None:
-    """A step that runs the code, with its templates taken out and the names that it asks for; None after a report."""
+    """Build the action that runs code, with its templates as values and the names it needs; None after a report."""
     if is_one_output(source):
-        value = from_workload(reading, source)
+        value = find_in_workload(reading, source)
         if value is None:
             message = f"`{shorten(source.strip())}` is no code: a value never decides on what runs"
             reading.report.error("value", message, node, hint="write the code out, or keep it in the workload as text")
@@ -99,23 +99,23 @@ def compile_code(reading: NoetlReading, source: str, node: Node, status_fails: b
         reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
         return None
     places: dict[str, Any] = {}
-    source = _without_templates(reading, source, places)
-    names = _asked_for(reading, source, node)
+    source = _take_templates_out(reading, source, places)
+    names = _names_for(reading, source, node)
     if names is None:
         return None
     return {"python": {"source": source, "names": names, "places": places, "status_fails": status_fails}}
 
 
-def _without_templates(reading: NoetlReading, source: str, places: dict[str, Any]) -> str:
-    """The code with a name in the place of each template."""
+def _take_templates_out(reading: NoetlReading, source: str, places: dict[str, Any]) -> str:
+    """Replace each template in code by a name, and put its value under that name into `places`."""
     if "{{" not in source:
         return source
     prefix = "value"
     while prefix in source:
         prefix += "_"
 
-    def replaced(found: re.Match[str]) -> str:
-        """A name, or the text as it is."""
+    def name_for(found: re.Match[str]) -> str:
+        """Choose the name for one template; text that belongs to Python stays."""
         written = found[0]
         names = names_in(written) if not problem(written) else frozenset()
         if not names or not names <= reading.known | BUILT_IN:
@@ -125,11 +125,11 @@ def _without_templates(reading: NoetlReading, source: str, places: dict[str, Any
         places[name] = written
         return name
 
-    return _TEMPLATE.sub(replaced, source)
+    return _TEMPLATE.sub(name_for, source)
 
 
-def _asked_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...] | None:
-    """The parameters of `main`, and `context` where the code speaks of it; None where it does not parse."""
+def _names_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...] | None:
+    """Find the parameters of `main`, and `context` where the code names it; None where the code does not parse."""
     import ast
     import warnings
 
@@ -162,7 +162,7 @@ def _asked_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...
 
 
 def _leaves_result(tree: Any) -> bool:
-    """Does code without a `main` say what it comes to?"""
+    """Does code without a `main` assign `result`?"""
     import ast
 
     return any(
@@ -172,7 +172,7 @@ def _leaves_result(tree: Any) -> bool:
 
 
 def statements_of(reading: NoetlReading, node: Node) -> Any:
-    """SQL: a text, or a list of them."""
+    """Read SQL: a text, or a list of texts."""
     from resile.dialects.formats.nodes import Sequence
 
     if isinstance(node, Sequence):

@@ -1,9 +1,9 @@
-"""Sinks: tools that take the result of a step once it is there.
+"""Sinks: tools that take the result of a step.
 
     sink: {tool: postgres | duckdb, table, mode, key, args | data, mapping}      a row, or one for each item of a list
     sink: {tool: postgres | duckdb, statement}      sink: {tool: http, url, payload}      sink: {tool: python, code}
 
-A result is in the run's log in any case, so `event_log` asks for nothing more. A sink that fails, fails its step.
+The log of the run has every result, so `event_log` adds nothing. A sink that fails, fails its step.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, StepPart
-from resile.dialects.noetl.conditions import all_of, asked
+from resile.dialects.noetl.conditions import all_of, condition_of
 from resile.dialects.noetl.keys import SINK
-from resile.dialects.noetl.tools.http import METHODS, headers_of, request
+from resile.dialects.noetl.tools.http import METHODS, build_request, headers_of
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
 from resile.dialects.noetl.tools.tool import auth_of, kind_of
 from resile.dialects.noetl.values import NoetlReading
@@ -37,11 +37,11 @@ _OF_ROWS = {"table": "warning", "mode": "warning", "key": "error", "mapping": "e
 
 
 def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -> Part | None:
-    """The step that a sink is, for a list of commands; None where there is nothing to run, or after a report."""
+    """Build the step of a sink, for a list of commands; None where nothing runs, or after a report."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping with `tool`")
         return None
-    merged = _with_tool(reading, node)
+    merged = _merge_tool(reading, node)
     if merged is None:
         return None
     kind_node, whole = merged
@@ -64,18 +64,18 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -
                 "no-effect", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out"
             )
         return None
-    action = _action(reading, kind, fields, whole)
+    action = _build_action(reading, kind, fields, whole)
     if action is None:
         return None
     args = fields.get("args", {})
     own = {**args, "data": fields.get("data", args or _RESULT)} if isinstance(args, dict) else {"data": args}
     if "when" in fields:
-        when = all_of([*([when] if when is not None else []), asked(fields["when"], node)])
+        when = all_of([*([when] if when is not None else []), condition_of(fields["when"], node)])
     return StepPart(node, id=name, inherit=False, when=when, args=own, **action)
 
 
-def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
-    """The kind of a sink, and its fields together with those of its tool."""
+def _merge_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
+    """Merge the keys of a sink with those of its tool; the kind stands apart. None after a report."""
     given = next((node.entries[word] for word in ("tool", "storage", "backend") if word in node.entries), None)
     if given is None:
         reading.report.error("value", "a sink needs `tool`", node, hint=", ".join((*KINDS, *LOGS)))
@@ -93,8 +93,8 @@ def _with_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | N
     return tool.entries["kind"][1], Mapping({**inner, **node.entries}, node.line, node.column)
 
 
-def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """What a sink does, as keys of a native step."""
+def _build_action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """Build the action of a sink, as keys of a native step."""
     if kind == "python":
         if "code" not in fields:
             reading.report.error("value", "a python sink needs `code`", node)
@@ -105,12 +105,12 @@ def _action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapp
             return None
         return compile_code(reading, place.text, place)
     if kind == "http":
-        return _http(reading, fields, node)
-    return _query(reading, kind, fields, node)
+        return _build_request(reading, fields, node)
+    return _build_query(reading, kind, fields, node)
 
 
-def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """A request that carries the result."""
+def _build_request(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """Build the request that carries the result."""
     method = str(fields.get("method", "POST")).upper()
     if "url" not in fields or method not in METHODS:
         message = "an http sink needs `url`" if "url" not in fields else f"`{shorten(method)}` is no method of HTTP"
@@ -118,11 +118,13 @@ def _http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[
         return None
     headers = headers_of(reading, fields)
     body = fields.get("payload", fields.get("args", fields.get("data", _RESULT)))
-    return request(node, url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params"))
+    return build_request(
+        node, url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params")
+    )
 
 
-def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """Rows for a table, or statements."""
+def _build_query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """Build a query: rows for a table, or statements."""
     query = Part(node, engine=kind, auth=auth_of(reading, fields.get("auth"), kind), database=fields.get("database"))
     if "command" in fields:
         for word, severity in _OF_ROWS.items():
@@ -131,7 +133,7 @@ def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mappi
                 message = f"`{word}` means nothing for statements"
                 tell("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
         statements = statements_of(reading, fields["command"])
-        return None if statements is INVALID else {"query": query.changed(statements=statements)}
+        return None if statements is INVALID else {"query": query.replace(statements=statements)}
     if "table" not in fields:
         reading.report.error("value", f"a {kind} sink needs `table` or `statement`", node)
         return None
@@ -142,4 +144,4 @@ def _query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mappi
         return None
     rows = fields.get("args", fields.get("data", _RESULT))
     columns = {str(column): str(name) for column, name in fields.get("mapping", {}).items()}
-    return {"query": query.changed(table=fields["table"], rows=rows, columns=columns, key=key)}
+    return {"query": query.replace(table=fields["table"], rows=rows, columns=columns, key=key)}

@@ -2,7 +2,7 @@
 
     tool: {kind: K, fields}      tool: K, or type: K, with the fields beside it      [one of these]
 
-What stands in the workbook is read where a step calls it, with the arguments of that step.
+A workbook entry is read by each step that calls it, with the arguments of that step.
 """
 
 from __future__ import annotations
@@ -37,27 +37,24 @@ class Tool(Struct, frozen=True):
 
 
 def read_tool(reading: NoetlReading, step: Mapping) -> Tool | None:
-    """The tool of a step with its fields, and with those of the workbook's where it calls one; None after a report.
-
-    The keys of a step that has its tool's fields beside it are told apart from these by their tables.
-    """
+    """Read the tool of a step with its fields, which may stand beside the keys of the step; None after a report."""
     given = step.entries.get("tool") or step.entries.get("type")
     if given is None:
         return None
     node = given[1]
     if isinstance(node, Sequence):
-        node = labelled(reading, node.items[0], 1)[1] if node.items else node
+        node = label_of(reading, node.items[0], 1)[1] if node.items else node
     if isinstance(node, Mapping):
         if "kind" not in node.entries:
             reading.report.error("value", "a tool needs `kind`", node, hint=f"one of {', '.join(KINDS)}")
             return None
         kind_node = node.entries["kind"][1]
-        return _read(reading, kind_node, node, TOOLS, beside=False)
-    return _read(reading, node, step, TOOLS, beside=True)
+        return _read_kind(reading, kind_node, node, beside=False)
+    return _read_kind(reading, node, step, beside=True)
 
 
-def labelled(reading: NoetlReading, node: Node, number: int) -> tuple[str, Node]:
-    """A tool of a list, and what it is called there: `{label: {kind}}`, `{name: label, kind}`, or by its number."""
+def label_of(reading: NoetlReading, node: Node, number: int) -> tuple[str, Node]:
+    """Find the label and the tool of a list entry: `{label: {kind}}`, `{name: label, kind}`, or numbered."""
     label = f"task_{number}"
     if not isinstance(node, Mapping) or "kind" not in node.entries:
         if isinstance(node, Mapping) and len(node.entries) == 1:
@@ -75,23 +72,21 @@ def labelled(reading: NoetlReading, node: Node, number: int) -> tuple[str, Node]
     return given[1].text, Mapping(rest, node.line, node.column)
 
 
-def _read(
-    reading: NoetlReading, kind_node: Node, node: Mapping, tables: dict[str, Table], *, beside: bool
-) -> Tool | None:
-    """A tool of a kind; its fields stand in a mapping of their own, or beside those of the step."""
+def _read_kind(reading: NoetlReading, kind_node: Node, node: Mapping, *, beside: bool) -> Tool | None:
+    """Read a tool of one kind; its fields stand in a mapping of their own, or `beside` those of the step."""
     kind = kind_of(reading, kind_node)
     if not kind:
         return None
-    known = tables[kind]
+    known = TOOLS[kind]
     if beside:
-        own = {word: entry for word, entry in node.entries.items() if word in _beside(kind, known)}
+        own = {word: entry for word, entry in node.entries.items() if word in _keys_beside_step(kind, known)}
         node = Mapping(own, node.line, node.column)
-        known = Table(known.name, known.doc, _beside(kind, known))
+        known = Table(known.name, known.doc, _keys_beside_step(kind, known))
     return Tool(kind, read_keys(reading, node, known), node, kind_node)
 
 
-def _beside(kind: str, known: Table) -> dict[str, Key]:
-    """The keys of a tool that may stand on the step; what both have is the step's, but for the arguments."""
+def _keys_beside_step(kind: str, known: Table) -> dict[str, Key]:
+    """List the keys of a tool that may stand on the step; a key that both have is the step's, except the arguments."""
     common = {word: key for word, key in known.keys.items() if not _is_of_step(word) or key.field == "args"}
     own = {word: key for word, key in common.items() if word not in ("args", "with", "input", "kind")}
     more = {} if kind == "http" else {key.name: key for key in DATA_ARGS if key.name not in own}
@@ -103,22 +98,24 @@ def _is_of_step(word: str) -> bool:
     return word in STEP.keys and STEP.keys[word].kind != REFUSED
 
 
-def keys_with_tool(known: Table, node: Mapping) -> Table:
-    """The keys of a step, or of an entry of the workbook: its own, and its tool's where those stand beside them."""
+def keys_of_step(known: Table, node: Mapping) -> Table:
+    """List the keys of a step or workbook entry: its own, and its tool's where those stand beside them."""
     given = node.entries.get("tool") or node.entries.get("type")
     kind_node = given[1] if given is not None else None
     if isinstance(kind_node, Mapping) and "kind" in kind_node.entries and known is STEP:
-        return _with_data(known, kind_node.entries["kind"][1])
+        return _add_data_keys(known, kind_node.entries["kind"][1])
     if not isinstance(kind_node, Scalar) or kind_node.text.lower() not in TOOLS:
         return known
     kind = kind_node.text.lower()
-    more = {word: Key(word, key.kind, key.doc, _elsewhere) for word, key in _beside(kind, TOOLS[kind]).items()}
+    more = {
+        word: Key(word, key.kind, key.doc, _leave_to_tool) for word, key in _keys_beside_step(kind, TOOLS[kind]).items()
+    }
     own = {word: key for word, key in known.keys.items() if word not in more or key.kind != REFUSED}
     return Table(known.name, known.doc, {**more, **own})
 
 
-def _with_data(known: Table, kind: Node) -> Table:
-    """The keys of a step whose tool stands apart, with other names of its arguments that are no keys of the tool."""
+def _add_data_keys(known: Table, kind: Node) -> Table:
+    """Add the other names of a step's arguments that are no keys of its tool."""
     tool = TOOLS.get(kind.text.lower()) if isinstance(kind, Scalar) else None
     if tool is None:
         return known
@@ -126,13 +123,13 @@ def _with_data(known: Table, kind: Node) -> Table:
     return Table(known.name, known.doc, {**known.keys, **{key.name: key for key in DATA_ARGS if key.name not in taken}})
 
 
-def _elsewhere(_: Reading, __: Node) -> Any:
-    """A field of the tool, which is read with the tool."""
+def _leave_to_tool(_: Reading, __: Node) -> Any:
+    """Skip a field that is read with the tool."""
     return INVALID
 
 
-def around(outer: Tool, inner: Tool) -> Tool:
-    """A tool that another one calls: what that one says about it comes before its own."""
+def merge_tools(outer: Tool, inner: Tool) -> Tool:
+    """Put the retry, timeout, assert and arguments of a tool over those of the tool that it calls."""
     kept: dict[str, Any] = {
         word: outer.fields[word] for word in ("retry", "timeout", "assert", "args") if word in outer.fields
     }
@@ -142,7 +139,7 @@ def around(outer: Tool, inner: Tool) -> Tool:
 
 
 def kind_of(reading: NoetlReading, node: Node) -> str:
-    """The kind of a tool, or an empty text after a report."""
+    """Read the kind of a tool; an empty text after a report."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         wrong(reading, node, "the kind of a tool")
         return ""
@@ -163,30 +160,30 @@ def kind_of(reading: NoetlReading, node: Node) -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Is a package there?"""
+    """Can a package be imported?"""
     from importlib.util import find_spec
 
     return find_spec(package) is not None
 
 
 def action_of(reading: NoetlReading, tool: Tool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """What a tool does, as keys of a native step, and what is made of what it prints; nothing after a report."""
+    """Build the native action of a tool, and the transform of what it prints; no action after a report."""
     fields, kind = tool.fields, tool.kind
     if kind == "python":
         return read_code(reading, fields, tool.node), {"parse": "last"}
     if kind == "shell":
-        return _shell(reading, fields, tool.node), {}
+        return _build_shell(reading, fields, tool.node), {}
     if kind == "http":
         return read_http(reading, fields, tool.node), {"parse": "last"}
     if kind in ("postgres", "duckdb"):
-        return _query(reading, tool), {"parse": "last"}
+        return _build_query(reading, tool), {"parse": "last"}
     if kind == "playbook":
-        return _playbook(reading, fields, tool.node), None
+        return _build_playbook(reading, fields, tool.node), None
     return {"noop": True}, None
 
 
-def _shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """Commands, one after the other until one fails."""
+def _build_shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """Build a shell action: the commands run one after the other until one fails."""
     given: Node | None = fields.get("cmds")
     if given is None:
         reading.report.error("value", "a shell tool needs `cmds` or `command`", node)
@@ -204,8 +201,8 @@ def _shell(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict
     return {"shell": before + "\n".join(commands), "shell_program": "bash", **given_keys}
 
 
-def _query(reading: NoetlReading, tool: Tool) -> dict[str, Any] | None:
-    """Statements for a database."""
+def _build_query(reading: NoetlReading, tool: Tool) -> dict[str, Any] | None:
+    """Build a query from statements, inline or in a file."""
     fields, engine = tool.fields, "postgres" if tool.kind == "postgres" else "duckdb"
     if ("command" in fields) == ("script" in fields):
         reading.report.error("value", f"a {engine} tool needs `command` or `script`", tool.node)
@@ -226,7 +223,7 @@ def _query(reading: NoetlReading, tool: Tool) -> dict[str, Any] | None:
 
 
 def auth_of(reading: NoetlReading, node: Node | None, engine: str) -> str:
-    """The name of a credential; a mapping of several is for what DuckDB attaches, which is not run."""
+    """Read the name of a credential. A mapping of several, for DuckDB to attach, is refused."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return ""
     if isinstance(node, Scalar):
@@ -237,8 +234,8 @@ def auth_of(reading: NoetlReading, node: Node | None, engine: str) -> str:
     return ""
 
 
-def _playbook(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
-    """Another playbook."""
+def _build_playbook(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
+    """Build the action that runs another playbook."""
     from resile.dialects.noetl.child_playbook import read_playbook
 
     if "path" not in fields:
