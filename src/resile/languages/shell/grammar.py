@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from resile.languages.shell.tokens import BodyEnd, BodyStart, Unclear
-
-if TYPE_CHECKING:
-    from resile.languages.shell.lexer import Lexer
+from resile.languages.shell.tokens import BodyEnd, BodyStart, Unclear, WordReader
 
 _WORD_RUN = re.compile(r"""[^\s\\'"`$#<>()|&;]+""")
 _REDIRECT = re.compile(r"<<<|[<>][&>|]?")
@@ -31,7 +28,7 @@ _ARITHMETIC_TEST = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge|v|R)\b")
 class Command:
     """One level of shell code: words, separators, `case`, `[[`, parentheses, comments, here-documents."""
 
-    def __init__(self, lexer: Lexer, end: int, closer: str) -> None:
+    def __init__(self, lexer: WordReader, end: int, closer: str) -> None:
         self.lexer = lexer
         self.end = end
         self.closer = closer

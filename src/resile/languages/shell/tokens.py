@@ -1,8 +1,8 @@
-"""What the reading of a shell text gives: literal text, holes with their place, marks around here-documents."""
+"""Pieces of a shell text: literal text, holes with their place, marks around here-documents; and readers of words."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -40,3 +40,38 @@ Piece = str | Hole | BodyStart | BodyEnd
 
 class Unclear(Exception):
     """The text can't be followed; the message says why."""
+
+
+class WordReader(Protocol):
+    """What a level of shell code asks of the lexer: its place in the text, and readers of what words are made of."""
+
+    text: str
+    offsets: list[int]
+    at: int
+    pieces: list[Piece]
+    backquotes: int
+    documents: int
+
+    def flush(self, upto: int) -> None:
+        """Add the literal text up to here to the pieces."""
+
+    def holes(self, start: int, end: int, place: Place, reason: str = "") -> None:
+        """Add every reference in a stretch of text to the pieces."""
+
+    def single(self, end: int) -> None:
+        """Read up to and with the next `'`."""
+
+    def quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
+        """Read up to and with the next `"`, or the body of a here-document up to `end`."""
+
+    def backquote(self, end: int) -> None:
+        """Read a command in backquotes."""
+
+    def dollar(self, place: Place, end: int, reason: str = "") -> None:
+        """Read what a `$` begins."""
+
+    def arithmetic(self, start: int, end: int) -> bool:
+        """Read `((` ... `))`; False where the parentheses are something else."""
+
+    def closing_bracket(self, at: int, end: int) -> int:
+        """Where the index whose text starts at `at` has its `]`; `end` where it has none."""
