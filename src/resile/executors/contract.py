@@ -167,7 +167,7 @@ class Executor(OutputReader, Protocol):
     def find(self, attempts: Sequence[tuple[int, int]]) -> None:
         """After a resume: report what became of each of these (Adopted, Ended, Withdrawn or Lost).
 
-        Ask for all attempts in doubt before the first `acknowledge`: that lets go of everything else.
+        Ask for all attempts in doubt before the first `acknowledge`, which drops everything else.
         """
 
     def drain(self) -> None:

@@ -22,7 +22,7 @@ from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, With
 from resile.executors.local import prestart, processes, recovery, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.prestart import Prestarted
-from resile.executors.local.recovery import Key, Past
+from resile.executors.local.recovery import Key, SpooledAttempt
 from resile.executors.local.segments import SegmentReader
 from resile.executors.local.spool import SUFFIX
 from resile.executors.local.wire import Author, Configuration
@@ -69,7 +69,7 @@ class LocalExecutor(SegmentReader):
         self._merged_index = 0
         self._ours: dict[Key, bool] = {}
         self._queued = 0
-        self._past: dict[Key, Past] = {}
+        self._spooled: dict[Key, SpooledAttempt] = {}
         self._dead: list[str] = []
         self._silent_deaths = 0
         self._is_woken = False
@@ -240,7 +240,7 @@ class LocalExecutor(SegmentReader):
             return
         if started is None:
             author = Author(self._token, 0, 0, "", self._label)
-            recovery.fold([line], author, self._past)
+            recovery.fold([line], author, self._spooled)
             return
         if not started:
             self._queued -= 1
@@ -299,12 +299,12 @@ class LocalExecutor(SegmentReader):
             if author is None or living is None or author.token != living.token:
                 self._dead.append(path)
                 if author is not None and author.label == self._label:
-                    recovery.fold(lines, author, self._past)
+                    recovery.fold(lines, author, self._spooled)
                 elif author is not None:
                     self._end_all(author, lines)
         if living is not None:
             # Last, because it is the newest on an attempt that was given out twice; then what came behind the greeting.
-            recovery.fold(greeted, living, self._past)
+            recovery.fold(greeted, living, self._spooled)
             self._take(b"")
 
     def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
@@ -338,7 +338,7 @@ class LocalExecutor(SegmentReader):
         path = os.path.join(self._folder, self._token + SUFFIX)
         author, lines = recovery.read_spool(path)
         if author is not None:
-            recovery.fold(lines, author, self._past)
+            recovery.fold(lines, author, self._spooled)
             self._dead.append(path)
         outstanding = list(self._ours)
         self._ours.clear()
@@ -360,21 +360,21 @@ class LocalExecutor(SegmentReader):
         now = time.time()
         doubtful: list[Key] = []
         for key in attempts:
-            past = self._past.pop(key, None)
-            if past is not None and past.over is not None:
-                self._report(past.over)
-            elif past is not None and past.started is not None and self._is_ours(past.author):
+            spooled = self._spooled.pop(key, None)
+            if spooled is not None and spooled.end is not None:
+                self._report(spooled.end)
+            elif spooled is not None and spooled.started is not None and self._is_ours(spooled.author):
                 self._ours[key] = True
-                started = past.started
+                started = spooled.started
                 self._report(Adopted(*key, started.at, started.pid, started.log))
             else:
-                if past is not None:
-                    self._past[key] = past
+                if spooled is not None:
+                    self._spooled[key] = spooled
                 doubtful.append(key)
         killed = self._end_orphans(doubtful, author)
         for key in doubtful:
-            past = self._past.pop(key, None)
-            if past is not None:
+            spooled = self._spooled.pop(key, None)
+            if spooled is not None:
                 self._report(Lost(*key, now, "the launcher died while it ran"))
             elif key in killed:
                 self._report(Lost(*key, now, "the launcher died as it started"))
@@ -400,17 +400,17 @@ class LocalExecutor(SegmentReader):
                 tag = processes.attempt_tag(token.encode(), wire.key_of(*key))
                 wanted[tag] = (0, 0.0)
                 keys[tag] = key
-            past = self._past.get(key)
-            if past is not None and past.started is not None and past.author.boot == boot:
-                wanted[recovery.tag_of(past.author, key)] = (past.started.pid, past.born)
+            spooled = self._spooled.get(key)
+            if spooled is not None and spooled.started is not None and spooled.author.boot == boot:
+                wanted[recovery.tag_of(spooled.author, key)] = (spooled.started.pid, spooled.born)
         return {keys[tag] for tag in processes.end_orphans(wanted) if tag in keys}
 
     def _end_all(self, author: Author, lines: list[bytes]) -> None:
         """Kill what a dead launcher of another epoch left."""
-        past: dict[Key, Past] = {}
-        recovery.fold(lines, author, past)
-        running = {key: entry.started for key, entry in past.items() if entry.started and not entry.over}
-        tags = {recovery.tag_of(author, key): (started.pid, past[key].born) for key, started in running.items()}
+        spooled: dict[Key, SpooledAttempt] = {}
+        recovery.fold(lines, author, spooled)
+        running = {key: entry.started for key, entry in spooled.items() if entry.started and not entry.end}
+        tags = {recovery.tag_of(author, key): (started.pid, spooled[key].born) for key, started in running.items()}
         processes.end_orphans(tags)
 
     def _forget_dead(self) -> None:

@@ -15,13 +15,13 @@ from resile.executors.local.wire import Author
 Key = tuple[int, int]
 
 
-class Past(Struct):
+class SpooledAttempt(Struct):
     """What a spool says about one attempt; `born` is the boot time at which its leader was spawned."""
 
     author: Author
     started: Started | None = None
     born: float = 0.0
-    over: Ended | Withdrawn | None = None
+    end: Ended | Withdrawn | None = None
 
 
 def is_alive(author: Author) -> bool:
@@ -35,7 +35,7 @@ def tag_of(author: Author, key: Key) -> bytes:
     return processes.attempt_tag(author.token.encode(), wire.key_of(*key))
 
 
-def fold(lines: list[bytes], author: Author, past: dict[Key, Past]) -> None:
+def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt]) -> None:
     """Add what these lines say to what is known of each attempt."""
     for line in lines:
         words = line.split()
@@ -43,12 +43,12 @@ def fold(lines: list[bytes], author: Author, past: dict[Key, Past]) -> None:
             continue
         kind, key = words[0], wire.decode_attempt(words)
         if kind == wire.BEGINS:
-            past[key] = Past(author)
+            spooled[key] = SpooledAttempt(author)
         elif kind == wire.STARTED:
-            past[key] = Past(author, wire.decode_started(words), wire.decode_born(words))
+            spooled[key] = SpooledAttempt(author, wire.decode_started(words), wire.decode_born(words))
         else:
-            entry = past.setdefault(key, Past(author))
-            entry.over = wire.decode_ended(words) if kind == wire.ENDED else wire.decode_withdrawn(words)
+            entry = spooled.setdefault(key, SpooledAttempt(author))
+            entry.end = wire.decode_ended(words) if kind == wire.ENDED else wire.decode_withdrawn(words)
 
 
 def read_spool(path: str) -> tuple[Author | None, list[bytes]]:

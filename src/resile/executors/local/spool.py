@@ -56,9 +56,9 @@ class Spool:
         self.base = self.size
         return posix.pread(self.descriptor, self.size - len(self.pending), 0) + self.pending
 
-    def acknowledge(self, heard: int, running: Iterable[bytes]) -> None:
-        """Forget the first `heard` bytes that the engine received since it connected, once they are many."""
-        self.acknowledged = min(self.size, max(self.acknowledged, self.base + heard))
+    def acknowledge(self, received: int, running: Iterable[bytes]) -> None:
+        """Forget the first `received` bytes that the engine received since it connected, once they are many."""
+        self.acknowledged = min(self.size, max(self.acknowledged, self.base + received))
         if self.acknowledged >= COMPACT_BYTES and not self.pending:
             self.compact(self.header + b"".join(running))
 

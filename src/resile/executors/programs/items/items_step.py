@@ -37,7 +37,7 @@ class CommandFailed(Exception):
 
 def main() -> int:
     """List the items; the exit code."""
-    told = json.loads(os.environ.pop("RESILE_STEP"))
+    orders = json.loads(os.environ.pop("RESILE_STEP"))
     # The interpreter runs isolated and may not know where the package is.
     sys.path.append(
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
@@ -47,15 +47,15 @@ def main() -> int:
     from resile.executors.programs.items.text import ItemsRefused
     from resile.model.fanout import Source
 
-    source = msgspec.convert(told["source"], Source)
+    source = msgspec.convert(orders["source"], Source)
     try:
-        count = _list(source, told["folder"], told["into"], told["since"])
+        count = _list(source, orders["folder"], orders["into"], orders["since"])
     except ItemsRefused as problem:
         return _end(problem.message, EXIT_WRONG)
     except CommandFailed as problem:
         return _end(str(problem), problem.code)
     except OSError as error:
-        return _end(f"can't write {told['into']}: {error.strerror}", EXIT_UNWRITABLE)
+        return _end(f"can't write {orders['into']}: {error.strerror}", EXIT_UNWRITABLE)
     print(count)
     return 0
 
