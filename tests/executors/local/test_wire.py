@@ -6,9 +6,10 @@ import pytest
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
 from resile.executors.local import wire
-from resile.executors.local.wire import Author, Configuration
+from resile.executors.local.wire import Author, Configuration, ReportReader
 from resile.model.failure import LogRange
 
+READER = ReportReader()
 LAUNCH = Launch(
     3,
     2,
@@ -89,7 +90,7 @@ def test_a_started_line_is_read_as_it_was_written() -> None:
     line = wire.started_line(b"3 2", 5.25, 71, 9.5, b"t-0-1", 10, 20)
     assert line == b"S 3 2 5.250000 71 9.50 t-0-1 10 20\n"
     words = line.split()
-    assert wire.decode_started(words) == Started(3, 2, 5.25, 71, LogRange("launcher/t-0-1", 10, 0, 20, 0))
+    assert READER.read_started(words) == Started(3, 2, 5.25, 71, LogRange("launcher/t-0-1", 10, 0, 20, 0))
     assert (wire.decode_attempt(words), wire.decode_pid(words), wire.decode_born(words)) == ((3, 2), 71, 9.5)
 
 
@@ -107,7 +108,7 @@ def test_an_ended_line_is_read_as_it_was_written() -> None:
     )
     assert line == b"E 3 2 5.000000 6.500000 9 0.500000 4096 t-0-1 10 1 20 2 timeout 28 output 1\n"
     log = LogRange("launcher/t-0-1", 10, 1, 20, 2)
-    assert wire.decode_ended(line.split(), 71) == Ended(
+    assert READER.read_ended(line.split(), 71) == Ended(
         3, 2, 5.0, 6.5, 9, 0.5, 4096, log, "timeout", 28, "output", 1, 71
     )
 
@@ -116,14 +117,14 @@ def test_an_attempt_that_could_not_start_has_no_log() -> None:
     """The line of a refusal has these bytes, and becomes an end without a segment."""
     line = wire.refused_line(b"3 2", 5.0, 2, b"exec")
     assert line == b"E 3 2 5.000000 5.000000 0 0 0 - 0 0 0 0 - 2 exec 0\n"
-    assert wire.decode_ended(line.split()) == Ended(3, 2, 5.0, 5.0, 0, 0.0, 0, LogRange(""), "", 2, "exec")
+    assert READER.read_ended(line.split()) == Ended(3, 2, 5.0, 5.0, 0, 0.0, 0, LogRange(""), "", 2, "exec")
 
 
 def test_a_withdrawn_line_is_read_as_it_was_written() -> None:
     """The line of a withdrawal has these bytes, and becomes this report."""
     line = wire.withdrawn_line(b"3 2", 5.0)
     assert line == b"W 3 2 5.000000\n"
-    assert wire.decode_withdrawn(line.split()) == Withdrawn(3, 2, 5.0)
+    assert READER.read_withdrawn(line.split()) == Withdrawn(3, 2, 5.0)
 
 
 def test_the_header_names_the_launcher() -> None:

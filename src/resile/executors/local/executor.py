@@ -123,7 +123,9 @@ class LocalExecutor(SegmentReader):
     def reports(self) -> list[Report]:
         """Everything received since the last call; never blocks."""
         self._receive()
-        reports = [wire.decode_started(item) if isinstance(item, list) else item for item in self._ready if item]
+        reports = [
+            recovery.READER.read_started(item) if isinstance(item, list) else item for item in self._ready if item
+        ]
         self._ready, self._start_index, self._merged_index = [], {}, 0
         self._reported = self._received
         if self._is_woken:
@@ -251,10 +253,10 @@ class LocalExecutor(SegmentReader):
                 self._ready.append(words)
             case wire.ENDED:
                 del self._ours[key]
-                self._ready.append(wire.decode_ended(words, self._not_yet_reported(key)))
+                self._ready.append(recovery.READER.read_ended(words, self._not_yet_reported(key)))
             case _:
                 del self._ours[key]
-                self._ready.append(wire.decode_withdrawn(words))
+                self._ready.append(recovery.READER.read_withdrawn(words))
 
     def _not_yet_reported(self, key: Key) -> int:
         """Merge the start of an attempt into the report of its end, if it is not yet reported: its pid, else 0.

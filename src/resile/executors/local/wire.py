@@ -286,22 +286,12 @@ def decode_author(line: bytes) -> Author | None:
     return Author(token, int(pid), int(start_ticks), boot, label)
 
 
-# --- lines, read by the engine; the reports are imported late, because the launcher reads none
+# --- lines, read by the engine
 
 
 def decode_attempt(words: list[bytes]) -> tuple[int, int]:
     """Job and attempt number of a line."""
     return int(words[1]), int(words[2])
-
-
-def decode_started(words: list[bytes]) -> Started:
-    """The report that an S line stands for."""
-    from resile.executors.contract import Started
-    from resile.model.failure import LogRange
-
-    _, job, attempt, at, pid, _, segment, out, err = words
-    log = LogRange(f"{FOLDER}/{segment.decode()}", int(out), 0, int(err), 0)
-    return Started(int(job), int(attempt), float(at), int(pid), log)
 
 
 def decode_pid(words: list[bytes]) -> int:
@@ -314,32 +304,47 @@ def decode_born(words: list[bytes]) -> float:
     return float(words[5])
 
 
-def decode_ended(words: list[bytes], pid: int = 0) -> Ended:
-    """The report that an E line stands for; `pid` where it also stands for the start."""
-    from resile.executors.contract import Ended
-    from resile.model.failure import LogRange
+class ReportReader:
+    """Makes reports of lines; it imports them once, when the engine makes it, because the launcher must not."""
 
-    _, job, attempt, started, at, status, cpu, rss, segment, out, outlen, err, errlen, reason, errno, stage, oom = words
-    place = "" if segment == _NONE else f"{FOLDER}/{segment.decode()}"
-    return Ended(
-        int(job),
-        int(attempt),
-        float(started),
-        float(at),
-        int(status),
-        float(cpu),
-        int(rss),
-        LogRange(place, int(out), int(outlen), int(err), int(errlen)),
-        "" if reason == _NONE else reason.decode(),
-        int(errno),
-        "" if stage == _NONE else stage.decode(),
-        int(oom),
-        pid,
-    )
+    __slots__ = ("_ended", "_log_range", "_started", "_withdrawn")
 
+    def __init__(self) -> None:
+        from resile.executors.contract import Ended, Started, Withdrawn
+        from resile.model.failure import LogRange
 
-def decode_withdrawn(words: list[bytes]) -> Withdrawn:
-    """The report that a W line stands for."""
-    from resile.executors.contract import Withdrawn
+        self._started = Started
+        self._ended = Ended
+        self._withdrawn = Withdrawn
+        self._log_range = LogRange
 
-    return Withdrawn(int(words[1]), int(words[2]), float(words[3]))
+    def read_started(self, words: list[bytes]) -> Started:
+        """The report that an S line stands for."""
+        _, job, attempt, at, pid, _, segment, out, err = words
+        log = self._log_range(f"{FOLDER}/{segment.decode()}", int(out), 0, int(err), 0)
+        return self._started(int(job), int(attempt), float(at), int(pid), log)
+
+    def read_ended(self, words: list[bytes], pid: int = 0) -> Ended:
+        """The report that an E line stands for; `pid` where it also stands for the start."""
+        _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom = words
+        segment, out, out_length, err, err_length = log
+        place = "" if segment == _NONE else f"{FOLDER}/{segment.decode()}"
+        return self._ended(
+            int(job),
+            int(attempt),
+            float(started),
+            float(at),
+            int(status),
+            float(cpu),
+            int(rss),
+            self._log_range(place, int(out), int(out_length), int(err), int(err_length)),
+            "" if reason == _NONE else reason.decode(),
+            int(errno),
+            "" if stage == _NONE else stage.decode(),
+            int(oom),
+            pid,
+        )
+
+    def read_withdrawn(self, words: list[bytes]) -> Withdrawn:
+        """The report that a W line stands for."""
+        return self._withdrawn(int(words[1]), int(words[2]), float(words[3]))
