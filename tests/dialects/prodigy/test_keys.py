@@ -10,7 +10,7 @@ import pytest
 
 from resile.dialects.compile import compile_text
 from resile.dialects.detect import tables
-from resile.dialects.prodigy.keys import REFUSED
+from resile.dialects.reading.key_tables import REFUSED
 
 ROWS = [(table.name, key) for table in tables("prodigy") for key in table.keys.values()]
 # Where a key of each table stands: the file around it.

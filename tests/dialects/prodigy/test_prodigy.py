@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from resile.dialects.compile import compile_text
-from resile.dialects.prodigy.expressions import NotAnExpression, item_field, javascript
+from resile.dialects.prodigy.expressions import NotAnExpression, item_field_for, to_javascript
 from resile.model.rules import Origin
 from resile.model.workflow import Agent, Shell, Step, Workflow
 
@@ -121,20 +121,20 @@ def test_variables_become_references(text: str) -> None:
 @pytest.mark.parametrize("text", WHEN)
 def test_conditions_become_javascript(text: str) -> None:
     """`when` in each form that files and documents use."""
-    assert javascript(text, lambda path: f"${{{path}}}") == WHEN[text]
+    assert to_javascript(text, lambda path: f"${{{path}}}") == WHEN[text]
 
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_filters_become_javascript(text: str) -> None:
     """The fields of an item are named as they are."""
-    assert javascript(text, item_field) == FILTERS[text]
+    assert to_javascript(text, item_field_for) == FILTERS[text]
 
 
 @pytest.mark.parametrize("text", NO_EXPRESSIONS)
 def test_what_is_no_expression(text: str) -> None:
     """It is said why."""
     with pytest.raises(NotAnExpression) as problem:
-        javascript(text, item_field)
+        to_javascript(text, item_field_for)
     assert str(problem.value) == NO_EXPRESSIONS[text]
 
 

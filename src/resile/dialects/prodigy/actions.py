@@ -16,7 +16,7 @@ from resile.dialects.reading.values import wrong
 ACTIONS = ("shell", "claude", "analyze", "foreach", "write_file", "goal_seek", "test")
 ANALYZE = "/prodigy-analyze"
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")
-# The content as JSON, laid out; a value that came as data is that data.
+# Writes the content as indented JSON; a value that is data already is written as it is.
 _WRITE_JSON = """\
 import json, os
 
@@ -31,7 +31,7 @@ def main(path, content, mode):
         file.write("\\n")
     os.replace(beside, path)
 """
-# The content as it stands, which must be YAML; a value that came as data is that data.
+# Writes the content unchanged after checking that it is YAML; a value that is data already is written as it is.
 _WRITE_YAML = """\
 import os, yaml
 
@@ -47,35 +47,35 @@ def main(path, content, mode):
         file.write(text)
     os.replace(beside, path)
 """
-# A field of an item that stands in a text as it is.
+# A field of an item, written bare in a text.
 _FIELD = re.compile(r"\$\{(item(?:\.[A-Za-z_]\w*|\[\d+\])+)\}")
 _WRITERS = {"json": _WRITE_JSON, "yaml": _WRITE_YAML}
 
 
-def prompt(t: Translation, node: Node, fields: dict[str, Node], where: Where) -> Node:
-    """A prompt with the arguments and options that stand beside it and that it does not say already."""
+def translate_prompt(t: Translation, node: Node, fields: dict[str, Node], where: Where) -> Node:
+    """Make the prompt of an agent step; add the step's arguments and options that the prompt does not name."""
     if not isinstance(node, Scalar) or node.value is None:
         return node
     added = [text for item in items_of(fields["args"]) if (text := text_in(item))] if "args" in fields else []
     if "options" in fields:
-        added += [_option(name, value) for name, value in _options(t, fields["options"])]
+        added += [_format_option(name, value) for name, value in _options_of(t, fields["options"])]
     written = node.text
     for text in added:
         if text.split(" ")[0] not in written.split():
             written += f" {text}"
-    made = t.text(word(written, node) if added else node, where)
-    # Items differ, and an agent is asked all the same.
+    made = t.rewrite_text(word(written, node) if added else node, where)
+    # The prompt may refer to the item: an agent is asked for each.
     return word(_FIELD.sub(r"${\1:-}", made.text), made) if where.item and isinstance(made, Scalar) else made
 
 
-def analyze(t: Translation, node: Node, where: Where) -> Node:
-    """An analysis, which is the agent's to make: each key is an option of the prompt."""
-    options = [_option(name, value) for name, value in _options(t, node)]
-    return t.text(word(" ".join((ANALYZE, *options)), node), where)
+def translate_analysis(t: Translation, node: Node, where: Where) -> Node:
+    """Make the prompt for an `analyze` step: each of its keys becomes an option of the prompt."""
+    options = [_format_option(name, value) for name, value in _options_of(t, node)]
+    return t.rewrite_text(word(" ".join((ANALYZE, *options)), node), where)
 
 
-def _options(t: Translation, node: Node) -> list[tuple[str, Scalar]]:
-    """Names and values of options."""
+def _options_of(t: Translation, node: Node) -> list[tuple[str, Scalar]]:
+    """The names and values of the options in a mapping."""
     if not isinstance(node, Mapping):
         wrong(t, node, "a mapping of options")
         return []
@@ -88,8 +88,8 @@ def _options(t: Translation, node: Node) -> list[tuple[str, Scalar]]:
     return found
 
 
-def _option(name: str, value: Scalar) -> str:
-    """One option as a prompt writes it."""
+def _format_option(name: str, value: Scalar) -> str:
+    """Write one option as it stands in a prompt."""
     word_ = "--" + name.replace("_", "-")
     if value.value is True or value.value is None:
         return word_
@@ -97,13 +97,13 @@ def _option(name: str, value: Scalar) -> str:
     return f"{word_} {text}"
 
 
-def write_file(t: Translation, node: Node, where: Where, out: Mapping, at: Place) -> None:
-    """A file; JSON and YAML are checked by a program of their own."""
+def translate_write_file(t: Translation, node: Node, where: Where, out: Mapping, at: Place) -> None:
+    """Add the action that writes a file; a Python program checks JSON and YAML before."""
     fields = read_mapping(t, node, WRITE_FILE)
     form = text_in(fields.get("format")) or "text"
     if form != "text" and form not in _WRITERS:
         wrong(t, fields["format"], "one of text, json, yaml", did_you_mean(form, ("text", *_WRITERS)))
-    given: dict[str, Node] = {key: t.text(fields[key], where) for key in ("path", "content") if key in fields}
+    given: dict[str, Node] = {key: t.rewrite_text(fields[key], where) for key in ("path", "content") if key in fields}
     if form in _WRITERS and len(given) == 2 and isinstance(node, Mapping):
         inputs = mapping(node, {**given, "mode": word(text_in(fields.get("mode")) or "0644", node)})
         put(out, "python", mapping(node, {"source": word(_WRITERS[form], node), "inputs": inputs}), at)

@@ -32,8 +32,8 @@ def main(name, text, pattern):
 _ALL_STREAMS = ("stdout", *STREAMS)
 
 
-def captured_names(node: Node) -> dict[str, str]:
-    """Every name that the steps below a node capture, with its form: known before the first text is read."""
+def find_captured_names(node: Node) -> dict[str, str]:
+    """Find every name that the steps below a node capture, with its form, before any text is rewritten."""
     found: dict[str, str] = {}
     work: list[Node] = [node]
     while work:
@@ -42,13 +42,13 @@ def captured_names(node: Node) -> dict[str, str]:
             work += part.items
         elif isinstance(part, Mapping):
             form = FORMS.get(text_in(value_of(part, "capture_format")), "text")
-            for name in _names(part):
+            for name in _capture_names_of(part):
                 found.setdefault(name, form)
             work += [value for _, value in part.entries.values()]
     return found
 
 
-def _names(node: Mapping) -> list[str]:
+def _capture_names_of(node: Mapping) -> list[str]:
     """The names that one mapping captures."""
     names = [text_in(value_of(node, "capture"))]
     said = value_of(node, "capture_output")
@@ -60,8 +60,8 @@ def _names(node: Mapping) -> list[str]:
     return [name for name in names if IDENTIFIER.fullmatch(name)]
 
 
-def file_names(node: Node) -> dict[tuple[str, str], str]:
-    """Every file that a step with an `id` promises, with the name under which it is captured."""
+def find_file_names(node: Node) -> dict[tuple[str, str], str]:
+    """Find every output file that a step with an `id` declares, with the name that captures its path."""
     found: dict[tuple[str, str], str] = {}
     work: list[Node] = [node]
     while work:
@@ -71,25 +71,25 @@ def file_names(node: Node) -> dict[tuple[str, str], str]:
         elif isinstance(part, Mapping):
             outputs, label = value_of(part, "outputs"), text_in(value_of(part, "id"))
             if label and isinstance(outputs, Mapping):
-                found |= {(label, name): _file_name(label, name) for name in outputs.entries}
+                found |= {(label, name): _file_name_for(label, name) for name in outputs.entries}
             work += [value for _, value in part.entries.values()]
     return found
 
 
-def _file_name(label: str, name: str) -> str:
-    """The native name of a file that a step promises."""
+def _file_name_for(label: str, name: str) -> str:
+    """The name that captures the path of an output file."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in f"file_{label}_{name}")
 
 
-def captures(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, step: str) -> None:
-    """Put the captures of a step into the native one."""
-    name, at = _name(t, fields)
+def add_captures(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, step: str) -> None:
+    """Add the captures of a Prodigy step to the native step."""
+    name, at = _capture_name_of(t, fields)
     if at is None:
         for key in ("capture_format", "capture_streams"):
             if key in fields:
                 t.report.error("conflict", f"`{key}` has no meaning without `capture`", node.entries[key][0])
         return
-    asked, form = _asked(t, fields, name)
+    asked, form = _read_forms(t, fields, name)
     given: dict[str, Node] = {name: word(form, at)}
     for stream in STREAMS:
         if stream in asked:
@@ -98,8 +98,8 @@ def captures(t: Translation, node: Mapping, fields: dict[str, Node], where: Wher
     t.declare(name, form, step if where.is_top else "")
 
 
-def _name(t: Translation, fields: dict[str, Node]) -> tuple[str, Scalar | None]:
-    """The name that the output gets, and its node."""
+def _capture_name_of(t: Translation, fields: dict[str, Node]) -> tuple[str, Scalar | None]:
+    """The name that captures the output, and its node."""
     found: list[Scalar] = []
     for key in ("capture", "capture_output"):
         value = fields.get(key)
@@ -112,8 +112,8 @@ def _name(t: Translation, fields: dict[str, Node]) -> tuple[str, Scalar | None]:
     return (found[0].text, found[0]) if found else ("", None)
 
 
-def _asked(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str], str]:
-    """What of a step is kept besides its output, and the form of that."""
+def _read_forms(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str], str]:
+    """Read what is captured besides the output, and the form of the output."""
     form = "text"
     said = fields.get("capture_format")
     if said is not None:
@@ -140,36 +140,38 @@ def _asked(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str]
     return asked, form or "text"
 
 
-def follow_capture(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping) -> list[Node]:
-    """Steps that follow a success to keep what the step gave: the names of its files, and its output in a file."""
+def make_capture_steps(
+    t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping
+) -> list[Node]:
+    """Make the steps that run after a success and keep the paths of its files, and its output in a file."""
     after: list[Node] = []
     if "outputs" in fields:
-        after += _files(t, node, fields["outputs"])
+        after += _make_file_steps(t, node, fields["outputs"])
     if "output_file" in fields:
         at = node.entries["output_file"][0]
         name = f"output_{at.line}_{at.column}"
         add_capture(out, name, "text", at)
         content = word(f"${{{name}}}\n", at)
-        written = mapping(at, {"path": t.text(fields["output_file"], inner), "content": content})
+        written = mapping(at, {"path": t.rewrite_text(fields["output_file"], inner), "content": content})
         after.append(mapping(at, {"id": word("output_file", at), "write_file": written}))
     return after
 
 
 def add_capture(step: Mapping, name: str, form: str, at: Place) -> None:
-    """Have a native step capture one more name."""
+    """Let a native step capture one more name."""
     own = value_of(step, "capture")
     kept = {key: value for key, (_, value) in own.entries.items()} if isinstance(own, Mapping) else {}
     put(step, "capture", mapping(at, {**kept, name: word(form, at)}), at)
 
 
-def follow(step: Mapping, after: Node) -> None:
-    """Have one more step follow the success of a native one, before all others."""
+def append_on_success(step: Mapping, after: Node) -> None:
+    """Add a step to `on_success` of a native step, before those that are there."""
     others = value_of(step, "on_success")
     put(step, "on_success", sequence([after, *(items_of(others) if others is not None else [])], after), after)
 
 
-def cut_out(t: Translation, name: str, whole: str, pattern: Node, is_list: bool, at: Place) -> Node:
-    """A step that captures the part of a value that a pattern matches: its first group, or all of it."""
+def make_cutting_step(t: Translation, name: str, whole: str, pattern: Node, is_list: bool, at: Place) -> Node:
+    """Make a step that captures the part of a value that a pattern matches: its first group, or the whole match."""
     try:
         re.compile(text_in(pattern))
     except re.error as problem:
@@ -181,8 +183,8 @@ def cut_out(t: Translation, name: str, whole: str, pattern: Node, is_list: bool,
     return made
 
 
-def _files(t: Translation, node: Mapping, outputs: Node) -> list[Node]:
-    """A step for each promised file: the first of those that the last commit or nobody yet has, or a failure."""
+def _make_file_steps(t: Translation, node: Mapping, outputs: Node) -> list[Node]:
+    """Make a step for each declared file: it finds a match in the last commit or among uncommitted files, or fails."""
     if not isinstance(outputs, Mapping):
         wrong(t, outputs, "a mapping of names to {file_pattern}")
         return []
@@ -197,7 +199,7 @@ def _files(t: Translation, node: Mapping, outputs: Node) -> list[Node]:
             f"{{ git diff --name-only HEAD~1 HEAD -- {paths}; git ls-files --others --exclude-standard -- {paths}; }}"
             f" | grep -m 1 . || {{ echo no file matches {paths} >&2; exit 1; }}"
         )
-        captured = _file_name(text_in(value_of(node, "id")), name)
+        captured = _file_name_for(text_in(value_of(node, "id")), name)
         found = mapping(key, {"id": word(f"output {name}", key), "shell": word(command, pattern)})
         put(found, "capture", word(captured, key))
         after.append(found)

@@ -29,14 +29,20 @@ from resile.dialects.native.nodes import (
     value_of,
     word,
 )
-from resile.dialects.prodigy.capture import add_capture, captured_names, cut_out, file_names, follow
-from resile.dialects.prodigy.environment import chosen, environment, native_secrets
+from resile.dialects.prodigy.capture import (
+    add_capture,
+    append_on_success,
+    find_captured_names,
+    find_file_names,
+    make_cutting_step,
+)
+from resile.dialects.prodigy.environment import choose_profile, translate_environment, translate_secrets
 from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
-from resile.dialects.prodigy.maps import map_step, phase, timed_steps
-from resile.dialects.prodigy.serde_forms import as_written
-from resile.dialects.prodigy.state_folder import FOLDER, folder_step
-from resile.dialects.prodigy.step import steps
-from resile.dialects.prodigy.variables import STREAMS, Translation, Where, names_in
+from resile.dialects.prodigy.maps import add_timeouts, make_map_step, read_phase
+from resile.dialects.prodigy.serde_forms import plain_form_of
+from resile.dialects.prodigy.state_folder import FOLDER, make_folder_step
+from resile.dialects.prodigy.step import translate_steps
+from resile.dialects.prodigy.variables import STREAMS, Translation, Where, find_dotted_names
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
@@ -67,13 +73,13 @@ def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None
     if not isinstance(root, Mapping):
         report.error("type", f"expected a list of steps or a mapping, not {describe(root)}", root)
         return None
-    root = as_written(root)
+    root = plain_form_of(root)
     assert isinstance(root, Mapping)
-    t = Translation(source, report)
+    t = Translation(source, report, translate_steps)
     fields = read_mapping(t, root, WORKFLOW)
-    t.captured = captured_names(root)
-    t.files = file_names(root)
-    named = names_in(root)
+    t.captured = find_captured_names(root)
+    t.files = find_file_names(root)
+    named = find_dotted_names(root)
     t.streams = {(name, stream) for name in t.captured for stream in STREAMS if f"{name}.{stream}" in named}
     t.retries = fields.get("retry_defaults")
     _check_mode(t, root, fields)
@@ -83,10 +89,10 @@ def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None
         put(out, "name", label)
     where = Where()
     secrets = mapping(root)
-    native_secrets(t, fields.get("secrets"), secrets)
-    profile = chosen(t, fields.get("profiles"), source.profile)
-    env = environment(t, fields.get("env"), profile, secrets, where)
-    made = _phases(t, fields, root, where)
+    translate_secrets(t, fields.get("secrets"), secrets)
+    profile = choose_profile(t, fields.get("profiles"), source.profile)
+    env = translate_environment(t, fields.get("env"), profile, secrets, where)
+    made = _translate_phases(t, fields, root, where)
     for key, node in (("env", env), ("secrets", secrets)):
         if node.entries:
             put(out, key, node)
@@ -95,19 +101,23 @@ def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None
     if t.handlers:
         put(out, "failure_handlers", mapping(root, t.handlers))
     if t.inputs:
-        put(out, "inputs", mapping(root, {name: _input(is_required, root) for name, is_required in t.inputs.items()}))
-    folder = [folder_step(root)] if made and mentions(root, f"{FOLDER}/") else []
+        put(
+            out,
+            "inputs",
+            mapping(root, {name: _make_input(is_required, root) for name, is_required in t.inputs.items()}),
+        )
+    folder = [make_folder_step(root)] if made and mentions(root, f"{FOLDER}/") else []
     put(out, "steps", sequence([*folder, *t.before_all, *made], root))
     return out
 
 
-def _input(is_required: bool, at: Node) -> Mapping:
-    """An argument of the run."""
+def _make_input(is_required: bool, at: Node) -> Mapping:
+    """Make the declaration of an input for an argument of the run."""
     return mapping(at, {"required": flag(True, at)} if is_required else {"type": word("text", at)})
 
 
 def _check_mode(t: Translation, root: Mapping, fields: dict[str, Node]) -> None:
-    """The mode must be one that is known, and fit what is there."""
+    """Check that the mode is known and fits the other keys."""
     mode = fields.get("mode")
     known = ("standard", "sequential", "mapreduce")
     said = text_in(mode)
@@ -123,38 +133,38 @@ def _check_mode(t: Translation, root: Mapping, fields: dict[str, Node]) -> None:
                 t.report.error("conflict", f"`{key}` has no meaning without `map`", root.entries[key][0])
 
 
-def _phases(t: Translation, fields: dict[str, Node], root: Mapping, where: Where) -> list[Node]:
-    """Everything that runs, in one list."""
+def _translate_phases(t: Translation, fields: dict[str, Node], root: Mapping, where: Where) -> list[Node]:
+    """Translate all phases into one list of steps."""
     lists = [key for key in _LISTS if key in fields]
     if len(lists) > 1:
         message = f"`{lists[1]}` and `{lists[0]}` say the same thing"
         t.report.error("conflict", message, root.entries[lists[1]][0])
     made: list[Node] = []
     if "setup" in fields:
-        made += _setup(t, fields["setup"], where)
+        made += _translate_setup(t, fields["setup"], where)
     for key in lists[:1]:
         if not isinstance(fields[key], Sequence):
             wrong(t, fields[key], "a list of steps")
         where.prefix, where.count = "step", 0
-        made += steps(t, items_of(fields[key]), where)
+        made += translate_steps(t, items_of(fields[key]), where)
         if not made:
             t.report.warning("empty", f"`{key}` has no steps: nothing runs", fields[key])
             made = [mapping(fields[key], {"id": word("nothing", fields[key]), "noop": flag(True, fields[key])})]
     if "map" in fields:
-        step = map_step(t, fields["map"], where, _policy(fields, root))
+        step = make_map_step(t, fields["map"], where, _policy_of(fields, root))
         made += [] if step is None else [step]
         where.taken["map"] = 1
     for key in ("reduce", "merge"):
         if key in fields:
             where.prefix, where.count = key, 0
-            made += _merge(t, steps(t, phase(t, fields[key]), where), fields[key], key)
+            made += _add_merge_branch(t, translate_steps(t, read_phase(t, fields[key]), where), fields[key], key)
     if not made and not t.report.errors:
         t.report.error("value", "there are no steps", root, hint="`commands` is a list of steps")
     return made
 
 
-def _merge(t: Translation, made: list[Node], node: Node, key: str) -> list[Node]:
-    """The steps of a phase; before a merge that speaks of branches, a step that looks which one this is."""
+def _add_merge_branch(t: Translation, made: list[Node], node: Node, key: str) -> list[Node]:
+    """Put a step that captures the current branch before the steps of a merge that names branches."""
     if key != "merge" or not t.merges:
         return made
     message = "the work is done in place: `merge.source_branch` and `merge.target_branch` are the current branch"
@@ -164,8 +174,8 @@ def _merge(t: Translation, made: list[Node], node: Node, key: str) -> list[Node]
     return [branch, *made]
 
 
-def _policy(fields: dict[str, Node], root: Mapping) -> Node | None:
-    """The error policy of the file, with what stands at its top over it."""
+def _policy_of(fields: dict[str, Node], root: Mapping) -> Node | None:
+    """The error policy of the file; keys at the top of the file override those inside it."""
     policy = fields.get("error_policy")
     over = {key: root.entries[key] for key in _POLICY if key in fields}
     if not over or (policy is not None and not isinstance(policy, Mapping)):
@@ -175,11 +185,11 @@ def _policy(fields: dict[str, Node], root: Mapping) -> Node | None:
     return Mapping({**entries, **over}, at.line, at.column)
 
 
-def _setup(t: Translation, node: Node, where: Where) -> list[Node]:
-    """The steps before the map."""
+def _translate_setup(t: Translation, node: Node, where: Where) -> list[Node]:
+    """Translate the steps of `setup`."""
     where.prefix = "setup"
     if not isinstance(node, Mapping):
-        return steps(t, phase(t, node), where)
+        return translate_steps(t, read_phase(t, node), where)
     fields = read_mapping(t, node, SETUP)
     if "commands" not in node.entries:
         t.report.error("value", "`setup` needs `commands`", node)
@@ -187,15 +197,15 @@ def _setup(t: Translation, node: Node, where: Where) -> list[Node]:
     if "timeout" in fields:
         message = "`timeout` of `setup` is taken as the time for each of its steps that has no own"
         t.report.notice("setup-timeout", message, fields["timeout"])
-        items = timed_steps(items, fields["timeout"])
-    made = steps(t, items, where)
+        items = add_timeouts(items, fields["timeout"])
+    made = translate_steps(t, items, where)
     if "capture_outputs" in fields:
         _capture_outputs(t, fields["capture_outputs"], made)
     return made
 
 
 def _capture_outputs(t: Translation, node: Node, made: list[Node]) -> None:
-    """Names for the output of setup's steps, by their place."""
+    """Let the steps of `setup` capture their outputs under the names that `capture_outputs` gives them by index."""
     if not isinstance(node, Mapping):
         wrong(t, node, "a mapping of names to places")
         return
@@ -208,20 +218,20 @@ def _capture_outputs(t: Translation, node: Node, made: list[Node]) -> None:
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(made):
             wrong(t, index or value, f"the place of a step of `setup`, from 0 to {max(len(made) - 1, 0)}")
             continue
-        form = _form(t, fields)
+        form = _form_of(t, fields)
         step = made[place]
         if not isinstance(step, Mapping):
             continue
         if "pattern" in fields:
             whole = f"output_{key.line}_{key.column}"
             add_capture(step, whole, "stderr" if form == "stderr" else "text", key)
-            follow(step, cut_out(t, name, whole, fields["pattern"], form == "lines", key))
+            append_on_success(step, make_cutting_step(t, name, whole, fields["pattern"], form == "lines", key))
         else:
             add_capture(step, name, form, key)
         t.declare(name, form, text_in(value_of(step, "id")))
 
 
-def _form(t: Translation, fields: dict[str, Node]) -> str:
+def _form_of(t: Translation, fields: dict[str, Node]) -> str:
     """The form of a captured output."""
     source, lines = fields.get("source"), fields.get("multiline")
     if source is not None and text_in(source) not in ("stdout", "stderr"):

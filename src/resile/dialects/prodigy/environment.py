@@ -22,8 +22,10 @@ _FROM_ENV = re.compile(r"\$\{(?:env[:.])?([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)|([A-Z
 _POSITIONAL = re.compile(r"\$(?:\{(\d{1,3})\}|(\d{1,3}))")
 
 
-def environment(t: Translation, node: Node | None, profile: Mapping | None, secrets: Mapping, where: Where) -> Mapping:
-    """The native `env`; computed values become steps, and the fixed ones are known to texts from here on."""
+def translate_environment(
+    t: Translation, node: Node | None, profile: Mapping | None, secrets: Mapping, where: Where
+) -> Mapping:
+    """Make the native `env`: computed values become steps, fixed values are added to `where.env`."""
     out = mapping(node or secrets)
     entries: dict[str, tuple[Scalar, Node]] = {}
     for given in (node, profile):
@@ -32,21 +34,25 @@ def environment(t: Translation, node: Node | None, profile: Mapping | None, secr
         elif given is not None:
             wrong(t, given, "a mapping of names to values")
     for name, (key, value) in entries.items():
-        kept: Node | None = _computed(t, name, key, value, secrets, where) if isinstance(value, Mapping) else value
+        kept: Node | None = (
+            _translate_computed(t, name, key, value, secrets, where) if isinstance(value, Mapping) else value
+        )
         if kept is None:
             continue
         value = kept
         if isinstance(value, Scalar) and value.value is not None:
             written = _POSITIONAL.sub(lambda found: f"${{ARG_{found[1] or found[2]}}}", value.text)
-            # A value may name those before it; its own name in it is the caller's.
-            value = word(t.fixed(word(written, value), where), value)
+            # A value may refer to the variables before it; its own name refers to the caller's environment.
+            value = word(t.rewrite_fixed(word(written, value), where), value)
             where.env[name] = value.text
         out.entries[name] = (key, value)
     return out
 
 
-def _computed(t: Translation, name: str, key: Scalar, node: Mapping, secrets: Mapping, where: Where) -> Node | None:
-    """A value that a command or a condition decides on, or that is a secret: nothing; else the value that it has."""
+def _translate_computed(
+    t: Translation, name: str, key: Scalar, node: Mapping, secrets: Mapping, where: Where
+) -> Node | None:
+    """Translate a variable that is a mapping: None for a computed value or a secret, else the plain value."""
     fields = read_mapping(t, node, COMPUTED)
     kinds = [word_ for word_ in ("command", "condition", "value") if word_ in fields]
     if len(kinds) != 1:
@@ -58,34 +64,34 @@ def _computed(t: Translation, name: str, key: Scalar, node: Mapping, secrets: Ma
         return None
     match kinds[0]:
         case "command":
-            step = mapping(key, {"id": word(f"env {name}", key), "shell": t.shell(fields["command"], where)})
+            step = mapping(key, {"id": word(f"env {name}", key), "shell": t.rewrite_shell(fields["command"], where)})
             put(step, "capture", word(name, key))
             t.before_all.append(step)
         case "condition":
-            t.before_all.append(_conditional(t, name, key, fields, where))
+            t.before_all.append(_make_conditional_step(t, name, key, fields, where))
         case "value":
-            return _given(t, name, fields, secrets)
+            return _read_plain_value(t, name, fields, secrets)
     t.declare(name, "text", f"env {name}")
     t.computed[name] = word(f"${{{name}}}", key)
     return None
 
 
-def _conditional(t: Translation, name: str, key: Scalar, fields: dict[str, Node], where: Where) -> Node:
-    """A value of two: the one for `false`, replaced by the other where the condition holds."""
-    from resile.dialects.prodigy.step import when
+def _make_conditional_step(t: Translation, name: str, key: Scalar, fields: dict[str, Node], where: Where) -> Node:
+    """Make a step that captures the value for `false`, and replaces it where the condition holds."""
+    from resile.dialects.prodigy.step import translate_condition
 
     given = {word_: text_in(fields.get(word_)) for word_ in ("when_true", "when_false")}
     otherwise = {"id": word(f"env {name}", key), "shell": word(f"printf %s {quote(given['when_false'])}", key)}
     held: dict[str, Node] = {"id": word("condition", key), "shell": word(f"printf %s {quote(given['when_true'])}", key)}
-    condition = when(t, fields["condition"], where)
+    condition = translate_condition(t, fields["condition"], where)
     if condition is not None:
         held["when"] = condition
     then = mapping(key, {**held, "capture": word(name, key)})
     return mapping(key, {**otherwise, "capture": word(name, key), "on_success": then})
 
 
-def _given(t: Translation, name: str, fields: dict[str, Node], secrets: Mapping) -> Node | None:
-    """A plain value that is written as a mapping, or nothing for a secret, which names its variable."""
+def _read_plain_value(t: Translation, name: str, fields: dict[str, Node], secrets: Mapping) -> Node | None:
+    """Read a plain value that is written as a mapping; None for a secret, which names its variable."""
     value, said = fields["value"], fields.get("secret")
     if said is None or (isinstance(said, Scalar) and said.value is False):
         return value
@@ -98,8 +104,8 @@ def _given(t: Translation, name: str, fields: dict[str, Node], secrets: Mapping)
     return None
 
 
-def native_secrets(t: Translation, node: Node | None, out: Mapping) -> None:
-    """Secrets by the variable or the file that holds them."""
+def translate_secrets(t: Translation, node: Node | None, out: Mapping) -> None:
+    """Translate secrets: each names the variable or the file that holds it."""
     if node is None:
         return
     if not isinstance(node, Mapping):
@@ -125,8 +131,8 @@ def native_secrets(t: Translation, node: Node | None, out: Mapping) -> None:
         put(out, name, mapping(value, {"env": word(match[1] or match[2] or match[3], value)}), key)
 
 
-def chosen(t: Translation, node: Node | None, profile: str) -> Mapping | None:
-    """The environment of the chosen profile."""
+def choose_profile(t: Translation, node: Node | None, profile: str) -> Mapping | None:
+    """Choose the environment of the profile that the caller named."""
     found: dict[str, Node] = {}
     if isinstance(node, Mapping):
         found = {name: value for name, (_, value) in node.entries.items()}
@@ -140,13 +146,13 @@ def chosen(t: Translation, node: Node | None, profile: str) -> Mapping | None:
             kept = {key: entry for key, entry in value.entries.items() if key != "description"}
             result = Mapping(kept, value.line, value.column)
     if profile and profile not in found:
-        hint = did_you_mean(profile, found) or "its profiles: " + ", ".join(map(_described, found.items()))
+        hint = did_you_mean(profile, found) or "its profiles: " + ", ".join(map(_describe_profile, found.items()))
         t.report.error("profile", f"there is no profile `{shorten(profile)}`", node, hint=hint if found else "")
     return result
 
 
-def _described(profile: tuple[str, Node]) -> str:
-    """A profile with what it says about itself."""
+def _describe_profile(profile: tuple[str, Node]) -> str:
+    """The name of a profile with its description."""
     name, node = profile
     said = text_in(value_of(node, "description")) if isinstance(node, Mapping) else ""
     return f"{name} ({said})" if said else name

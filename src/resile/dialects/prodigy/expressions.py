@@ -44,24 +44,24 @@ Name = Callable[[str], str]
 
 
 class NotAnExpression(Exception):
-    """Why a text is no expression."""
+    """Raised for a text that is no expression, with the reason."""
 
 
-def javascript(source: str, name: Name) -> str:
-    """The expression in JavaScript; raises NotAnExpression."""
+def to_javascript(source: str, name: Name) -> str:
+    """Translate an expression to JavaScript; raises NotAnExpression."""
     inside = re.fullmatch(r"\s*\$\{(.*)\}\s*", source, re.DOTALL)
     # `${a == 'b' && c}`: the whole expression in one pair of braces, its variables bare.
     if inside is not None and "${" not in inside[1] and not re.fullmatch(r"[\w.\[\]-]+", inside[1]):
         source = inside[1]
-    parser = _Parser(_tokens(source), name)
-    result = parser.either()
+    parser = _Parser(_tokenize(source), name)
+    result = parser.parse_or()
     if parser.at < len(parser.tokens):
         raise NotAnExpression(f"`{parser.tokens[parser.at][1]}` is not expected here")
-    return parser.held(result)
+    return parser.condition_of(result)
 
 
-def _tokens(source: str) -> list[tuple[str, str]]:
-    """The words of an expression with their kinds."""
+def _tokenize(source: str) -> list[tuple[str, str]]:
+    """Split an expression into tokens with their kinds."""
     found: list[tuple[str, str]] = []
     at = 0
     while source[at:].strip():
@@ -78,7 +78,7 @@ def _tokens(source: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Reads tokens by recursive descent; a result is (JavaScript, is it a value that must be judged)."""
+    """Parses tokens by recursive descent; a result is JavaScript, and whether it is a value instead of a condition."""
 
     def __init__(self, tokens: list[tuple[str, str]], name: Name) -> None:
         self.tokens = tokens
@@ -86,46 +86,46 @@ class _Parser:
         self.at = 0
         self.depth = 0
 
-    def held(self, result: tuple[str, bool]) -> str:
-        """A part as something that holds or does not."""
+    def condition_of(self, result: tuple[str, bool]) -> str:
+        """The JavaScript of a part as a condition: a value is tested for truth as Prodigy does."""
         code, is_value = result
         return f"!/^(|0|false|null)$/.test({code} ?? '')" if is_value else code
 
-    def either(self) -> tuple[str, bool]:
-        """Parts of which one must hold."""
-        return self._joined(self._both, "||")
+    def parse_or(self) -> tuple[str, bool]:
+        """Parse parts joined by `||`."""
+        return self._parse_chain(self._parse_and, "||")
 
-    def _both(self) -> tuple[str, bool]:
-        """Parts that must all hold."""
-        return self._joined(self._not, "&&")
+    def _parse_and(self) -> tuple[str, bool]:
+        """Parse parts joined by `&&`."""
+        return self._parse_chain(self._parse_not, "&&")
 
-    def _joined(self, part: Callable[[], tuple[str, bool]], operator: str) -> tuple[str, bool]:
-        """Parts with one operator in between."""
+    def _parse_chain(self, part: Callable[[], tuple[str, bool]], operator: str) -> tuple[str, bool]:
+        """Parse parts with one operator in between."""
         result = part()
         parts = [result]
-        while self._takes(operator):
+        while self._accept(operator):
             parts.append(part())
         if len(parts) == 1:
             return result
-        return "(" + f" {operator} ".join(self.held(found) for found in parts) + ")", False
+        return "(" + f" {operator} ".join(self.condition_of(found) for found in parts) + ")", False
 
-    def _not(self) -> tuple[str, bool]:
-        """A part, or its opposite."""
-        if not self._takes("!"):
-            return self._comparison()
-        self._deeper()
-        inner = self._not()
+    def _parse_not(self) -> tuple[str, bool]:
+        """Parse a part, or its negation."""
+        if not self._accept("!"):
+            return self._parse_comparison()
+        self._enter_level()
+        inner = self._parse_not()
         self.depth -= 1
-        return f"!({self.held(inner)})", False
+        return f"!({self.condition_of(inner)})", False
 
-    def _comparison(self) -> tuple[str, bool]:
-        """One value, or two compared."""
-        left = self._value()
+    def _parse_comparison(self) -> tuple[str, bool]:
+        """Parse one value, or a comparison of two."""
+        left = self._parse_value()
         kind, operator = self._peek()
         if kind != "operator" or operator not in _COMPARISONS:
             return left
         self.at += 1
-        right = self._value()
+        right = self._parse_value()
         a, b = left[0], right[0]
         match operator:
             case "in":
@@ -135,57 +135,57 @@ class _Parser:
             case "=~":
                 code = f"new RegExp({b}).test({a} ?? '')"
             case _:
-                # A text that says `true` is as good as the word itself.
+                # The text `true` equals the word `true`.
                 if "true" in (a, b) or "false" in (a, b):
                     a, b = f"String({a})", f"String({b})"
                 if operator in _ORDERS:
-                    # Nothing is neither more nor less than something.
+                    # A missing value is neither greater nor less than another.
                     a, b = (f"({code} ?? NaN)" if is_value and code[:1] not in _LITERAL_STARTS else code
                             for code, is_value in (left, right))  # fmt: skip
                 code = f"{a} {'==' if operator == '=' else operator} {b}"
         return f"({code})", False
 
-    def _value(self) -> tuple[str, bool]:
-        """A literal, a variable, a function of some, or an expression in parentheses."""
+    def _parse_value(self) -> tuple[str, bool]:
+        """Parse a literal, a variable, a function call, or an expression in parentheses."""
         kind, text = self._peek()
         self.at += 1
         match kind, text:
             case "operator", "(":
-                self._deeper()
-                inner = self.either()
+                self._enter_level()
+                inner = self.parse_or()
                 self.depth -= 1
                 self._expect(")")
                 return f"({inner[0]})", inner[1]
             case "operator", "[":
-                return "[" + ", ".join(self._arguments("]")) + "]", False
+                return "[" + ", ".join(self._parse_arguments("]")) + "]", False
             case "text", _ if re.fullmatch(r".\$\{[^{}]*\}.", text):
-                # Quotes around a variable change nothing: it is a value already.
-                return self._variable(text[3:-2])
+                # Quotes around a variable change nothing.
+                return self._make_variable(text[3:-2])
             case "text", _ if "${" in text:
                 raise NotAnExpression(f"{text} mixes text and variables")
             case "text", _:
-                return quoted(text[1:-1]), True
+                return quote_text(text[1:-1]), True
             case "number", _:
                 return text, True
             case "reference", _:
-                return self._variable(text[2:-1])
+                return self._make_variable(text[2:-1])
             case "path", _ if text in _LITERALS:
                 return text, text == "null"
-            case "path", _ if self._takes("("):
-                return self._call(text), text == "length"
+            case "path", _ if self._accept("("):
+                return self._parse_call(text), text == "length"
             case "path", _:
-                return self._variable(text)
+                return self._make_variable(text)
         raise NotAnExpression(f"a value is missing before `{text}`" if text else "it ends too early")
 
-    def _variable(self, path: str) -> tuple[str, bool]:
-        """A variable; `x.exists` asks whether there is one."""
+    def _make_variable(self, path: str) -> tuple[str, bool]:
+        """The JavaScript of a variable; `x.exists` tests whether it is set."""
         if path.endswith(".exists"):
             return f"(({self.name(path.removesuffix('.exists'))} ?? null) !== null)", False
         return self.name(path), True
 
-    def _call(self, function: str) -> str:
-        """A function that Prodigy knows."""
-        arguments = self._arguments(")")
+    def _parse_call(self, function: str) -> str:
+        """Parse a call of a function that Prodigy knows."""
+        arguments = self._parse_arguments(")")
         template = _FUNCTIONS.get(function.lower())
         if template is None:
             raise NotAnExpression(f"there is no function `{function}`")
@@ -194,48 +194,48 @@ class _Parser:
             raise NotAnExpression(f"`{function}` takes {wanted} of them, not {len(arguments)}")
         return "(" + template.format(*arguments) + ")"
 
-    def _arguments(self, closer: str) -> list[str]:
-        """Values with commas in between, up to the closer."""
+    def _parse_arguments(self, closer: str) -> list[str]:
+        """Parse values with commas in between, up to the closing token."""
         found: list[str] = []
-        while not self._takes(closer):
+        while not self._accept(closer):
             if found:
                 self._expect(",")
-            found.append(self._value()[0])
+            found.append(self._parse_value()[0])
         return found
 
     def _peek(self) -> tuple[str, str]:
         """The next token."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
 
-    def _takes(self, operator: str) -> bool:
-        """Is the next token this one? Then it is read."""
+    def _accept(self, operator: str) -> bool:
+        """Read the next token if it is this one; was it?"""
         if self._peek() != ("operator", operator):
             return False
         self.at += 1
         return True
 
     def _expect(self, operator: str) -> None:
-        """The next token must be this one."""
-        if not self._takes(operator):
+        """Read the next token, which must be this one."""
+        if not self._accept(operator):
             raise NotAnExpression(f"`{operator}` is missing")
 
-    def _deeper(self) -> None:
-        """Count the nesting, which a file may not drive to the end of the stack."""
+    def _enter_level(self) -> None:
+        """Count one more level of nesting, and refuse too many: parsing is recursive."""
         self.depth += 1
         if self.depth > _NESTING_MAX:
             raise NotAnExpression(f"it is nested deeper than {_NESTING_MAX} levels")
 
 
-def quoted(text: str) -> str:
-    """A text as JavaScript writes it."""
+def quote_text(text: str) -> str:
+    """Write a text as a JavaScript literal."""
     import msgspec
 
     return msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
 
 
-def item_field(path: str) -> str:
-    """A field of the item in a filter: relative to it, or written from `item` on; missing ones are null."""
+def item_field_for(path: str) -> str:
+    """The JavaScript for a field of the item in a filter, with or without a leading `item`; missing fields are null."""
     parts = re.findall(r"[\w$@-]+", path)
     if parts[0] in ("item", "@", "$"):
         parts = parts[1:]
-    return "item" + "".join(f"?.[{part if part.isdigit() else quoted(part)}]" for part in parts)
+    return "item" + "".join(f"?.[{part if part.isdigit() else quote_text(part)}]" for part in parts)

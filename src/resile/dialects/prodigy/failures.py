@@ -39,7 +39,7 @@ _SPEAKS_OF = {
 }
 
 
-def answers(
+def add_failure_keys(
     t: Translation,
     node: Mapping,
     fields: dict[str, Node],
@@ -48,19 +48,19 @@ def answers(
     out: Mapping,
     allowed: Scalar | None,
 ) -> None:
-    """Put what the step says about its failures into the native one."""
+    """Add the keys about failures to the native step."""
     for key in ("max_attempts", "max_retries", "fail_workflow"):
         if key in fields:
             put(out, key, fields[key], node.entries[key][0])
     if where.in_handler and "continue_on_error" in fields:
         put(out, "continue_on_error", fields["continue_on_error"], node.entries["continue_on_error"][0])
     if "on_failure" in fields:
-        put(out, "on_failure", handler(t, fields["on_failure"], where), node.entries["on_failure"][0])
+        put(out, "on_failure", translate_handler(t, fields["on_failure"], where), node.entries["on_failure"][0])
     retries = fields.get("retry", fields.get("retry_config", t.retries))
     if "retry" in fields and "retry_config" in fields:
         t.report.error("conflict", "`retry_config` and `retry` say the same thing", node.entries["retry_config"][0])
     if retries is not None:
-        _retry(t, retries, where, out)
+        _add_retry(t, retries, where, out)
     elif "retries" in metadata:
         put(out, "retry", metadata["retries"])
     if allowed is None:
@@ -71,34 +71,32 @@ def answers(
         put(out, "fail_workflow", flag(False, allowed), allowed)
 
 
-def handler(t: Translation, node: Node, where: Where) -> Node:
-    """`on_failure` in each of its forms."""
-    from resile.dialects.prodigy.step import steps
-
+def translate_handler(t: Translation, node: Node, where: Where) -> Node:
+    """Translate `on_failure` in each of its forms."""
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         return node
     inner = where.inner("on_failure", in_handler=True)
     if not isinstance(node, Mapping):
-        return sequence(steps(t, items_of(node), inner), node)
+        return sequence(t.translate_steps(items_of(node), inner), node)
     own = {key: entry for key, entry in node.entries.items() if key in HANDLER.keys}
     rest = {key: entry for key, entry in node.entries.items() if key not in HANDLER.keys}
     fields = read_mapping(t, Mapping(own, node.line, node.column), HANDLER)
     out = Mapping({key: entry for key, entry in own.items() if key != "commands"}, node.line, node.column)
     if "commands" in fields:
-        commands = [_also(item, rest) for item in items_of(fields["commands"])]
-        put(out, "commands", sequence(steps(t, commands, inner), fields["commands"]), own["commands"][0])
+        commands = [_add_shared_keys(item, rest) for item in items_of(fields["commands"])]
+        put(out, "commands", sequence(t.translate_steps(commands, inner), fields["commands"]), own["commands"][0])
         doubled = next((key for key in rest if key in ("shell", "claude")), "")
         if doubled:
             message = f"`commands` and `{doubled}` both say what the handler runs"
             t.report.error("conflict", message, rest[doubled][0])
     elif rest:
-        made = steps(t, [Mapping(rest, node.line, node.column)], inner)
+        made = t.translate_steps([Mapping(rest, node.line, node.column)], inner)
         put(out, "commands", sequence(made, node), next(iter(rest.values()))[0])
     return out
 
 
-def _also(item: Node, rest: dict[str, tuple[Scalar, Node]]) -> Node:
-    """A command of a handler with what the handler says for all of them."""
+def _add_shared_keys(item: Node, rest: dict[str, tuple[Scalar, Node]]) -> Node:
+    """Add the keys that a handler has for all its commands to one of them."""
     beside = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
     if not beside:
         return item
@@ -107,10 +105,8 @@ def _also(item: Node, rest: dict[str, tuple[Scalar, Node]]) -> Node:
     return Mapping({**beside, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
 
 
-def exit_codes(t: Translation, fields: dict[str, Node], inner: Where) -> tuple[list[Node], Mapping] | None:
-    """Steps by exit code: those for 0, and the others."""
-    from resile.dialects.prodigy.step import steps
-
+def translate_exit_codes(t: Translation, fields: dict[str, Node], inner: Where) -> tuple[list[Node], Mapping] | None:
+    """Translate steps by exit code: those for 0, and the others."""
     node = fields.get("on_exit_code")
     if node is None:
         return None
@@ -122,15 +118,15 @@ def exit_codes(t: Translation, fields: dict[str, Node], inner: Where) -> tuple[l
     for code, (key, value) in node.entries.items():
         t.report.withdraw(key)
         if code == "0":
-            success += steps(t, items_of(value), inner)
+            success += t.translate_steps(items_of(value), inner)
         else:
-            made = steps(t, items_of(value), inner.inner("on_failure", in_handler=True))
+            made = t.translate_steps(items_of(value), inner.inner("on_failure", in_handler=True))
             others.entries[code] = (key, sequence(made, value))
     return success, others
 
 
-def _retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
-    """Attempts with waits in between, of all failures or of those that speak of something."""
+def _add_retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
+    """Add retries with their waits, for all failures or for those that `retry_on` lists."""
     fields = read_mapping(t, node, RETRY)
     if not isinstance(node, Mapping):
         return
@@ -139,19 +135,17 @@ def _retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         wrong(t, given or node, "a whole number of attempts from 1 on")
         return
-    backoff = _backoff(t, fields, node)
+    backoff = _translate_backoff(t, fields, node)
     limit = number(attempts - 1, given or node)
     if "retry_on" in fields:
-        _listed_failures(t, fields["retry_on"], limit, backoff, out)
+        _add_retry_handler(t, fields["retry_on"], limit, backoff, out)
     elif attempts > 1:
         put(out, "retry", mapping(node, {"max": limit, "backoff": backoff}), node)
-    _spent(t, fields, where, out)
+    _add_last_answer(t, fields, where, out)
 
 
-def _spent(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) -> None:
-    """What follows when all attempts are spent."""
-    from resile.dialects.prodigy.step import steps
-
+def _add_last_answer(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) -> None:
+    """Add what follows when all attempts are spent."""
     said = fields.get("on_failure")
     if said is None or text_in(said) == "stop":
         return
@@ -165,13 +159,13 @@ def _spent(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) 
         if command is None:
             wrong(t, said, "stop, continue, or {fallback: {command: …}}")
             return
-        made = steps(t, [command], where.inner("on_failure", in_handler=True))
+        made = t.translate_steps([command], where.inner("on_failure", in_handler=True))
         entries: dict[str, Node] = {"strategy": word("fallback", said), "commands": sequence(made, command)}
         put(out, "on_failure", mapping(said, entries), said)
 
 
-def _backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
-    """How the waits grow: a word, `{type: word, …}` or `{word: {…}}`."""
+def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
+    """Translate how the waits grow: a word, `{type: word, …}` or `{word: {…}}`."""
     said = fields.get("backoff")
     entries: dict[str, Node] = {"initial": fields.get("initial_delay", word("1s", node))}
     entries["max_delay"] = fields.get("max_delay", word("30s", node))
@@ -200,8 +194,8 @@ def _backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
     return mapping(node, {"type": kind, **entries})
 
 
-def _listed_failures(t: Translation, node: Node, limit: Scalar, backoff: Node, out: Mapping) -> None:
-    """Retries of failures that speak of something: a failure handler of the step's own."""
+def _add_retry_handler(t: Translation, node: Node, limit: Scalar, backoff: Node, out: Mapping) -> None:
+    """Add retries of the failures that `retry_on` lists, as a failure handler for this step."""
     patterns: list[str] = []
     for item in items_of(node):
         pattern = value_of(item, "pattern") if isinstance(item, Mapping) else None

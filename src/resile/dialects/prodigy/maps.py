@@ -19,9 +19,9 @@ from resile.dialects.native.nodes import (
     value_of,
     word,
 )
-from resile.dialects.prodigy.expressions import NotAnExpression, item_field, javascript
+from resile.dialects.prodigy.expressions import NotAnExpression, item_field_for, to_javascript
 from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
-from resile.dialects.prodigy.state_folder import FOLDER, folder_step
+from resile.dialects.prodigy.state_folder import FOLDER, make_folder_step
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
@@ -38,8 +38,8 @@ _TIMED = ("claude", "shell")
 _POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
 
 
-def map_step(t: Translation, node: Node, where: Where, policy: Node | None) -> Mapping | None:
-    """The step `map`."""
+def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None) -> Mapping | None:
+    """Translate `map` to a step called `map`."""
     fields = read_mapping(t, node, MAP)
     if not isinstance(node, Mapping):
         return None
@@ -48,32 +48,32 @@ def map_step(t: Translation, node: Node, where: Where, policy: Node | None) -> M
             t.report.error("value", f"`map` needs `{key}`", node)
     inside = mapping(node)
     if "input" in fields:
-        put(inside, "input", t.text(fields["input"], where), node.entries["input"][0])
+        put(inside, "input", t.rewrite_text(fields["input"], where), node.entries["input"][0])
     for key in _SAME:
         if key in fields:
             put(inside, key, fields[key], node.entries[key][0])
     if "limit" in fields:
         put(inside, "max_items", fields["limit"], node.entries["limit"][0])
     _select(t, fields, node, inside)
-    parallel = _fixed(t, fields.get("max_parallel"), where)
+    parallel = _read_fixed_number(t, fields.get("max_parallel"), where)
     put(inside, "max_parallel", parallel or number(PARALLEL_DEFAULT, node))
-    template = phase(t, fields["agent_template"]) if "agent_template" in fields else []
-    limits = _timeouts(t, fields, node, where, inside)
+    template = read_phase(t, fields["agent_template"]) if "agent_template" in fields else []
+    limits = _read_timeouts(t, fields, node, where, inside)
     inner = Where(env=where.env, item=STEP, last={}, kept={}, taken={})
-    made = _timed(t, template, limits, inner)
-    if _commits(fields.get("agent_template")):
+    made = _translate_timed_steps(t, template, limits, inner)
+    if _makes_commits(fields.get("agent_template")):
         put(inside, "isolation", word("worktree", node))
         if made and mentions(fields.get("agent_template"), f"{FOLDER}/"):
-            made.insert(0, folder_step(node))
+            made.insert(0, make_folder_step(node))
     put(inside, "steps", sequence(made, fields.get("agent_template", node)))
-    kept = _policy(t, fields, node, policy)
+    kept = _policy_of(t, fields, node, policy)
     if kept is not None:
         put(inside, "error_policy", kept)
     return mapping(node, {"id": word(STEP, node), STEP: inside})
 
 
-def phase(t: Translation, node: Node) -> list[Node]:
-    """The steps of a phase: a list, or a mapping of `commands`, each with the phase's time where it has no own."""
+def read_phase(t: Translation, node: Node) -> list[Node]:
+    """Read the steps of a phase: a list, or `commands` of a mapping; steps without a timeout get the phase's."""
     if not isinstance(node, Mapping):
         if not isinstance(node, Sequence):
             wrong(t, node, "a list of steps, or {commands: […]}")
@@ -82,11 +82,11 @@ def phase(t: Translation, node: Node) -> list[Node]:
     if "commands" not in node.entries:
         t.report.error("value", "a phase needs `commands`", node)
     items = items_of(fields["commands"]) if "commands" in fields else []
-    return timed_steps(items, fields["timeout"]) if "timeout" in fields else items
+    return add_timeouts(items, fields["timeout"]) if "timeout" in fields else items
 
 
-def timed_steps(items: list[Node], timeout: Node) -> list[Node]:
-    """The same steps, with this time where they have none."""
+def add_timeouts(items: list[Node], timeout: Node) -> list[Node]:
+    """Give this timeout to the steps that have none."""
     entry = (word("timeout", timeout), timeout)
     return [
         Mapping({**item.entries, "timeout": entry}, item.line, item.column)
@@ -97,11 +97,11 @@ def timed_steps(items: list[Node], timeout: Node) -> list[Node]:
 
 
 def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapping) -> None:
-    """Which items, in which order."""
+    """Add which items the map takes, and in which order."""
     if "filter" in fields:
         said = fields["filter"]
         try:
-            put(inside, "filter", word(javascript(text_in(said), item_field), said), node.entries["filter"][0])
+            put(inside, "filter", word(to_javascript(text_in(said), item_field_for), said), node.entries["filter"][0])
         except NotAnExpression as problem:
             hint = "such as: severity == 'high' && score >= 10"
             t.report.error("expression", f"{describe(said)} is no filter: {problem}", said, hint=hint)
@@ -115,8 +115,8 @@ def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapp
     put(inside, "sort_by", word(", ".join(fields_), said) if text_in(said) else said, node.entries["sort_by"][0])
 
 
-def _fixed(t: Translation, node: Node | None, where: Where) -> Node | None:
-    """A number that may stand in a variable of the file's environment."""
+def _read_fixed_number(t: Translation, node: Node | None, where: Where) -> Node | None:
+    """Read a number that may be written as a variable of the file's environment."""
     if node is None or not isinstance(node, Scalar) or not isinstance(node.value, str):
         return node
     match = _VARIABLE.fullmatch(node.text)
@@ -128,8 +128,10 @@ def _fixed(t: Translation, node: Node | None, where: Where) -> Node | None:
     return number(int(text), node) if text.isascii() and text.isdigit() and len(text) < 10 else word(text, node)
 
 
-def _timeouts(t: Translation, fields: dict[str, Node], node: Mapping, where: Where, inside: Mapping) -> dict[str, Node]:
-    """The time for each item into the map, and those for its commands by kind."""
+def _read_timeouts(
+    t: Translation, fields: dict[str, Node], node: Mapping, where: Where, inside: Mapping
+) -> dict[str, Node]:
+    """Add the timeout of an item to the map; return those of its commands by kind."""
     given = [fields[key] for key in ("agent_timeout_secs", "timeout_per_agent") if key in fields]
     config: dict[str, Node] = {}
     if "timeout_config" in fields:
@@ -146,13 +148,13 @@ def _timeouts(t: Translation, fields: dict[str, Node], node: Mapping, where: Whe
     _check_policy(t, config, bool(given), bool(limits))
     if "cleanup_grace_period_secs" in config:
         limits["grace"] = config["cleanup_grace_period_secs"]
-    if given and (seconds := _fixed(t, given[0], where)) is not None:
+    if given and (seconds := _read_fixed_number(t, given[0], where)) is not None:
         put(inside, "item_timeout", seconds, node)
     return limits
 
 
 def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_commands: bool) -> None:
-    """What the policy leaves out would be ignored, so it must not be there; a late item can only fail."""
+    """Refuse timeouts that `timeout_policy` would ignore, and any `timeout_action` but a failure."""
     said = config.get("timeout_policy")
     policy = _POLICIES.get(text_in(said).lower().replace("_", "")) if said is not None else "both"
     if said is not None and policy is None:
@@ -165,10 +167,8 @@ def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_
         t.report.error("refused", message, action, hint="Dlq or GracefulTerminate")
 
 
-def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Where) -> list[Node]:
-    """The steps of an item, with the times of `command_timeouts`."""
-    from resile.dialects.prodigy.step import steps
-
+def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, Node], where: Where) -> list[Node]:
+    """Translate the steps of an item, with the times of `command_timeouts`."""
     made: list[Node] = []
     kinds: dict[str, int] = {}
     left = {name: value for name, value in limits.items() if name != "grace"}
@@ -180,7 +180,7 @@ def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Wh
         for name in (numbered, kind):
             left.pop(name, None)
         if limit is not None:
-            (item,) = timed_steps([item], limit)
+            (item,) = add_timeouts([item], limit)
         made.append(item)
     for name, value in left.items():
         if name in _TIMED:
@@ -188,15 +188,15 @@ def _timed(t: Translation, items: list[Node], limits: dict[str, Node], where: Wh
         else:
             hint = "`shell`, `claude`, or `claude_0`"
             t.report.error("value", f"no command of the items is `{name}`", value, hint=hint)
-    result = steps(t, made, where)
+    result = t.translate_steps(made, where)
     for step in result if "grace" in limits else ():
         if isinstance(step, Mapping):
             put(step, "grace", limits["grace"])
     return result
 
 
-def _commits(node: Node | None) -> bool:
-    """Does some command below a node make a commit, or must it? Then each item needs a worktree of its own."""
+def _makes_commits(node: Node | None) -> bool:
+    """Does a command below a node make a commit, or require one? Then each item gets its own worktree."""
     work = [] if node is None else [node]
     while work:
         part = work.pop()
@@ -212,7 +212,7 @@ def _commits(node: Node | None) -> bool:
     return False
 
 
-def _policy(t: Translation, fields: dict[str, Node], node: Mapping, policy: Node | None) -> Node | None:
+def _policy_of(t: Translation, fields: dict[str, Node], node: Mapping, policy: Node | None) -> Node | None:
     """The error policy of the map: its own, or the file's."""
     if "error_policy" in fields and policy is not None:
         where = node.entries["error_policy"][0]
@@ -234,10 +234,8 @@ def _policy(t: Translation, fields: dict[str, Node], node: Mapping, policy: Node
     return Mapping({**entries, "retry_config": (word("retry_config", retries), config)}, node.line, node.column)
 
 
-def foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping, name: str) -> bool:
-    """`foreach` in each of its spellings; False where there is nothing to run."""
-    from resile.dialects.prodigy.step import steps
-
+def translate_foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping, name: str) -> bool:
+    """Translate `foreach` in each of its spellings; False where it is incomplete."""
     node = fields["foreach"]
     given: dict[str, Node] = {"foreach": node}
     if isinstance(node, Mapping):
@@ -253,10 +251,10 @@ def foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping,
     if len(sources) != 1 or "do" not in given:
         t.report.error("value", "`foreach` needs its items and `do`", node, hint="foreach: {foreach: […], do: […]}")
         return False
-    # Called otherwise than the steps around them, which they can name.
+    # Steps inside have other names than the steps around them, to which they can refer.
     inner = replace(where, item=name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
-    inside = mapping(node, {"input": _items(t, sources[0], where)})
-    put(inside, "max_parallel", _parallel(given.get("parallel"), node))
+    inside = mapping(node, {"input": _translate_items(t, sources[0], where)})
+    put(inside, "max_parallel", _parallel_limit_of(given.get("parallel"), node))
     if "max_items" in given:
         put(inside, "max_items", given["max_items"])
     goes_on = given.get("continue_on_error")
@@ -265,19 +263,19 @@ def foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping,
         put(inside, "error_policy", stop)
     elif not (isinstance(goes_on, Scalar) and goes_on.value is True):
         wrong(t, goes_on, "true or false")
-    put(inside, "steps", sequence(steps(t, items_of(given["do"]), inner), given["do"]))
+    put(inside, "steps", sequence(t.translate_steps(items_of(given["do"]), inner), given["do"]))
     put(out, "map", inside, node)
     return True
 
 
-def _items(t: Translation, node: Node, where: Where) -> Node:
-    """The items of a `foreach`: a list, or a command."""
+def _translate_items(t: Translation, node: Node, where: Where) -> Node:
+    """Translate the items of a `foreach`: a list, or a command."""
     if isinstance(node, Sequence):
-        return t.data(node, where)
-    return t.shell(node, where)
+        return t.rewrite_data(node, where)
+    return t.rewrite_shell(node, where)
 
 
-def _parallel(node: Node | None, at: Node) -> Node:
+def _parallel_limit_of(node: Node | None, at: Node) -> Node:
     """How many items run at once."""
     if node is None or (isinstance(node, Scalar) and node.value is False):
         return number(1, at)

@@ -13,13 +13,13 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 _POLICIES = frozenset(("error_policy", "retry_config", "retry", "retry_defaults", "circuit_breaker"))
 
 
-def as_written(node: Node, in_policy: bool = False) -> Node:
-    """A tree with these values as the documents write them."""
+def plain_form_of(node: Node, in_policy: bool = False) -> Node:
+    """The tree with values in the forms that Prodigy's documentation uses."""
     if isinstance(node, Sequence):
-        return Sequence([as_written(item, in_policy) for item in node.items], node.line, node.column)
+        return Sequence([plain_form_of(item, in_policy) for item in node.items], node.line, node.column)
     if not isinstance(node, Mapping):
         return node
-    if in_policy and (duration := _duration(node)) is not None:
+    if in_policy and (duration := _duration_of(node)) is not None:
         return duration
     entries: dict[str, tuple[Scalar, Node]] = {}
     for name, (key, value) in node.entries.items():
@@ -27,12 +27,12 @@ def as_written(node: Node, in_policy: bool = False) -> Node:
         if custom is not None and isinstance(custom[1], Scalar):
             text = f"custom:{custom[1].text}"
             value = Scalar(text, text, value.line, value.column)
-        entries[name] = (key, as_written(value, in_policy or name in _POLICIES))
+        entries[name] = (key, plain_form_of(value, in_policy or name in _POLICIES))
     return Mapping(entries, node.line, node.column)
 
 
-def _duration(node: Mapping) -> Scalar | None:
-    """The duration that `{secs, nanos}` is, if the mapping is one."""
+def _duration_of(node: Mapping) -> Scalar | None:
+    """The duration of `{secs, nanos}`, or None for another mapping."""
     if not node.entries or not node.entries.keys() <= {"secs", "nanos"}:
         return None
     parts = {name: value.value if isinstance(value, Scalar) else None for name, (_, value) in node.entries.items()}

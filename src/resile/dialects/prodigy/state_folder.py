@@ -9,6 +9,6 @@ from resile.dialects.reading.diagnostics import Place
 FOLDER = ".prodigy"
 
 
-def folder_step(at: Place) -> Mapping:
-    """A step that makes this folder, as Prodigy does when it starts."""
+def make_folder_step(at: Place) -> Mapping:
+    """Make a step that creates the folder, as Prodigy does when it starts."""
     return mapping(at, {"id": word(FOLDER, at), "shell": word(f"mkdir -p {FOLDER}", at)})

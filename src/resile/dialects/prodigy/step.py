@@ -1,4 +1,4 @@
-"""One step of a Prodigy file as native steps; what it says about failures is in prodigy_failure.
+"""One step of a Prodigy file as native steps; failures.py translates what it says about failures.
 
 label -> action -> keys that mean the same -> capture -> what follows a success, in this order:
     files it made, its output file, its validation, `on_success`, `on_exit_code: {0: …}`
@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
 from resile.dialects.native.failures.commands import attach_dangling
 from resile.dialects.native.nodes import flag, items_of, mapping, put, put_in_step, sequence, text_in, value_of, word
-from resile.dialects.prodigy.actions import ACTIONS, analyze, prompt, write_file
-from resile.dialects.prodigy.capture import captures, follow_capture
-from resile.dialects.prodigy.expressions import NotAnExpression, javascript, quoted
-from resile.dialects.prodigy.failures import answers, exit_codes
+from resile.dialects.prodigy.actions import ACTIONS, translate_analysis, translate_prompt, translate_write_file
+from resile.dialects.prodigy.capture import add_captures, make_capture_steps
+from resile.dialects.prodigy.expressions import NotAnExpression, quote_text, to_javascript
+from resile.dialects.prodigy.failures import add_failure_keys, translate_exit_codes
 from resile.dialects.prodigy.keys import METADATA, STEP
-from resile.dialects.prodigy.maps import BESIDE_FOREACH
+from resile.dialects.prodigy.maps import BESIDE_FOREACH, translate_foreach
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
@@ -29,16 +29,16 @@ _FLAGS = ("allow_failure", "ignore_errors")
 _LABELS = ("id", "name", "description")
 
 
-def steps(t: Translation, items: list[Node], where: Where) -> list[Node]:
-    """A list of steps; entries that are nothing but `on_failure` belong to the step before them."""
+def translate_steps(t: Translation, items: list[Node], where: Where) -> list[Node]:
+    """Translate a list of steps; entries with nothing but `on_failure` belong to the step before them."""
     result: list[Node] = []
     for item in attach_dangling(t, items):
-        result += step(t, item, where)
+        result += translate_step(t, item, where)
     return result
 
 
-def step(t: Translation, node: Node, where: Where) -> list[Node]:
-    """The native steps for one item of a list: one, or two where a command and a prompt stand together."""
+def translate_step(t: Translation, node: Node, where: Where) -> list[Node]:
+    """Translate one item of a list to native steps: one, or two where it has a command and a prompt."""
     if isinstance(node, Scalar) and isinstance(node.value, str):
         is_prompt = where.is_top or node.text.startswith("/")
         text = f"/{node.text.lstrip('/')}" if is_prompt else node.text
@@ -48,60 +48,60 @@ def step(t: Translation, node: Node, where: Where) -> list[Node]:
         return []
     given = [action for action in ACTIONS if action in node.entries]
     if given == ["shell", "claude"] and not where.is_top:
-        return [made for part in _parted(node) for made in step(t, part, where)]
-    return _one(t, node, where, given)
+        return [made for part in _split_command_and_prompt(node) for made in translate_step(t, part, where)]
+    return _translate_single(t, node, where, given)
 
 
-def _parted(node: Mapping) -> list[Mapping]:
-    """A command and a prompt that stand together: one after the other; what only one can have is the second's."""
+def _split_command_and_prompt(node: Mapping) -> list[Mapping]:
+    """Split a step with a command and a prompt into two; keys that only one can have go to the second."""
     last = ("capture", "capture_output", "commit_required", "on_success", "id", "name")
     first = {key: entry for key, entry in node.entries.items() if key not in ("claude", *last)}
     second = {key: entry for key, entry in node.entries.items() if key != "shell"}
     return [Mapping(first, node.line, node.column), Mapping(second, node.line, node.column)]
 
 
-def _one(t: Translation, node: Mapping, where: Where, given: list[str]) -> list[Node]:
-    """A step with one action."""
+def _translate_single(t: Translation, node: Mapping, where: Where, given: list[str]) -> list[Node]:
+    """Translate a step with one action."""
     fields = read_mapping(t, node, STEP)
     if len(given) > 1:
         second = node.entries[given[1]][0]
         t.report.error("action", f"a step does one thing: `{given[0]}` or `{given[1]}`", second)
         return []
     if "test" in fields:
-        return _tested(t, node, where)
+        return _translate_test(t, node, where)
     for key in BESIDE_FOREACH[:-1]:
         if key in fields and "foreach" not in fields:
             t.report.error("conflict", f"`{key}` has no meaning without `foreach`", node.entries[key][0])
     metadata = read_mapping(t, fields["metadata"], METADATA) if "metadata" in fields else {}
-    name = _label(node, where)
-    here = replace(where, env=_environment(t, fields, metadata, where))
+    name = _choose_name(node, where)
+    here = replace(where, env=_environment_of(t, fields, metadata, where))
     out = mapping(node, {"id": word(name, value_of(node, "id") or value_of(node, "name") or node)})
-    kind = _action(t, node, fields, here, out, name, given[0] if given else "")
+    kind = _add_action(t, node, fields, here, out, name, given[0] if given else "")
     if not kind:
         return []
-    _settings(t, node, fields, metadata, here, out)
+    _copy_settings(t, node, fields, metadata, here, out)
     inner = here.inner("on_success")
     if where.is_top:
         inner.last |= {kind: name, "any": name}
-    captures(t, node, fields, here, out, name)
-    answers(t, node, fields, metadata, here, out, _is_allowed(node, metadata, here))
+    add_captures(t, node, fields, here, out, name)
+    add_failure_keys(t, node, fields, metadata, here, out, _find_tolerating_key(node, metadata, here))
     _remember(node, where, kind, name)
-    _follow(t, node, fields, inner, out)
+    _add_success_steps(t, node, fields, inner, out)
     return [out]
 
 
-def _environment(t: Translation, fields: dict[str, Node], metadata: dict[str, Node], where: Where) -> dict[str, str]:
+def _environment_of(t: Translation, fields: dict[str, Node], metadata: dict[str, Node], where: Where) -> dict[str, str]:
     """The fixed values of a step's environment: those around it and its own."""
     fixed = where.env
     for given in (metadata.get("env"), fields.get("env")):
         if isinstance(given, Mapping):
             values = {name: value for name, (_, value) in given.entries.items() if isinstance(value, Scalar)}
-            fixed = {**fixed, **{name: t.fixed(value, where) for name, value in values.items()}}
+            fixed = {**fixed, **{name: t.rewrite_fixed(value, where) for name, value in values.items()}}
     return fixed
 
 
-def _tested(t: Translation, node: Mapping, where: Where) -> list[Node]:
-    """`test: {command, on_failure}`: a command with its handler, as older files write it."""
+def _translate_test(t: Translation, node: Mapping, where: Where) -> list[Node]:
+    """Translate `test: {command, on_failure}`, the older form of a command with its handler."""
     inner = node.entries["test"][1]
     rest = {key: entry for key, entry in node.entries.items() if key != "test"}
     if not isinstance(inner, Mapping) or not inner.entries.keys() <= {"command", "on_failure"}:
@@ -109,11 +109,11 @@ def _tested(t: Translation, node: Mapping, where: Where) -> list[Node]:
         return []
     for key, (place, value) in inner.entries.items():
         rest["shell" if key == "command" else key] = (place, value)
-    return step(t, Mapping(rest, node.line, node.column), where)
+    return translate_step(t, Mapping(rest, node.line, node.column), where)
 
 
-def _label(node: Mapping, where: Where) -> str:
-    """What a step is called: by its label as far as that can be a name, else by its number; never twice the same."""
+def _choose_name(node: Mapping, where: Where) -> str:
+    """Choose a unique name for a step: its label where that can be a name, else its number."""
     where.count += 1
     name = ""
     for key in _LABELS:
@@ -131,39 +131,37 @@ def _label(node: Mapping, where: Where) -> str:
     return name
 
 
-def _action(
+def _add_action(
     t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, name: str, action: str
 ) -> str:
-    """Put the one thing that a step does into the native step; its kind, or an empty text after a report."""
+    """Add the action to the native step; its kind, or an empty text after a report."""
     match action:
         case "shell":
-            put(out, "shell", t.shell(fields["shell"], where), node.entries["shell"][0])
+            put(out, "shell", t.rewrite_shell(fields["shell"], where), node.entries["shell"][0])
         case "claude":
-            put(out, "agent", prompt(t, fields["claude"], fields, where), node.entries["claude"][0])
+            put(out, "agent", translate_prompt(t, fields["claude"], fields, where), node.entries["claude"][0])
         case "analyze":
-            put(out, "agent", analyze(t, fields["analyze"], where), node.entries["analyze"][0])
+            put(out, "agent", translate_analysis(t, fields["analyze"], where), node.entries["analyze"][0])
             return "claude"
         case "write_file":
-            write_file(t, fields["write_file"], where, out, node.entries["write_file"][0])
+            translate_write_file(t, fields["write_file"], where, out, node.entries["write_file"][0])
         case "foreach":
-            from resile.dialects.prodigy.maps import foreach
-
-            return "foreach" if foreach(t, fields, where, out, name) else ""
+            return "foreach" if translate_foreach(t, fields, where, out, name) else ""
         case "goal_seek":
-            from resile.dialects.prodigy.validation import seek
+            from resile.dialects.prodigy.validation import translate_goal_seek
 
-            return seek(t, fields["goal_seek"], where, out)
+            return translate_goal_seek(t, fields["goal_seek"], where, out)
         case _:
-            return _without_action(t, node, fields, where, out)
+            return _add_implied_action(t, node, fields, where, out)
     return action
 
 
-def _without_action(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping) -> str:
-    """A step without an action: a check by itself, or a slash command that is written as a name."""
+def _add_implied_action(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping) -> str:
+    """Add the action of a step that names none: its check, or a slash command that is written as a name."""
     if "validate" in fields:
         check = fields["validate"]
         if isinstance(check, Scalar):
-            put(out, "validate", t.shell(check, where), node.entries["validate"][0])
+            put(out, "validate", t.rewrite_shell(check, where), node.entries["validate"][0])
         else:
             put(out, "noop", flag(True, check))
         return "validate"
@@ -172,18 +170,18 @@ def _without_action(t: Translation, node: Mapping, fields: dict[str, Node], wher
         message = "a step with just a name is taken as a slash command"
         t.report.notice("slash-command", message, label, hint=f"write it as `claude: /{shorten(text_in(label))}`")
         command = word("/" + text_in(label).lstrip("/"), label)
-        put(out, "agent", prompt(t, command, fields, where), label)
+        put(out, "agent", translate_prompt(t, command, fields, where), label)
         return "claude"
     if node.entries.keys() <= STEP.keys.keys():
-        # A word that nobody knows was told already, and may have been meant to say it.
+        # An unknown key was reported already, and may have been meant as the action.
         t.report.error("action", "this step does nothing", node, hint=did_you_mean("", ACTIONS, "actions"))
     return ""
 
 
-def _settings(
+def _copy_settings(
     t: Translation, node: Mapping, fields: dict[str, Node], metadata: dict[str, Node], where: Where, out: Mapping
 ) -> None:
-    """Keys that mean the same in a native file."""
+    """Copy the keys that mean the same in a native file."""
     for key in ("timeout", "commit_required"):
         if key in fields:
             put(out, key, fields[key], node.entries[key][0])
@@ -191,12 +189,12 @@ def _settings(
             put(out, key, metadata[key])
     for key, native in (("working_dir", "working_dir"), ("output", "outputs")):
         if key in fields:
-            put(out, native, t.text(fields[key], where), node.entries[key][0])
+            put(out, native, t.rewrite_text(fields[key], where), node.entries[key][0])
     env = Mapping({}, node.line, node.column)
     if where.is_top:
         env.entries |= mapping(node, t.computed).entries
     for given in (metadata.get("env"), fields.get("env")):
-        written = None if given is None else t.data(given, where)
+        written = None if given is None else t.rewrite_data(given, where)
         if isinstance(written, Mapping):
             env.entries |= written.entries
         elif written is not None:
@@ -204,33 +202,33 @@ def _settings(
     if env.entries:
         put(out, "env", env, node)
     if "when" in fields:
-        condition = when(t, fields["when"], where)
+        condition = translate_condition(t, fields["when"], where)
         if condition is not None:
             put(out, "when", condition, node.entries["when"][0])
 
 
-def when(t: Translation, node: Node, where: Where) -> Node | None:
-    """A condition as an expression of the native file."""
+def translate_condition(t: Translation, node: Node, where: Where) -> Node | None:
+    """Translate a condition to an expression of the native file."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return node
 
-    def name(path: str) -> str:
-        """A variable of the workflow as the value that it stands for."""
-        found = t.reference(path, node, where, False)
+    def name_value(path: str) -> str:
+        """The reference to a variable, or its fixed value as a literal."""
+        found = t.reference_for(path, node, where, False)
         if found is None:
             return f"${{{path}}}"
-        return found if is_one_reference(found) else quoted(found)
+        return found if is_one_reference(found) else quote_text(found)
 
     try:
-        return word(javascript(node.text, name), node)
+        return word(to_javascript(node.text, name_value), node)
     except NotAnExpression as problem:
         hint = "such as: ${count} > 3 && ${target} == 'release'"
         t.report.error("expression", f"{describe(node)} is no expression: {problem}", node, hint=hint)
         return None
 
 
-def _is_allowed(node: Mapping, metadata: dict[str, Node], where: Where) -> Scalar | None:
-    """The key by which a step says that its failure does not matter."""
+def _find_tolerating_key(node: Mapping, metadata: dict[str, Node], where: Where) -> Scalar | None:
+    """Find the key by which a step tolerates its failure."""
     words = _FLAGS if where.in_handler or "foreach" in node.entries else (*_FLAGS, "continue_on_error")
     given = [node.entries[key] for key in words if key in node.entries]
     if "continue_on_error" in metadata:
@@ -239,7 +237,7 @@ def _is_allowed(node: Mapping, metadata: dict[str, Node], where: Where) -> Scala
 
 
 def _remember(node: Mapping, where: Where, kind: str, name: str) -> None:
-    """Which step's output later texts mean by `shell.output`, `claude.output` and `CAPTURED_OUTPUT`."""
+    """Remember the step whose output later texts mean by `shell.output`, `claude.output` and `CAPTURED_OUTPUT`."""
     said = value_of(node, "capture_output")
     if isinstance(said, Scalar) and said.value is False:
         return
@@ -248,21 +246,21 @@ def _remember(node: Mapping, where: Where, kind: str, name: str) -> None:
         where.kept |= {kind: name, "any": name}
 
 
-def _follow(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping) -> None:
-    """What follows the success of a step."""
-    after = follow_capture(t, node, fields, inner, out)
+def _add_success_steps(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping) -> None:
+    """Add the steps that follow a success."""
+    after = make_capture_steps(t, node, fields, inner, out)
     if "validate" in fields and "validate" not in out.entries:
-        from resile.dialects.prodigy.validation import validation
+        from resile.dialects.prodigy.validation import make_validation_steps
 
-        after += validation(t, fields["validate"], inner, out, value_of(node, "on_failure"))
+        after += make_validation_steps(t, fields["validate"], inner, out, value_of(node, "on_failure"))
     goal = value_of(node, "goal_seek")
     if isinstance(goal, Mapping):
-        from resile.dialects.prodigy.validation import goal_check
+        from resile.dialects.prodigy.validation import make_goal_steps
 
-        after += goal_check(t, goal, inner, out)
+        after += make_goal_steps(t, goal, inner, out)
     if "on_success" in fields:
-        after += steps(t, items_of(fields["on_success"]), inner)
-    codes = exit_codes(t, fields, inner)
+        after += translate_steps(t, items_of(fields["on_success"]), inner)
+    codes = translate_exit_codes(t, fields, inner)
     if codes is not None:
         again, others = codes
         after += again

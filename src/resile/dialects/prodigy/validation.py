@@ -28,6 +28,7 @@ from resile.dialects.native.nodes import (
     value_of,
     word,
 )
+from resile.dialects.prodigy.failures import translate_handler
 from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.diagnostics import Place
@@ -77,7 +78,7 @@ def main(text, code, file, threshold):
 
 
 class _Check:
-    """The steps of one validation, which are made anew for each list that they stand in."""
+    """Makes the steps of one validation, once for each list that needs them."""
 
     def __init__(self, t: Translation, at: Mapping, commands: list[Node], file: Node | None, threshold: Node) -> None:
         self.t = t
@@ -87,20 +88,18 @@ class _Check:
         self.threshold = threshold
         self.again: list[Node] = []
 
-    def steps(self, where: Where, *, is_repeated: bool = False) -> list[Node]:
-        """Check and measure; a validation without commands looks again at what the step itself does."""
-        from resile.dialects.prodigy.step import steps
-
-        made = steps(self.t, self.commands, where)
+    def make_steps(self, where: Where, *, is_repeated: bool = False) -> list[Node]:
+        """Make the steps that check and measure; without commands, a repeated check runs the step's own action."""
+        made = self.t.translate_steps(self.commands, where)
         if is_repeated and not made:
             made = self.again
         for number_, step in enumerate(made):
             if isinstance(step, Mapping):
-                self._watched(step, number_ > 0)
-        return [*made, self._measure(where, bool(made))]
+                self._capture_result(step, number_ > 0)
+        return [*made, self._make_measure_step(where, bool(made))]
 
-    def _watched(self, step: Mapping, is_later: bool) -> None:
-        """A command of the check: its failure is a result, and what comes after it does not run then."""
+    def _capture_result(self, step: Mapping, is_later: bool) -> None:
+        """Let a command of the check capture its output and exit code; those after a failed one are skipped."""
         own = value_of(step, "capture")
         kept: dict[str, Node] = {}
         if isinstance(own, Mapping):
@@ -114,13 +113,13 @@ class _Check:
             passed = "${validation_code} == 0"
             put(step, "when", word(f"{passed} && ({condition})" if condition else passed, step), step)
 
-    def _measure(self, where: Where, has_commands: bool) -> Node:
-        """Read the result and capture it."""
+    def _make_measure_step(self, where: Where, has_commands: bool) -> Node:
+        """Make the step that measures the result and captures it."""
         at = self.at
         inputs: dict[str, Node] = {
             "text": word("${validation_text}" if has_commands else "", at),
             "code": word("${validation_code}", at) if has_commands else number(0, at),
-            "file": word("", at) if self.file is None else self.t.text(self.file, where),
+            "file": word("", at) if self.file is None else self.t.rewrite_text(self.file, where),
             "threshold": self.threshold,
         }
         source = mapping(at, {"source": word(MEASURE, at), "inputs": mapping(at, inputs)})
@@ -128,31 +127,33 @@ class _Check:
         return mapping(at, {"id": word("measure", at), "python": source, "capture": capture})
 
 
-def validation(t: Translation, node: Node, inner: Where, out: Mapping, on_failure: Node | None) -> list[Node]:
-    """The steps that follow a step with `validate`."""
+def make_validation_steps(
+    t: Translation, node: Node, inner: Where, out: Mapping, on_failure: Node | None
+) -> list[Node]:
+    """Make the steps that follow a step with `validate`."""
     if not isinstance(node, Mapping):
         several = node if isinstance(node, Sequence) else sequence([mapping(node, {"shell": node})], node)
         node = mapping(node, {"commands": several})
     fields = read_mapping(t, node, VALIDATE)
-    commands = _commands(t, node, fields)
+    commands = _commands_of(t, node, fields)
     threshold = fields.get("threshold", number(THRESHOLD_DEFAULT, node))
     _check_threshold(t, threshold)
     check = _Check(t, node, commands, fields.get("result_file"), threshold)
     if not commands:
         if "result_file" not in fields:
             t.report.error("value", "`validate` has neither a command nor a `result_file`", node)
-        check.again = [_repeated(out, "check")]
+        check.again = [_repeat_action(out, "check")]
     inner.last = {}
-    made = check.steps(_beside(inner, "check"))
+    made = check.make_steps(_place_beside(inner, "check"))
     loop = fields.get("on_incomplete")
     accepted = value_of(loop, "fail_workflow") if isinstance(loop, Mapping) else None
     if on_failure is None or _is_no(on_failure) or (accepted is not None and _is_no(accepted)):
-        return [*made, _complete(t, node, loop, inner, check)]
+        return [*made, _make_completion_step(t, node, loop, inner, check)]
     verdict = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
     if loop is not None:
-        made.append(_complete(t, node, loop, inner, check, is_last=False))
+        made.append(_make_completion_step(t, node, loop, inner, check, is_last=False))
         put(verdict, "id", word("validated", node))
-    put(verdict, "on_failure", _answered(t, on_failure, inner, check, out, loop), on_failure)
+    put(verdict, "on_failure", _translate_own_handler(t, on_failure, inner, check, out, loop), on_failure)
     return [*made, verdict]
 
 
@@ -161,25 +162,25 @@ def _is_no(node: Node) -> bool:
     return isinstance(node, Scalar) and (node.value is False or node.value is None)
 
 
-def _complete(
+def _make_completion_step(
     t: Translation, node: Mapping, loop: Node | None, inner: Where, check: _Check, *, is_last: bool = True
 ) -> Mapping:
-    """The step that fails while the result is incomplete, and what completes it; where it is not the last, no more."""
+    """Make the step that fails while the result is incomplete, with its handler; accept it where others follow."""
     complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
     if loop is not None:
-        answer = _loop(t, loop, inner, check)
+        answer = _translate_loop(t, loop, inner, check)
         if not is_last and answer.entries.pop("fail_workflow", None) is not None:
             put(answer, "accept", flag(True, loop))
         put(complete, "on_failure", answer, loop)
     return complete
 
 
-def _beside(where: Where, prefix: str) -> Where:
-    """The same place, with unnamed steps called otherwise."""
+def _place_beside(where: Where, prefix: str) -> Where:
+    """The same place with another prefix for unnamed steps."""
     return replace(where, prefix=prefix, count=0, taken={"measure": 1, "complete": 1})
 
 
-def _commands(t: Translation, node: Mapping, fields: dict[str, Node]) -> list[Node]:
+def _commands_of(t: Translation, node: Mapping, fields: dict[str, Node]) -> list[Node]:
     """The commands of a validation, as steps of a Prodigy file."""
     single = [key for key in ("shell", "command", "claude") if key in fields]
     if len(single) + ("commands" in fields) > 1:
@@ -201,14 +202,14 @@ def _commands(t: Translation, node: Mapping, fields: dict[str, Node]) -> list[No
 
 
 def _check_threshold(t: Translation, node: Node) -> None:
-    """A share in percent."""
+    """Check that a threshold is a number of percent."""
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
         wrong(t, node, "a number from 0 to 100")
 
 
-def _count(t: Translation, node: Node | None, default: int) -> int:
-    """A number of attempts."""
+def _read_count(t: Translation, node: Node | None, default: int) -> int:
+    """Read a number of attempts."""
     if node is None:
         return default
     value = node.value if isinstance(node, Scalar) else None
@@ -227,10 +228,8 @@ def _is_false(t: Translation, node: Node | None) -> bool:
     return isinstance(node, Scalar) and node.value is False
 
 
-def _loop(t: Translation, node: Node, inner: Where, check: _Check) -> Mapping:
-    """What answers an incomplete result: its commands, then the check again, so often at the most."""
-    from resile.dialects.prodigy.step import steps
-
+def _translate_loop(t: Translation, node: Node, inner: Where, check: _Check) -> Mapping:
+    """Translate `on_incomplete`: its commands, then the check again, up to `max_attempts` times."""
     fields: dict[str, Any] = {"commands": node}
     if isinstance(node, Mapping):
         fields = read_mapping(t, node, ON_INCOMPLETE)
@@ -252,26 +251,26 @@ def _loop(t: Translation, node: Node, inner: Where, check: _Check) -> Mapping:
             for item in items
         ]
     where = inner.inner("on_incomplete", in_handler=True)
-    made = steps(t, items, where)
-    again = check.steps(_beside(where, "check"), is_repeated=True)
+    made = t.translate_steps(items, where)
+    again = check.make_steps(_place_beside(where, "check"), is_repeated=True)
     out = mapping(node, {"commands": sequence([*made, *again], node)})
-    put(out, "max_attempts", number(_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node))
-    _at_last(out, _is_false(t, fields.get("fail_workflow")), node)
+    put(out, "max_attempts", number(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node))
+    _set_last_answer(out, _is_false(t, fields.get("fail_workflow")), node)
     return out
 
 
-def _at_last(out: Mapping, is_accepted: bool, at: Place) -> None:
-    """What an incomplete result means when nothing is left to try."""
+def _set_last_answer(out: Mapping, is_accepted: bool, at: Place) -> None:
+    """Set what an incomplete result means when all attempts are spent."""
     put(out, "accept" if is_accepted else "fail_workflow", flag(True, at))
 
 
-def _answered(t: Translation, node: Node, inner: Where, check: _Check, out: Mapping, loop: Node | None) -> Node:
-    """The handler of the step itself: where it asks for a further execution the command and its check run again."""
-    from resile.dialects.prodigy.failures import handler
-
+def _translate_own_handler(
+    t: Translation, node: Node, inner: Where, check: _Check, out: Mapping, loop: Node | None
+) -> Node:
+    """Translate the step's own `on_failure`; another execution runs the command and its check again."""
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         return mapping(node, {"accept": flag(True, node)})
-    made = handler(t, node, inner)
+    made = translate_handler(t, node, inner)
     answer = made if isinstance(made, Mapping) else mapping(node, {"commands": made})
     commands = value_of(answer, "commands")
     for key in ("max_attempts", "max_retries"):
@@ -280,10 +279,10 @@ def _answered(t: Translation, node: Node, inner: Where, check: _Check, out: Mapp
     attempts = value_of(answer, "max_attempts") or value_of(answer, "max_retries")
     if isinstance(commands, Sequence) and attempts is not None:
         where = inner.inner("on_failure", in_handler=True)
-        commands.items += [_repeated(out, "again")] if check.commands else []
-        commands.items += check.steps(_beside(where, "check"), is_repeated=True)
+        commands.items += [_repeat_action(out, "again")] if check.commands else []
+        commands.items += check.make_steps(_place_beside(where, "check"), is_repeated=True)
         if loop is not None:
-            commands.items.append(_complete(t, check.at, loop, where, check, is_last=False))
+            commands.items.append(_make_completion_step(t, check.at, loop, where, check, is_last=False))
     stays = value_of(answer, "fail_workflow")
     if not (isinstance(stays, Scalar) and stays.value is True):
         answer.entries.pop("fail_workflow", None)
@@ -291,29 +290,29 @@ def _answered(t: Translation, node: Node, inner: Where, check: _Check, out: Mapp
     return answer
 
 
-def _repeated(out: Mapping, name: str) -> Mapping:
-    """The action of a native step as a step of its own."""
+def _repeat_action(out: Mapping, name: str) -> Mapping:
+    """Make a step that repeats the action of a native step."""
     kept = {key: entry for key, entry in out.entries.items() if key in (*_NATIVE_ACTIONS, *_REPEATED)}
     return Mapping({"id": (word("id", out), word(name, out)), **kept}, out.line, out.column)
 
 
-def seek(t: Translation, node: Node, where: Where, out: Mapping) -> str:
-    """What `goal_seek` tries, as the action of a step; an empty text where it tries nothing."""
+def translate_goal_seek(t: Translation, node: Node, where: Where, out: Mapping) -> str:
+    """Add the action that `goal_seek` tries; its kind, or an empty text where there is none."""
     fields = read_mapping(t, node, GOAL_SEEK)
     given = [key for key in ("shell", "claude") if key in fields]
     if len(given) != 1 or "validate" not in fields:
         if isinstance(node, Mapping):
             t.report.error("value", "`goal_seek` needs `validate`, and `shell` or `claude`", node)
         return ""
-    written = t.shell(fields["shell"], where) if given == ["shell"] else t.text(fields["claude"], where)
+    written = t.rewrite_shell(fields["shell"], where) if given == ["shell"] else t.rewrite_text(fields["claude"], where)
     put(out, "shell" if given == ["shell"] else "agent", written, fields[given[0]])
     if "timeout_seconds" in fields:
         put(out, "timeout", fields["timeout_seconds"])
     return given[0]
 
 
-def goal_check(t: Translation, node: Mapping, inner: Where, out: Mapping) -> list[Node]:
-    """The check of `goal_seek`, and the tries that follow the first."""
+def make_goal_steps(t: Translation, node: Mapping, inner: Where, out: Mapping) -> list[Node]:
+    """Make the steps that check `goal_seek`, and the tries after the first."""
     fields = {key: value for key, (_, value) in node.entries.items()}
     if "validate" not in fields:
         return []
@@ -321,16 +320,16 @@ def goal_check(t: Translation, node: Mapping, inner: Where, out: Mapping) -> lis
     _check_threshold(t, threshold)
     check = _Check(t, node, [mapping(node, {"shell": fields["validate"]})], None, threshold)
     where = inner.inner("on_failure", in_handler=True)
-    tries = _count(t, fields.get("max_attempts"), TRIES_DEFAULT)
+    tries = _read_count(t, fields.get("max_attempts"), TRIES_DEFAULT)
     complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
-    again = [_repeated(out, "try"), *check.steps(_beside(where, "check"))]
+    again = [_repeat_action(out, "try"), *check.make_steps(_place_beside(where, "check"))]
     loop = mapping(node, {"commands": sequence(again, node)})
     put(loop, "max_attempts", number(tries, node))
-    _at_last(loop, _is_false(t, fields.get("fail_on_incomplete")), node)
+    _set_last_answer(loop, _is_false(t, fields.get("fail_on_incomplete")), node)
     is_single = tries == 1
     answer = mapping(node, {"accept": flag(True, node)}) if "accept" in loop.entries else None
     if not is_single:
         answer = loop
     if answer is not None:
         put(complete, "on_failure", answer, node)
-    return [*check.steps(_beside(inner, "check")), complete]
+    return [*check.make_steps(_place_beside(inner, "check")), complete]

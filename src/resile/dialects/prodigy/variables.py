@@ -12,6 +12,7 @@ A name that the command gives a value to itself (`for item in`, `read v`, `--arg
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from resile.dialects.reading.values import IDENTIFIER
 from resile.errors import shorten
 
 if TYPE_CHECKING:
-    from resile.dialects.prodigy.shell_locals import Own
+    from resile.dialects.prodigy.shell_locals import ShellLocals
     from resile.dialects.reading.context import Source
     from resile.dialects.reading.diagnostics import Diagnostics
 
@@ -70,7 +71,7 @@ class Where(Struct):
     is_top: bool = True
 
     def inner(self, prefix: str, *, in_handler: bool = False) -> Where:
-        """A list of commands inside this place."""
+        """The place of a list of commands inside this one."""
         return Where(
             env=self.env,
             item=self.item,
@@ -83,16 +84,21 @@ class Where(Struct):
         )
 
 
+StepTranslator = Callable[["Translation", "list[Node]", Where], "list[Node]"]
+
+
 class Translation(Reading):
     """One Prodigy file being translated: what its texts can name, and what the native file must declare for them.
 
     `captured` maps each name that a step captures to its form; `streams` are those of them of which more than the
     value is asked; `files` maps (step, output) to the name under which its file is captured. `inputs` says of each
-    input whether a run must be given it.
+    input whether a run must be given it. `step_translator` translates lists of steps, which maps, handlers and checks
+    have inside.
     """
 
-    def __init__(self, source: Source, report: Diagnostics) -> None:
+    def __init__(self, source: Source, report: Diagnostics, step_translator: StepTranslator) -> None:
         super().__init__(source, report)
+        self._step_translator = step_translator
         self.captured: dict[str, str] = {}
         self.capturers: dict[str, str] = {}
         self.files: dict[tuple[str, str], str] = {}
@@ -104,33 +110,37 @@ class Translation(Reading):
         self.retries: Node | None = None
         self.handlers: dict[str, Node] = {}
 
-    def shell(self, node: Node, where: Where) -> Node:
-        """A command for the shell."""
-        return self._written(node, where, True)
+    def translate_steps(self, items: list[Node], where: Where) -> list[Node]:
+        """Translate a list of steps to native steps."""
+        return self._step_translator(self, items, where)
 
-    def text(self, node: Node, where: Where) -> Node:
-        """A text that no shell reads."""
-        return self._written(node, where, False)
+    def rewrite_shell(self, node: Node, where: Where) -> Node:
+        """Rewrite the variables of a shell command."""
+        return self._rewrite_node(node, where, True)
 
-    def data(self, node: Node, where: Where) -> Node:
-        """Names with such texts, or data that holds some."""
+    def rewrite_text(self, node: Node, where: Where) -> Node:
+        """Rewrite the variables of a text that no shell reads."""
+        return self._rewrite_node(node, where, False)
+
+    def rewrite_data(self, node: Node, where: Where) -> Node:
+        """Rewrite the variables in all texts of some data."""
         from resile.dialects.formats.nodes import Mapping, Sequence
 
         if isinstance(node, Mapping):
-            entries = {name: (key, self.data(value, where)) for name, (key, value) in node.entries.items()}
+            entries = {name: (key, self.rewrite_data(value, where)) for name, (key, value) in node.entries.items()}
             return Mapping(entries, node.line, node.column)
         if isinstance(node, Sequence):
-            return Sequence([self.data(item, where) for item in node.items], node.line, node.column)
-        return self.text(node, where)
+            return Sequence([self.rewrite_data(item, where) for item in node.items], node.line, node.column)
+        return self.rewrite_text(node, where)
 
-    def _written(self, node: Node, where: Where, is_shell: bool) -> Node:
-        """The node with its variables as references."""
+    def _rewrite_node(self, node: Node, where: Where, is_shell: bool) -> Node:
+        """Rewrite the variables of a text node as references."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or "$" not in node.text:
             return node
         return word(self.rewrite(node.text, node, where, is_shell), node)
 
-    def fixed(self, node: Scalar, where: Where) -> str:
-        """A value of the environment as other texts have it; one that grows beyond bounds is refused."""
+    def rewrite_fixed(self, node: Scalar, where: Where) -> str:
+        """Rewrite a fixed value of the environment; refuse one that grows beyond bounds."""
         text = self.rewrite(node.text, node, where, False)
         if len(text) <= INLINED_CHARACTERS_MAX:
             return text
@@ -139,39 +149,41 @@ class Translation(Reading):
         return ""
 
     def rewrite(self, text: str, node: Node, where: Where, is_shell: bool) -> str:
-        """The text with its variables as references; `node` is where it stands."""
-        own = _own(text) if is_shell else None
+        """Rewrite the variables of a text as references; `node` is where it stands."""
+        names = _shell_locals_of(text) if is_shell else None
         lacking: dict[str, str] = {}
 
-        def replaced(token: re.Match[str]) -> str:
-            """One token: as it stands, or as a reference."""
+        def replace_token(token: re.Match[str]) -> str:
+            """Leave a token as it stands, or replace it by a reference."""
             braced, bare = token[1], token[2]
             if braced is None and bare is None:
                 return token[0]
             name = braced if bare is None else bare
-            if own is not None and _is_own(own, name, token.start(), bare is not None):
+            if names is not None and _is_shell_local(names, name, token.start(), bare is not None):
                 root = IDENTIFIER.match(name)
-                if root is not None and own.may_lack(root[0], token.start()) and root[0] not in lacking:
-                    lacking[root[0]] = self.reference(root[0], node, where, is_shell) or ""
-                # A form that only the shell reads, so that no value takes the place of its variable.
-                return f"${{{name}-}}" if bare is None and self._takes(name, where) else token[0]
-            found = self.reference(name, node, where, is_shell, is_bare=bare is not None)
+                if root is not None and names.may_lack(root[0], token.start()) and root[0] not in lacking:
+                    lacking[root[0]] = self.reference_for(root[0], node, where, is_shell) or ""
+                # `${name-}` is read by the shell only, so the native file puts no value there.
+                return f"${{{name}-}}" if bare is None and self._would_take(name, where) else token[0]
+            found = self.reference_for(name, node, where, is_shell, is_bare=bare is not None)
             return token[0] if found is None else found
 
-        written = _TOKEN.sub(replaced, text)
+        written = _TOKEN.sub(replace_token, text)
         return "".join(f"{name}={value}; " for name, value in lacking.items() if value) + written
 
-    def _takes(self, name: str, where: Where) -> bool:
-        """Would the native file put a value of its own in the place of `${name}`?"""
+    def _would_take(self, name: str, where: Where) -> bool:
+        """Would the native file put a value in the place of `${name}`?"""
         return name in self.captured or bool(where.item and name in _ITEM)
 
-    def reference(self, name: str, node: Node, where: Where, is_shell: bool, *, is_bare: bool = False) -> str | None:
-        """What stands for one variable: a reference, a text, or None where it is none of ours."""
+    def reference_for(
+        self, name: str, node: Node, where: Where, is_shell: bool, *, is_bare: bool = False
+    ) -> str | None:
+        """The reference or text for one variable, or None where it belongs to the shell."""
         if name.startswith("env:") and IDENTIFIER.fullmatch(name[4:]):
             return f"${{env.{name[4:]}}}"
         match = _REFERENCE.fullmatch(name)
         if match is None:
-            return self._odd(name, node)
+            return self._check_odd_name(name, node)
         root, path, default = match[1], match[2], match[4]
         fixed = path[1:] if root == "env" else "" if path else root
         if fixed in where.env and not is_shell:
@@ -180,7 +192,7 @@ class Translation(Reading):
             return f"${{{fixed}}}"
         found = self._resolve(root, path, node, where, has_default=default is not None)
         if found is None:
-            return self._unknown(name, root, path, default, is_shell, is_bare, where)
+            return self._reference_for_unknown(name, root, path, default, is_shell, is_bare, where)
         if default is not None and not _DEFAULT_REFUSED.isdisjoint(default):
             message = f"the default of `${{{shorten(name)}}}` is not taken: it holds quotes, brackets or a line break"
             self.report.warning("default", message, node)
@@ -188,11 +200,11 @@ class Translation(Reading):
         if default is None:
             return f"${{{found}}}"
         if found in self.capturers:
-            found = f"{step_reference(self.capturers[found])}.outputs.{found}"
+            found = f"{reference_to_step(self.capturers[found])}.outputs.{found}"
         return f"${{{found}:-{default}}}" if "." in found else f"${{{found}}}"
 
-    def _odd(self, name: str, node: Node) -> str | None:
-        """A variable that is no plain name: lists of changed files are refused, all else is the shell's."""
+    def _check_odd_name(self, name: str, node: Node) -> str | None:
+        """Check a variable that is no plain name: refuse lists of changed files, leave the rest to the shell."""
         root, _, rest = name.partition(".")
         if root in ("step", "workflow") and rest.partition(":")[0] in _GIT_LISTS:
             self._refuse_list(name, node)
@@ -203,15 +215,15 @@ class Translation(Reading):
         return None
 
     def _refuse_list(self, name: str, node: Node) -> None:
-        """Lists of changed files."""
+        """Refuse a list of changed files."""
         message = f"`${{{shorten(name)}}}`: lists of what a step changed in git are not provided"
         hint = "capture them in a step before: shell: git diff --name-only HEAD~1, capture: changed"
         self.report.error("refused", message, node, hint=hint)
 
-    def _unknown(
+    def _reference_for_unknown(
         self, name: str, root: str, path: str, default: str | None, is_shell: bool, is_bare: bool, where: Where
     ) -> str | None:
-        """A variable that the workflow does not know: the shell's, or where there is none the environment's."""
+        """The reference for a variable that the workflow does not know: of the shell, or of the environment."""
         if default is None or is_bare or path or root in where.env:
             return None
         if is_shell:
@@ -224,15 +236,15 @@ class Translation(Reading):
             self.inputs[root] = self.inputs.get(root, False) or not has_default
             return None if path else f"inputs.{root}"
         if root in ("item", "item_json", "item_id", "item_index", "index", "total"):
-            return self._item(root, path, where)
+            return self._resolve_item(root, path, where)
         if root in _OWN_KINDS or root in ("CAPTURED_OUTPUT", "error", "validation", "merge", "env"):
-            return self._special(root, path.lstrip("."), where)
+            return self._resolve_special(root, path.lstrip("."), where)
         if (root, path.lstrip(".")) in self.files:
             return self.files[root, path.lstrip(".")]
         if root in self.captured:
-            return self._captured(root, path)
+            return self._resolve_captured(root, path)
         if root == "map" and path:
-            # What Prodigy calls results is what came of every item, failed ones included.
+            # Prodigy's `results` include those of failed items.
             return "map" + re.sub(r"\A\.results\b", ".outcomes", path)
         if root in ("step", "workflow") and path.lstrip(".") in _GIT_LISTS:
             self._refuse_list(root + path, node)
@@ -240,26 +252,26 @@ class Translation(Reading):
             return _PLACES[root]
         return None
 
-    def _item(self, root: str, path: str, where: Where) -> str | None:
-        """The item, its number, its name; how many there are."""
+    def _resolve_item(self, root: str, path: str, where: Where) -> str | None:
+        """The native name of the item, its index, its id, or the number of items."""
         if not where.item:
             return None
         match root:
             case "item" | "item_json":
                 return f"item{path}"
             case "total":
-                return None if path else f"{step_reference(where.item)}.total"
+                return None if path else f"{reference_to_step(where.item)}.total"
         return None if path else ("item_id" if root == "item_id" else "item_index")
 
-    def _captured(self, name: str, path: str) -> str:
-        """A captured value, or what else is known of the step that gave it."""
+    def _resolve_captured(self, name: str, path: str) -> str:
+        """The native name of a captured value, or of a stream of the step that captured it."""
         field = path.removeprefix(".")
         if field in STREAMS and self.captured[name] != "json":
             return f"{name}_{field}"
         return name + path
 
-    def _special(self, root: str, field: str, where: Where) -> str | None:
-        """Variables that Prodigy itself provides."""
+    def _resolve_special(self, root: str, field: str, where: Where) -> str | None:
+        """The native name of a variable that Prodigy itself provides."""
         match root:
             case "env":
                 return f"env.{field}" if IDENTIFIER.fullmatch(field) else None
@@ -277,40 +289,42 @@ class Translation(Reading):
         if root == "CAPTURED_OUTPUT":
             root, field = "any", "output"
         step = where.kept.get(root) or where.last.get(root)
-        return f"{step_reference(step)}.{_OF_STEP[field]}" if step and field in _OF_STEP else None
+        return f"{reference_to_step(step)}.{_OF_STEP[field]}" if step and field in _OF_STEP else None
 
     def declare(self, name: str, form: str, step: str) -> None:
-        """A step gives a value to this name."""
+        """Record that a step captures this name."""
         self.captured[name] = form
         if step:
             self.capturers.setdefault(name, step)
 
 
-def _own(text: str) -> Own:
-    """What of a command's variables is the command's own."""
-    from resile.dialects.prodigy.shell_locals import own_names
+def _shell_locals_of(text: str) -> ShellLocals:
+    """The variables that a command gives values to itself."""
+    from resile.dialects.prodigy.shell_locals import find_shell_locals
 
     tokens = [token for token in _TOKEN.finditer(text) if token[1] or token[2]]
     roots = {root[0] for token in tokens if (root := IDENTIFIER.match(token[1] or token[2]))}
     references = {token.start(): token[1] for token in tokens if token[1] and _REFERENCE.fullmatch(token[1])}
-    return own_names(text, roots, references)
+    return find_shell_locals(text, roots, references)
 
 
-def _is_own(own: Own, name: str, at: int, is_bare: bool) -> bool:
-    """Is a variable the command's own? No shell has any with a dotted path or a filter."""
+def _is_shell_local(names: ShellLocals, name: str, at: int, is_bare: bool) -> bool:
+    """Does the command give this variable its value? Shell variables have no dotted path and no filter."""
     root = IDENTIFIER.match(name)
-    return root is not None and name[root.end() : root.end() + 1] not in (".", "|") and own.holds(root[0], at, is_bare)
+    return (
+        root is not None and name[root.end() : root.end() + 1] not in (".", "|") and names.holds(root[0], at, is_bare)
+    )
 
 
-def step_reference(name: str) -> str:
-    """A step by its name, as a reference names it."""
+def reference_to_step(name: str) -> str:
+    """The reference to a step by its name."""
     if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", name):
         return f"steps.{name}"
     return f'steps["{name}"]' if "'" in name else f"steps['{name}']"
 
 
-def names_in(node: Any) -> set[str]:
-    """Every variable that the texts below a node name with a path, as `root.field`."""
+def find_dotted_names(node: Any) -> set[str]:
+    """Find every `root.field` in the texts below a node."""
     from resile.dialects.formats.nodes import Mapping, Sequence
 
     found: set[str] = set()
