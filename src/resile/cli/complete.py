@@ -1,246 +1,199 @@
-"""`completion`: scripts for bash, zsh and fish, made from the table of commands.
+"""Shell completion: `completion SHELL` prints a shim, which calls the hidden command `__complete` for the candidates.
 
-All three complete commands, options, the values that are spelled out, files and folders. Runs, and in bash the steps
-of a run, are asked of `resile status` when somebody completes one.
+    resile __complete -- WORD...     the words behind `resile`, up to and with the one to complete, which may be empty
+
+The answer is `words`, `files` or `folders` on the first line: with `words` a candidate on each line that follows, and
+behind a tab what it means; else the shell completes a file or a folder itself.
 """
 
 from __future__ import annotations
 
-from resile.cli.display.output import quoted, write_text
+from collections.abc import Iterable, Iterator
+
+from resile.cli.display.output import scoped_name, write_text
 from resile.cli.grammar import COMMON, Argument, Command, Option
 from resile.cli.parse import Call
-from resile.cli.table import COMMANDS, FAMILIES
-from resile.commands.events.names import EVENT_TYPES
+from resile.cli.table import ALIASES, COMMANDS, COMMANDS_BY_NAME, FAMILIES, RENAMED
 
-# The first column of the list of runs, below its heading.
-_RUN_IDS = r"resile status --color never 2>/dev/null | sed -n '2,$s/^\([0-9]*\).*/\1/p'"
-
-# The first column of the table of a run's jobs, wide enough that no name is cut.
-_STEP_NAMES = r"""COLUMNS=1000 resile status "$run" --color never 2>/dev/null | sed '1,/^STEP /d; s/  .*//'"""
-
-_BASH = """\
-# bash completion for resile: eval "$(resile completion bash)"
+SHIMS = {
+    "bash": r"""# bash completion for resile: eval "$(resile completion bash)"
 _resile() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command= place=0 run= index
+    local -a lines
+    local current=${COMP_WORDS[COMP_CWORD]}
+    mapfile -t lines < <(resile __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
     COMPREPLY=()
-    for ((index = 1; index < COMP_CWORD; index++)); do
-        case ${COMP_WORDS[index]} in
-            @VALUED@) ((index++)) ;;
-            -*) ;;
-            *) if [[ -z $command || $command == @(@FAMILIES@) ]]; then
-                   command=${command:+$command }${COMP_WORDS[index]}
-               else
-                   ((place++))
-                   run=${run:-${COMP_WORDS[index]}}
-               fi ;;
-        esac
-    done
-    case $command:$previous in
-@VALUES@
-    esac
-    if [[ $current == -* ]]; then
-        case $command in
-@OPTIONS@
-        esac
-        return
-    fi
-    case $command:$place in
-        :*) COMPREPLY=($(compgen -W '@COMMANDS@' -- "$current")) ;;
-@MEMBERS@
-@ARGUMENTS@
+    case ${lines[0]} in
+        files) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        folders) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+        *) COMPREPLY=("${lines[@]:1}"); COMPREPLY=("${COMPREPLY[@]%%$'\t'*}") ;;
     esac
 }
 complete -o filenames -F _resile resile
-"""
-
-_ZSH = """\
-#compdef resile
+""",
+    "zsh": r"""#compdef resile
 # zsh completion for resile: eval "$(resile completion zsh)", after compinit
-_resile_runs() {
-    local -a runs
-    runs=(${(f)"$(@RUNS@)"})
-    compadd -a runs
-}
 _resile() {
-    local curcontext=$curcontext state line
-    local -a commands
-    local -A families
-    commands=(
-@COMMANDS@
-    )
-    families=(@FAMILIES@)
-    _arguments -C @COMMON@ '1:command:->command' '*::argument:->argument'
-    case $state in
-        command) _describe command commands ;;
-        argument)
-            local command=$words[1]
-            if [[ -n $families[$command] ]]; then
-                if (( CURRENT == 2 )); then
-                    compadd ${=families[$command]}
-                    return
-                fi
-                command="$command $words[2]"
-                shift words
-                (( CURRENT-- ))
-            fi
-            case $command in
-@ARGUMENTS@
-            esac ;;
+    local -a lines names shown
+    lines=("${(@f)$(resile __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    case $lines[1] in
+        files) _files ;;
+        folders) _files -/ ;;
+        *)
+            shift lines
+            (( $#lines )) || return 1
+            names=("${(@)lines%%$'\t'*}")
+            shown=("${(@)lines//$'\t'/  -- }")
+            compadd -l -d shown -a names ;;
     esac
 }
 compdef _resile resile
-"""
+""",
+    "fish": r"""# fish completion for resile: resile completion fish | source
+function __resile_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    set -l lines (resile __complete -- $words[2..-1] "$current" 2>/dev/null)
+    switch "$lines[1]"
+        case files
+            __fish_complete_path "$current"
+        case folders
+            __fish_complete_directories "$current"
+        case '*'
+            printf '%s\n' $lines[2..-1]
+    end
+end
+complete -c resile -f -a '(__resile_complete)'
+""",
+}
+
+# A candidate and what it means.
+Candidate = tuple[str, str]
 
 
 def completion(call: Call) -> int:
-    """Print the script of one shell."""
-    scripts = {"bash": bash, "zsh": zsh, "fish": fish}
-    write_text(scripts[call.texts("SHELL")[0]]())
+    """Print the shim of one shell."""
+    write_text(SHIMS[call.texts("SHELL")[0]])
     return 0
 
 
-def _top_words() -> list[str]:
-    """What may follow `resile` directly."""
-    return list(dict.fromkeys([command.name.split()[0] for command in COMMANDS] + ["help"]))
+def answer(words: list[str]) -> str:
+    """The lines that `__complete` prints for the words behind `resile`."""
+    *before, current = words or [""]
+    line = _Line(before)
+    pending = line.pending
+    if pending is not None:
+        return _values(line, current, pending.kind, _choices(pending))
+    if current.startswith("-"):
+        return _list_candidates(current, line.options())
+    if line.command is None:
+        return _list_candidates(current, line.commands())
+    argument = line.argument()
+    return "words\n" if argument is None else _values(line, current, argument.kind, argument.choices)
+
+
+class _Line:
+    """The words before the one to complete: the command, the options, the arguments."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.family = ""
+        self.command: Command | None = None
+        self.pending: Option | None = None
+        self.arguments: list[str] = []
+        self.db: str | None = None
+        for word in words:
+            self._add(word)
+
+    def _add(self, word: str) -> None:
+        """Take one word in."""
+        if self.pending is not None:
+            self.db = word if self.pending.key == "db" else self.db
+            self.pending = None
+        elif word.startswith("-"):
+            name, equals, value = word.partition("=")
+            known = COMMON if self.command is None else self.command.options + COMMON
+            found = next((option for option in known if name in option.names or name == option.old), None)
+            if found is not None and found.key == "db" and equals:
+                self.db = value
+            self.pending = found if found is not None and found.value and not equals else None
+        elif self.command is not None:
+            self.arguments.append(word)
+        elif word in FAMILIES and not self.family:
+            self.family = word
+        else:
+            name = f"{self.family} {word}".lstrip()
+            self.command = COMMANDS_BY_NAME.get(ALIASES.get(name) or RENAMED.get(name, name))
+
+    def commands(self) -> Iterator[Candidate]:
+        """The commands that may follow: those of the family, or all first words."""
+        if self.family:
+            for member in FAMILIES[self.family]:
+                yield member, COMMANDS_BY_NAME[f"{self.family} {member}"].summary
+            return
+        for name in dict.fromkeys(command.name.split()[0] for command in COMMANDS):
+            members = FAMILIES.get(name)
+            yield name, f"one of: {', '.join(members)}" if members else COMMANDS_BY_NAME[name].summary
+        yield "help", "show the help of a command"
+
+    def options(self) -> Iterator[Candidate]:
+        """The options that may follow."""
+        for option in (self.command.options if self.command is not None else ()) + COMMON:
+            for name in option.names:
+                yield name, option.help
+        if self.command is None:
+            yield "--version", "show the version"
+
+    def argument(self) -> Argument | None:
+        """The argument that the next word would be."""
+        assert self.command is not None
+        known = self.command.arguments
+        if known and known[-1].count == "+":
+            return known[min(len(self.arguments), len(known) - 1)]
+        return known[len(self.arguments)] if len(self.arguments) < len(known) else None
 
 
 def _choices(option: Option) -> tuple[str, ...]:
-    """The values that can be spelled out."""
-    return EVENT_TYPES if option.key == "type" else option.choices
+    """The values of an option that can be spelled out."""
+    if option.key != "type":
+        return option.choices
+    from resile.commands.events.names import EVENT_TYPES
+
+    return EVENT_TYPES
 
 
-def bash() -> str:
-    """The script for bash."""
-    valued = {name: None for option in COMMON if option.value for name in option.names}
-    values = [_bash_value("*", option) for option in COMMON if option.value]
-    options: list[str] = []
-    places: list[str] = []
-    for command in COMMANDS:
-        own = [option for option in command.options if option.value]
-        valued |= {name: None for option in own for name in option.names}
-        values += [_bash_value(f"'{command.name}'", option) for option in own]
-        names = " ".join(name for option in command.options + COMMON for name in option.names)
-        options.append(f"            '{command.name}') COMPREPLY=($(compgen -W '{names}' -- \"$current\")) ;;")
-        for place, argument in enumerate(command.arguments):
-            words = _bash_words(argument.kind, argument.choices)
-            if words:
-                where = "*" if argument.count == "+" else str(place)
-                places.append(f"        '{command.name}':{where}) {words};;")
-    names = " ".join(name for option in COMMON for name in option.names)
-    options.append(f"            *) COMPREPLY=($(compgen -W '{names} --version' -- \"$current\")) ;;")
-    members = [
-        f"        {family}:*) COMPREPLY=($(compgen -W '{' '.join(seconds)}' -- \"$current\")) ;;"
-        for family, seconds in FAMILIES.items()
-    ]
-    filled = _BASH.replace("@VALUED@", "|".join(valued)).replace("@FAMILIES@", "|".join(FAMILIES))
-    filled = filled.replace("@MEMBERS@", "\n".join(members))
-    filled = filled.replace("@VALUES@", "\n".join(values)).replace("@OPTIONS@", "\n".join(options))
-    return filled.replace("@COMMANDS@", " ".join(_top_words())).replace("@ARGUMENTS@", "\n".join(places))
-
-
-def _bash_value(command: str, option: Option) -> str:
-    """What completes the value of an option, which may mean another thing in another command."""
-    names = "|".join(f"{command}:{name}" for name in option.names)
-    return f"        {names}) {_bash_words(option.kind, _choices(option))}return ;;"
-
-
-def _bash_words(kind: str, choices: tuple[str, ...]) -> str:
-    """A statement that offers the values of one kind, or nothing."""
+def _values(line: _Line, current: str, kind: str, choices: tuple[str, ...]) -> str:
+    """Complete a value of one kind."""
     if choices:
-        return f"COMPREPLY=($(compgen -W '{' '.join(choices)}' -- \"$current\")); "
+        return _list_candidates(current, ((choice, "") for choice in choices))
     match kind:
         case "file":
-            return 'COMPREPLY=($(compgen -f -- "$current")); '
+            return "files\n"
         case "folder":
-            return 'COMPREPLY=($(compgen -d -- "$current")); '
-        case "run":
-            return f'COMPREPLY=($(compgen -W "$({_RUN_IDS})" -- "$current")); '
-        case "step":
-            return f'local IFS=$\'\\n\'; COMPREPLY=($(compgen -W "$({_STEP_NAMES})" -- "$current")); '
+            return "folders\n"
+        case "run" | "step":
+            return _list_candidates(current, _candidates_from_store(line, kind))
         case _:
-            return ""
+            return "words\n"
 
 
-def zsh() -> str:
-    """The script for zsh."""
-    summaries = {command.name.split()[0]: command.summary for command in COMMANDS}
-    summaries |= {family: f"one of: {', '.join(seconds)}" for family, seconds in FAMILIES.items()}
-    summaries["help"] = "show the help of a command"
-    commands = [f"        {quoted(f'{name}:{summary}')}" for name, summary in summaries.items()]
-    arguments = []
-    for command in COMMANDS:
-        specs = [spec for option in command.options + COMMON for spec in _zsh_option(option)]
-        specs += [_zsh_argument(place, argument) for place, argument in enumerate(command.arguments, 1)]
-        arguments.append(f"                '{command.name}') _arguments {' '.join(specs)} ;;")
-    common = " ".join(spec for option in COMMON for spec in _zsh_option(option))
-    families = " ".join(f"{family} {quoted(' '.join(seconds))}" for family, seconds in FAMILIES.items())
-    filled = _ZSH.replace("@RUNS@", _RUN_IDS).replace("@COMMANDS@", "\n".join(commands))
-    filled = filled.replace("@FAMILIES@", families)
-    return filled.replace("@COMMON@", common).replace("@ARGUMENTS@", "\n".join(arguments))
+def _candidates_from_store(line: _Line, kind: str) -> list[Candidate]:
+    """The runs of the database, or the steps of the run that is named; none where they can't be read."""
+    from resile.commands.client import Client
+    from resile.errors import ResileError
+
+    with Client.at(line.db) as client:
+        try:
+            if kind == "run":
+                return [(str(run.run), f"{run.workflow}, {run.status}") for run in client.runs().runs]
+            jobs = client.status(int(line.arguments[0])).jobs
+        except (ResileError, ValueError, OSError):
+            return []
+    return [(name, "") for name in dict.fromkeys(scoped_name(job.scope, job.step) for job in jobs)]
 
 
-def _zsh_option(option: Option) -> list[str]:
-    """An option as `_arguments` reads it, once for each spelling."""
-    text = option.help.replace("[", "(").replace("]", ")").replace(":", ",")
-    value = f":{option.value}:{_zsh_action(option.kind, _choices(option))}" if option.value else ""
-    many = "*" if option.many else ""
-    return [quoted(f"{many}{name}[{text}]{value}") for name in option.names]
-
-
-def _zsh_argument(place: int, argument: Argument) -> str:
-    """An argument as `_arguments` reads it."""
-    where = {"1": f"{place}:", "?": f"{place}::", "+": "*:"}[argument.count]
-    return quoted(f"{where}{argument.name}:{_zsh_action(argument.kind, argument.choices)}")
-
-
-def _zsh_action(kind: str, choices: tuple[str, ...]) -> str:
-    """What completes a value."""
-    if choices:
-        return f"({' '.join(choices)})"
-    return {"file": "_files", "folder": "_files -/", "run": "_resile_runs"}.get(kind, "")
-
-
-def fish() -> str:
-    """The script for fish."""
-    lines = ["# fish completion for resile: resile completion fish | source", "complete -c resile -f"]
-    seen: set[str] = set()
-    for command in COMMANDS:
-        name, _, second = command.name.partition(" ")
-        summary = f"one of: {', '.join(FAMILIES[name])}" if second else command.summary
-        if name not in seen:
-            seen.add(name)
-            lines.append(f"complete -c resile -n __fish_use_subcommand -a {name} -d {quoted(summary)}")
-        if second:
-            seconds = " ".join(FAMILIES[name])
-            only = f"__fish_seen_subcommand_from {name}; and not __fish_seen_subcommand_from {seconds}"
-            lines.append(f"complete -c resile -n {quoted(only)} -a {second} -d {quoted(command.summary)}")
-        lines += _fish_command(command)
-    lines.append("complete -c resile -n __fish_use_subcommand -l version -d 'show the version'")
-    lines += [f"complete -c resile {_fish_option(option)}" for option in COMMON]
+def _list_candidates(current: str, candidates: Iterable[Candidate]) -> str:
+    """The candidates that begin as the current word does."""
+    lines = ["words"]
+    for name, about in candidates:
+        if name.startswith(current) and name.isprintable():
+            lines.append(f"{name}\t{about}" if about else name)
     return "\n".join(lines) + "\n"
-
-
-def _fish_command(command: Command) -> list[str]:
-    """The options and arguments of one command."""
-    conditions = [f"__fish_seen_subcommand_from {word}" for word in command.name.split()]
-    prefix = f"complete -c resile -n {quoted('; and '.join(conditions))}"
-    lines = [f"{prefix} {_fish_option(option)}" for option in command.options]
-    for argument in command.arguments:
-        if argument.choices:
-            lines.append(f"{prefix} -a {quoted(' '.join(argument.choices))}")
-        elif argument.kind == "file":
-            lines.append(f"{prefix} -F")
-        elif argument.kind == "run":
-            lines.append(f"{prefix} -a {quoted('(' + _RUN_IDS + ')')}")
-    return lines
-
-
-def _fish_option(option: Option) -> str:
-    """An option as `complete` reads it."""
-    parts = [f"-s {name[1:]}" if len(name) == 2 else f"-l {name[2:]}" for name in option.names]
-    choices = _choices(option)
-    if choices:
-        parts.append(f"-x -a {quoted(' '.join(choices))}")
-    elif option.value:
-        parts.append("-r -F" if option.kind in ("file", "folder") else "-x")
-    return " ".join([*parts, "-d", quoted(option.help)])

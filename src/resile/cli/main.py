@@ -3,9 +3,7 @@
     words -> split -> find_command -> parse -> the command's function(call) -> exit code
                                           any exception -> problems.py      -> exit code
 
-Only what every start needs is imported here: `resile --help` must be done in the time that a bare interpreter takes
-to start three times, and a durable run of one step in six. So a launcher is started before everything else that a
-run needs is loaded, and the program ends without taking itself apart.
+Only what every start needs is imported here (startup.py says why), and the program ends without taking itself apart.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import os
 import sys
 
 from resile.cli.parse import find_command, parse, split
+from resile.cli.startup import load_command
 from resile.cli.table import FAMILIES, RENAMED
 
 # Spelled out, because loading `typing` for its names would cost more than everything else here.
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-# These commands start steps, so they need a launcher.
-DRIVING = ("run", "resume", "rerun")
 
 
 def main() -> NoReturn:
@@ -92,6 +89,8 @@ def _dispatch(words: list[str]) -> int:
 
         _print(f"resile {__version__}\n")
         return 0
+    if words[:2] == ["__complete", "--"]:
+        return _complete(words[2:])
     name, rest = split(words)
     if name == "help":
         name, rest = split(rest)
@@ -114,57 +113,24 @@ def _dispatch(words: list[str]) -> int:
 
 def _call(call: Call) -> int:
     """Load a command's function and call it."""
-    import gc
-
-    # Loading makes many objects and no garbage; a command that drives turns the collector on when it has begun.
-    gc.disable()
-    drives = call.command.name in DRIVING
-    if drives:
-        from resile.executors.local.prestart import prestart
-
-        call.launcher = prestart()
-    _load_msgspec()
-    module, function = call.command.target.split(":")
-    loaded = __import__(f"resile.cli.{module}", fromlist=[function])
-    if not drives:
-        gc.enable()
+    function = load_command(call)
     if call.renamed:
         from resile.cli.display.output import say
 
         for old, new in call.renamed.items():
             say(f"resile: note: `{old}` is called `{new}` now; the next version will not know the old name")
     try:
-        code: int = getattr(loaded, function)(call)
+        return function(call)
     finally:
         call.close()
-    return code
 
 
-class _Later(type(sys)):  # type: ignore[misc]
-    """A module that is loaded when something of it is asked for."""
+def _complete(words: list[str]) -> int:
+    """Print what a shell may offer for the last of these words."""
+    from resile.cli.complete import answer
 
-    def __getattr__(self, name: str) -> object:
-        """What the real one has."""
-        return getattr(__import__(str(self.__name__)), name)
-
-
-def _load_msgspec() -> None:
-    """Load msgspec without what it needs for other types than ours, or not before it is asked for.
-
-    It takes typing_extensions where that is installed, and the inspect and ast modules that come with it are a tenth
-    of the time in which a run of one step must be done. platform is loaded for the name of the system, textwrap for
-    the schemas that nobody asks for: each compiles a dozen patterns.
-    """
-    platform = _Later("platform")
-    platform.system = lambda: os.uname().sysname
-    aside = {"typing_extensions": None, "platform": platform, "textwrap": _Later("textwrap")}
-    aside = {name: module for name, module in aside.items() if name not in sys.modules}
-    sys.modules.update(aside)  # type: ignore[arg-type]
-    try:
-        __import__("msgspec")
-    finally:
-        for name in aside:
-            del sys.modules[name]
+    _print(answer(words))
+    return 0
 
 
 def _show_help(*names: str) -> int:

@@ -10,6 +10,7 @@ from resile.cli.display.output import (
     clock,
     columns,
     command_hint,
+    command_lines,
     duration,
     fit,
     moment,
@@ -103,9 +104,7 @@ def _ways(call: Call, job: str) -> list[str]:
         (f"{judge} skip", "go on without it"),
         (f"{judge} fail", "let it fail"),
     )
-    commands = [(command_hint(command, call.db), what) for command, what in ways]
-    size = max(len(command) for command, _ in commands)
-    return [f"  {command:<{size}}  # {what}" for command, what in commands]
+    return command_lines((command_hint(command, call.db), remark) for command, remark in ways)
 
 
 def judge(call: Call) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -280,6 +280,13 @@ def quoted(word: str) -> str:
     if word and _PLAIN.issuperset(word):
         return word
     return "'" + word.replace("'", "'\\''") + "'"
+
+
+def command_lines(commands: Iterable[tuple[str, str]]) -> list[str]:
+    """Commands for the user to copy, aligned, each with a remark."""
+    found = list(commands)
+    size = max((len(command) for command, _ in found), default=0)
+    return [f"  {command:<{size}}  # {remark}" for command, remark in found]
 
 
 def command_hint(verb: str, db: str | None) -> str:

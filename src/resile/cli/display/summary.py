@@ -16,6 +16,7 @@ from resile.cli.display.output import (
     Paint,
     clock,
     command_hint,
+    command_lines,
     duration,
     fit,
     moment,
@@ -215,8 +216,7 @@ def _next(document: RunDocument, db: str | None) -> list[str]:
     if letters and document.status in ("completed", "failed", "canceled"):
         named = [name for name, numbers in document.maps.items() if numbers.dead_letters]
         steps += [(command, "run them again") for command in retry_commands(run, named, db)]
-    size = max((len(command) for command, _ in steps), default=0)
-    return [f"  {command:<{size}}  # {what}" for command, what in steps]
+    return command_lines(steps)
 
 
 def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:

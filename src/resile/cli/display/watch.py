@@ -10,8 +10,6 @@ terminal ends the engine, the steps go on, and `resile resume` adopts them.
 
 from __future__ import annotations
 
-import gc
-
 # The bare module: the other one makes enumerations of all signals, which costs a hundredth of a short run.
 from _signal import SIGINT, SIGTERM
 from _signal import signal as set_handler
@@ -20,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resile.cli.display.output import plural, say
+from resile.cli.startup import finish_loading
 from resile.core.actions import Note
 from resile.core.event_log import STATUS_NAMES
 from resile.core.state import ROOT
@@ -217,12 +216,8 @@ class ProgressWatcher:
             self._display.finish()
 
     def started(self, run: int, state: State, interrupt: Interrupt) -> None:
-        """The run has an id: from here on Ctrl-C stops it gently.
-
-        Everything is loaded now, so the garbage collector, off until here, need never look at it again.
-        """
-        gc.freeze()
-        gc.enable()
+        """The run has an id: from here on Ctrl-C stops it gently."""
+        finish_loading()
         self.run = run
         self._interrupt = interrupt
         self.tally = Tally(state)
