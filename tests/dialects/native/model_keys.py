@@ -151,6 +151,31 @@ def called_as(keys: str) -> Child:
     return action
 
 
+def taken_in() -> Child:
+    """The workflow of a step that another file takes in, with an input that is handed over as it is."""
+    source = "ir: {source: {file: other.yaml, folder: /g}}"
+    inner = f"{{inputs: {{i: {{type: text, required: true}}}}, steps: {{q: {{shell: y}}}}, {source}}}"
+    action = step_with(f"workflow: {inner}, ir: {{given: {{i: 5}}}}").action
+    assert isinstance(action, Child)
+    return action
+
+
+def jumps(keys: str) -> list[str]:
+    """Where a step goes back to after a failure, if the step of that name does come before it."""
+    rule = f"{{then: goto, goto: f, {keys}}}"
+    steps = f"  f: {{shell: x}}\n  s: {{shell: x, ir: {{rules: [{rule}]}}}}\n"
+    return [rule.target for rule in compiled(f"resile: 1\nsteps:\n{steps}").steps[1].rules]
+
+
+def over_items(first: str, last: str) -> FanOut:
+    """A fan-out of two steps for the items of a list; these are the keys of `ir` of the list and of the last step."""
+    rules = f"{last}rules: [{{then: tolerate}}]"
+    steps = f"  l: {{shell: x, foreach: true, ir: {{{first}}}}}\n  b: {{shell: x, needs: l}}\n"
+    (_, action) = compiled(f"resile: 1\nsteps:\n{steps}  c: {{shell: x, needs: b, ir: {{{rules}}}}}\n").steps
+    assert isinstance(action.action, FanOut)
+    return action.action
+
+
 _CHILD = inline().action
 assert isinstance(_CHILD, Child)
 _CALLED = called_as("path: kin/inner, takes: [t, more]")
@@ -165,6 +190,10 @@ MODEL_CASES: Cases = {
     ("ir, of the workflow", "cluster"): [
         (workflow_with("ir: {cluster: {schedulers: {b: {walltime_seconds: 60, nodes: 2}}}}").cluster, Cluster({"b": Scheduler(60, 2)}))
     ],
+    ("ir, of the workflow", "source"): [(taken_in().path, "other.yaml"), (_CHILD.path, "")],
+    ("source", "file"): [(taken_in().workflow.file, "other.yaml")],
+    ("source", "folder"): [(taken_in().workflow.folder, "/g")],
+    ("ir, of a step", "given"): [(taken_in().inputs, {"i": 5})],
     ("ir, of a step", "result"): [(_CHILD.result, "q"), ([step.name for step in _CHILD.workflow.steps], ["q"]), (_CHILD.workflow.name, "w")],
     ("ir, of a step", "shares"): [(getattr(action_with("workflow: {steps: {q: {noop: true}}}, ir: {shares: true}"), "shares", None), True), (_CHILD.shares, False)],
     ("ir, of a step", "called"): [(_CALLED.inputs, {}), (_CALLED.workflow.name, "inner")],
@@ -203,6 +232,15 @@ MODEL_CASES: Cases = {
         (step_with("shell: x, ir: {effects: [{kind: set, name: q, value: 1}]}").effects, (Effect(kind="set", name="q", value=1),))
     ],
     ("ir, of a step", "in_order"): [(in_items(), (False, True))],
+    ("ir, of a step", "copies"): [
+        ([step.called_only for step in compiled("resile: 1\nsteps: {a: {shell: x, ir: {copies: f}}, f: {shell: x}}\n").steps], [False, True]),
+    ],
+    ("ir, of a step", "accepts_in_items"): [
+        (over_items("", "accepts_in_items: true, ").steps[1].rules[0].then, "recovered"),
+        (over_items("", "").steps[1].rules[0].then, "tolerate"),
+    ],
+    ("ir, of a step", "in_turn"): [(over_items("in_turn: true", "").max_parallel, 1), (over_items("", "").max_parallel, None)],
+    ("a rule of a step", "by_default"): [(jumps("by_default: goto"), [])],
     ("ir, of a step", "called_only"): [
         (called("ir: {called_only: false}"), [False, False]),
         (called("timeout: 1s"), [False, True]),
@@ -288,6 +326,7 @@ MODEL_CASES: Cases = {
     ("ask", "question"): [(action_with("ir: {ask: {question: q}}"), Ask("q"))],
     ("ask", "default"): [(action_with("ir: {ask: {question: q, default: y}}"), Ask("q", "y"))],
     ("a collected value", "code"): [(action_with("ir: {collect: {a: {code: q}}}"), Collect((Computed("a", code="q"),)))],
+    ("a collected value", "template"): [(action_with("ir: {collect: {a: {code: q, template: t}}}"), Collect((Computed("a", "t", "q"),)))],
     ("transform", "parse"): [(transformed("parse: json"), Transform("json"))],
     ("transform", "template"): [(transformed("template: q"), Transform(template="q"))],
     ("transform", "code"): [(transformed("code: q"), Transform(code="q"))],

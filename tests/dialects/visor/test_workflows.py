@@ -145,9 +145,9 @@ def test_a_native_file_runs_one(flows: VisorFlows) -> None:
 def test_code_makes_a_value_in_a_native_file(flows: VisorFlows) -> None:
     """Also where its texts are not Liquid; memory takes the values of those texts."""
     flows.program.write("resile: 1\ninputs: {who: me}\nsteps:\n"
-                        "  - {id: a, shell: echo 3, capture: {a: value}, transform: {code: return output * 2}, checks: [{name: c, code: output === 6, must: true}]}\n"
-                        "  - {id: m, memory: {operation: set, key: 'k-${inputs.who}', value: {v: '${a}'}}}\n"
-                        "  - {id: s, script: \"return memory.get('k-me').v\", capture: {s: value}, transform: {}}\n"
+                        "  - {id: a, shell: echo 3, capture: {a: value}, ir: {transform: {code: return output * 2}, checks: [{name: c, code: output === 6, must: true}]}}\n"
+                        "  - {id: m, ir: {memory: {operation: set, key: 'k-${inputs.who}', value: {v: '${a}'}}}}\n"
+                        "  - {id: s, capture: {s: value}, ir: {script: \"return memory.get('k-me').v\", transform: {}}}\n"
                         "  - {id: t, shell: 'echo ${s} >> trace'}\n")  # fmt: skip
     flows.program.json("run", "flow.yaml", code=0)
     assert (flows.folder / "trace").read_text() == "6\n"
@@ -156,11 +156,11 @@ def test_code_makes_a_value_in_a_native_file(flows: VisorFlows) -> None:
 def test_what_is_looked_at_must_become_a_value() -> None:
     """In a native file `checks` and `capture: {NAME: value}` beside `workflow` need `transform`."""
     inner = "workflow: {steps: [{noop: true}]}"
-    for keys, word in (("checks: [{name: c, code: x, must: true}]", "checks"), ("capture: {s: text}", "capture")):
+    for keys, word in (("ir: {checks: [{name: c, code: x, must: true}]}", "checks"), ("capture: {s: text}", "capture")):
         found = compile_text(f"resile: 1\nsteps: {{s: {{{inner}, {keys}}}}}")
         expected = f"`{word}` has no meaning for `workflow`, which runs no program of its own"
         assert [finding.message for finding in found.diagnostics] == [expected]
-    keys = "capture: {s: value}, transform: {}, checks: [{name: c, code: x, must: true}]"
+    keys = "capture: {s: value}, ir: {transform: {}, checks: [{name: c, code: x, must: true}]}"
     assert compile_text(f"resile: 1\nsteps: {{s: {{{inner}, {keys}}}}}").workflow is not None
 
 

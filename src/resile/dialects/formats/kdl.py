@@ -47,6 +47,11 @@ class KdlNode(Struct):
         return self.name.line
 
     @property
+    def file(self) -> str:
+        """The file of its name, where that is another than the one that is read."""
+        return self.name.file
+
+    @property
     def column(self) -> int:
         """The column, from 1."""
         return self.name.column

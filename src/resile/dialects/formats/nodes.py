@@ -1,4 +1,7 @@
-"""The tree of a parsed file: scalars, lists and mappings, each with its line and column (from 1)."""
+"""The tree of a parsed file: scalars, lists and mappings, each with its line and column (from 1).
+
+A file may take others in; what comes from them knows their names.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from resile.errors import shorten
 
 
 class Mark(Struct, gc=False):
-    """A place in the file."""
+    """A place in the file, or in another `file` that it takes in."""
 
     line: int
     column: int
+    file: str = ""
 
 
 class Scalar(Struct, gc=False):
@@ -23,6 +27,7 @@ class Scalar(Struct, gc=False):
     text: str
     line: int
     column: int
+    file: str = ""
 
 
 class Sequence(Struct, gc=False):
@@ -31,6 +36,7 @@ class Sequence(Struct, gc=False):
     items: list[Node]
     line: int
     column: int
+    file: str = ""
 
 
 class Mapping(Struct, gc=False):
@@ -39,6 +45,7 @@ class Mapping(Struct, gc=False):
     entries: dict[str, tuple[Scalar, Node]]
     line: int
     column: int
+    file: str = ""
 
 
 Node = Scalar | Sequence | Mapping

@@ -53,14 +53,15 @@ def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> C
     result, shares = fields.get("result", ""), fields.get("shares", False)
     path, inner = "", None
     if isinstance(node, Mapping):
-        inner = _inline(reading, node)
+        inner, path = _inline(reading, node)
     elif (path := _read_path(reading, node)) is not INVALID:
         if "called" in fields:
             return _called(reading, path, node, fields["called"], result)
         inner = _from_file(reading, path, node)
     if inner is None:
         return None
-    return Child(path, inner, _inputs(reading, inner, fields.get("inputs"), key), result, shares)
+    inputs = fields["given"] if "given" in fields else _inputs(reading, inner, fields.get("inputs"), key)
+    return Child(path, inner, inputs, result, shares)
 
 
 def _called(reading: NativeReading, path: str, node: Node, called: dict[str, Any], result: str) -> Child | None:
@@ -96,16 +97,25 @@ def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
         reading.report.error("conflict", message, root.entries["max_parallel"][0], hint=hint)
 
 
-def _inline(reading: NativeReading, node: Mapping) -> Workflow | None:
-    """A workflow that stands in the step that calls it; files in it are relative to this file."""
+def _inline(reading: NativeReading, node: Mapping) -> tuple[Workflow | None, str]:
+    """A workflow that stands in the step that calls it, and its file where it says one.
+
+    Files in it are relative to this file where it says none.
+    """
     from resile.dialects.native.compile import compile_part
 
+    known = reading.parts.get(id(node)) if reading.is_checked else None
+    if known is not None:
+        return known
     part = NativeReading(reading.source, reading.report, reading.dialect, reading.is_checked)
     part.family, part.level = reading.family, reading.level + 1
+    part.onward, part.needing = reading.onward, reading.needing
     if part.level > CHILD_DEPTH_MAX:
         reading.report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
-        return None
-    return compile_part(part, node)
+        return None, ""
+    workflow = compile_part(part, node)
+    reading.parts[id(node)] = workflow, "" if part.source is reading.source else part.source.file
+    return reading.parts[id(node)]
 
 
 def compile_child(reading: NativeReading, path: str, node: Node, is_counted: bool = True) -> Workflow | None:

@@ -26,7 +26,6 @@ from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
 from resile.languages.registry import language_named
 from resile.model.limits import LOOPS_DEFAULT
-from resile.model.rules import Origin
 from resile.model.workflow import Noop, Step, Workflow
 
 MAP_STEP = "map"
@@ -54,9 +53,11 @@ def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workfl
 
 def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     """The workflow in a mapping: the whole of a file, or one that stands inside another."""
-    source, report = reading.source, reading.report
     root = lift_ir(reading, root, WORKFLOW)
     fields = read_mapping(reading, root, WORKFLOW)
+    if "source" in fields:
+        reading.source = Source(fields["source"]["file"], b"", fields["source"]["folder"])
+    source, report = reading.source, reading.report
     if "max_parallel" in root.entries:
         from resile.dialects.native.child_workflow import refuse_parallel
 
@@ -90,7 +91,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
         file=source.file,
         folder=source.folder,
         steps=steps,
-        end=end.step if end else Step(name="end", action=Noop(), origin=Origin(root.line, root.column)),
+        end=end.step if end else Step(name="end", action=Noop(), origin=reading.origin(root)),
         failure_handlers=reading.handlers,
         loops_max=fields.get("routing", {}).get("max_loops", LOOPS_DEFAULT),
         **given,

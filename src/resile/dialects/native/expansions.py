@@ -11,7 +11,6 @@ from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.keys.steps import STEP
 from resile.dialects.native.needs import read_needs
 from resile.dialects.native.step import Drafted, NativeReading, Within, read_step
-from resile.model.rules import Origin
 from resile.model.workflow import Shell, Step
 
 _OWN = frozenset(("shell", "needs", "outputs"))
@@ -39,7 +38,7 @@ def read_expansion(
         name=name,
         action=Shell(command.text, within.program),
         outputs=tuple([path for path, _ in _outputs(reading, entries["outputs"][1])]) if "outputs" in entries else (),
-        origin=Origin(key.line, key.column),
+        origin=reading.origin(key),
     )
     return Drafted(
         step, node, key, read_needs(reading, *_needs(reading, entries["needs"][1])) if "needs" in entries else ()

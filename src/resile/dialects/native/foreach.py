@@ -53,9 +53,10 @@ def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[
     on_finish = None
     if "on_finish" in fields:
         reading.owner = finishing(name)
-        on_finish = read_success(reading, fields["on_finish"], place_of(node, "on_finish"), inner, ON_FINISH)
+        on_finish = read_success(reading, fields["on_finish"], place_of(reading, node, "on_finish"), inner, ON_FINISH)
         reading.owner = name
-    return ForEach(inner, place_of(node, "foreach"), policy, fields.get("max_parallel"), on_finish)
+    place, in_turn = place_of(reading, node, "foreach"), fields.get("in_turn", False)
+    return ForEach(inner, place, policy, fields.get("max_parallel"), on_finish, in_turn)
 
 
 def fold(reading: NativeReading, drafts: dict[str, Drafted], is_list: bool) -> dict[str, Drafted]:
@@ -184,12 +185,18 @@ def _fold_one(
         source=Source(step=producer),
         steps=steps,
         policy=policy.settings,
-        max_parallel=foreach.max_parallel,
+        max_parallel=1 if foreach.in_turn and _are_linked(steps) else foreach.max_parallel,
         scope=producer,
     )
     step = Step(name=name, action=fan, rules=_rules(foreach), on_success=foreach.on_finish, origin=first.step.origin)
     draft = Drafted(step, Mapping({}, first.key.line, first.key.column), first.key, tuple(outside.values()))
     return _replaced(drafts, members, draft)
+
+
+def _are_linked(steps: tuple[Step, ...]) -> bool:
+    """Does one of these steps need another?"""
+    names = {step.name for step in steps}
+    return any(not names.isdisjoint(need.any_of) for step in steps for need in step.needs)
 
 
 def _move(scope: Scope, inner: Scope, owners: set[str]) -> None:
@@ -230,7 +237,14 @@ def _inside(
             message = f"`{shorten('|'.join(need.any_of))}` mixes steps of the items with others"
             reading.report.error("scope", message, node, hint="an item can only wait for its own steps")
     fanout = "" if draft.fanout == "map" and level <= 1 else draft.fanout
-    return replace(draft, needs=tuple(kept), fanout=fanout)
+    step = _accepting(draft.step) if "accepts_in_items" in draft.node.entries else draft.step
+    return replace(draft, step=step, needs=tuple(kept), fanout=fanout)
+
+
+def _accepting(step: Step) -> Step:
+    """A step whose tolerated failure leaves its item whole: it is taken as it is."""
+    rules = [replace(rule, then="recovered") if rule.then == "tolerate" else rule for rule in step.rules]
+    return replace(step, rules=tuple(rules))
 
 
 def _replaced(drafts: dict[str, Drafted], members: set[str], fan: Drafted) -> dict[str, Drafted]:

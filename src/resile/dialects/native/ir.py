@@ -28,7 +28,7 @@ def lift_ir(reading: Reading, node: Mapping, known: Table) -> Mapping:
         entries[name] = key, value
     if IR in node.entries:
         entries |= _ir_entries(reading, node.entries[IR][1], known)
-    return Mapping(entries, node.line, node.column)
+    return Mapping(entries, node.line, node.column, node.file)
 
 
 def _ir_entries(reading: Reading, node: Node, known: Table) -> dict[str, tuple[Scalar, Node]]:

@@ -19,28 +19,28 @@ from resile.dialects.reading.key_tables import Table
 
 def word(text: str, at: Place) -> Scalar:
     """A text node."""
-    return Scalar(text, text, at.line, at.column)
+    return Scalar(text, text, at.line, at.column, at.file)
 
 
 def number(value: float, at: Place) -> Scalar:
     """A number node."""
-    return Scalar(value, f"{value:g}" if isinstance(value, float) else str(value), at.line, at.column)
+    return Scalar(value, f"{value:g}" if isinstance(value, float) else str(value), at.line, at.column, at.file)
 
 
 def flag(value: bool, at: Place) -> Scalar:
     """A node for `true` or `false`."""
-    return Scalar(value, "true" if value else "false", at.line, at.column)
+    return Scalar(value, "true" if value else "false", at.line, at.column, at.file)
 
 
 def sequence(items: Iterable[Node], at: Place) -> Sequence:
     """A list node."""
-    return Sequence(list(items), at.line, at.column)
+    return Sequence(list(items), at.line, at.column, at.file)
 
 
 def mapping(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
     """A mapping whose keys stand where their values stand."""
     made = {key: (word(key, value), value) for key, value in (entries or {}).items()}
-    return Mapping(made, at.line, at.column)
+    return Mapping(made, at.line, at.column, at.file)
 
 
 def put(into: Mapping, key: str, value: Node, at: Place | None = None) -> None:
@@ -106,12 +106,13 @@ class Part(dict[str, Any]):
 
     def __init__(self, at: Place, **keys: Any) -> None:
         super().__init__({key: value for key, value in keys.items() if value is not None})
-        self.line, self.column = at.line, at.column
+        self.line, self.column, self.file = at.line, at.column, at.file
 
     def __eq__(self, other: object) -> bool:
         """Compare keys and places."""
-        is_here = isinstance(other, Part) and (self.line, self.column) == (other.line, other.column)
-        return is_here and super().__eq__(other)
+        if not isinstance(other, Part) or (self.line, self.column, self.file) != (other.line, other.column, other.file):
+            return False
+        return super().__eq__(other)
 
     def replace(self, **keys: Any) -> Self:
         """The same part with other values under some keys; None takes a key out."""
@@ -146,7 +147,7 @@ def node_of(value: Any, at: Place) -> Node:
     if isinstance(value, list | tuple):
         return sequence([node_of(inner, at) for inner in value], at)
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    return Scalar(value, text, at.line, at.column)
+    return Scalar(value, text, at.line, at.column, at.file)
 
 
 def value_of(node: Mapping, key: str) -> Node | None:

@@ -25,7 +25,7 @@ from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.fanout import FanOut
-from resile.model.rules import NOWHERE, Origin, Rule, SuccessActions
+from resile.model.rules import Origin, Rule, SuccessActions
 from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Validate
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from resile.dialects.native.failures.error_policy import Policy
     from resile.dialects.native.failures.ladder import Answer
     from resile.dialects.native.graph import Ancestors
+    from resile.model.workflow import Workflow
 
 FANOUT_DEPTH_MAX = 8
 _PASSED_ON = (
@@ -93,7 +94,7 @@ _FOR_STEPS_INSIDE = {
     "workflow": (*_RUNS_NO_PROGRAM, "env", "working_dir"),
 }
 _ACTIONS = frozenset(ACTIONS)
-_BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish")
+_BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish", "in_turn")
 
 
 How = Literal["needs", "next", "run", "goto", "transitions"]
@@ -155,16 +156,17 @@ class NativeReading(Reading):
     `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
     `family` are the files of the workflows that this one calls; `level` counts the workflows in which this one stands,
     `dialect` is that of the user's file. `needs` are those read so far, by their text: most are repeated. `onward` and
-    `needing` are what hints call the ways on and back.
+    `needing` are what hints call the ways on and back. `parts` are the compiled workflows of steps, by the identity of
+    their nodes, which copies of a step share.
     """
-
-    onward = "`next` leads on to another step"
-    needing = "`needs`"
 
     def __init__(self, source: Source, report: Diagnostics, dialect: str = "native", is_checked: bool = False) -> None:
         super().__init__(source, report)
         self.dialect = dialect
         self.is_checked = is_checked
+        self.onward = "`next` leads on to another step"
+        self.needing = "`needs`"
+        self.parts: dict[int, tuple[Workflow | None, str]] = {}
         self.agent: dict[str, Any] = {}
         self.handlers: dict[str, tuple[Rule, ...]] = {}
         self.defaults: Answer | None = None
@@ -200,6 +202,7 @@ class ForEach(Struct, frozen=True):
     policy: Policy | None = None
     max_parallel: int | None = None
     on_finish: SuccessActions | None = None
+    in_turn: bool = False
 
 
 class Drafted(Struct, gc=False):
@@ -216,7 +219,7 @@ class Drafted(Struct, gc=False):
 
 def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
     """The step that a mapping describes; what is wrong with it is reported."""
-    origin = origin_of(key)
+    origin = reading.origin(key)
     command = _plain_command(reading, node, within) if name != "end" else None
     if command is not None:
         needed = node.entries.get("needs")
@@ -224,7 +227,8 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         return Drafted(Step(name=name, action=command, origin=origin), node, key, needs)
     node = lift_ir(reading, node, STEP)
     fields = read_mapping(reading, node, STEP)
-    _check_place(reading, name, node, within)
+    if not reading.is_checked:
+        _check_place(reading, name, node, within)
     inner = _inner(fields, within)
     action = _action(reading, name, node, key, fields, inner)
     needs = read_needs(reading, *fields["needs"]) if "needs" in fields else ()
@@ -237,6 +241,8 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
     if "next" in fields:
         mode, arcs = _arcs(reading, fields["next"])
     rules = _rules(reading, node, fields, inner)
+    for _, copied in fields.get("copies", ()):
+        reading.scope.named.append(Named(reading.owner, "run", copied))
     if isinstance(action, Function):
         check_beside(reading, node, action)
         fields["capture"] = capture_of_result(name)
@@ -316,7 +322,7 @@ def _on_success(reading: NativeReading, node: Mapping, fields: dict[str, Any], i
         return None
     from resile.dialects.native.failures.commands import read_success
 
-    return read_success(reading, fields["on_success"], place_of(node, "on_success"), inner)
+    return read_success(reading, fields["on_success"], place_of(reading, node, "on_success"), inner)
 
 
 def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> None:
@@ -352,7 +358,7 @@ def _action(
         hint = f"give it one of: {', '.join(f'`{word}`' for word in ACTIONS)}"
         reading.report.error("action", f"the step `{shorten(name)}` does nothing", key, hint=hint)
     word = given[0] if given else "noop"
-    if len(fields) > 1:
+    if len(fields) > 1 and not reading.is_checked:
         _check_keys(reading, node, fields, word)
     field = "agent" if word == "claude" else word
     if field not in fields:
@@ -399,7 +405,7 @@ def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: s
     if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
         where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
         reading.report.error("action", "`noop` has no output that could become something", where)
-    for key in ("result", "shares", "called"):
+    for key in ("result", "shares", "called", "given"):
         if word != "workflow" and key in fields:
             reading.report.error("action", f"`{key}` has no meaning without `workflow`", node.entries[key][0])
     if word not in ("python", "workflow") and "inputs" in fields:
@@ -473,14 +479,9 @@ def _arc(reading: Reading, node: Node) -> tuple[Arc, Scalar] | None:
     return Arc(fields["step"], fields.get("when"), fields.get("args", {})), target[1]
 
 
-def place_of(node: Mapping, key: str) -> Origin:
+def place_of(reading: Reading, node: Mapping, key: str) -> Origin:
     """Where a key stands."""
-    return origin_of(node.entries[key][0])
-
-
-def origin_of(node: Node) -> Origin:
-    """Where a node stands; a front end puts what its file does not say at line 0."""
-    return Origin(node.line, node.column) if node.line else NOWHERE
+    return reading.origin(node.entries[key][0])
 
 
 def is_dangling(item: Node) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Scalar
-from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.reading.diagnostics import Diagnostics, Place
 from resile.languages.native import NATIVE
+from resile.model.rules import NOWHERE, Origin
 
 if TYPE_CHECKING:
     from resile.languages.contract import Language
@@ -43,6 +44,15 @@ class Reading:
         self.beside: tuple[str, ...] = ()
         self.texts: list[Text] = []
         self.language: Language[Any] = NATIVE
+
+    def origin(self, place: Place) -> Origin:
+        """The origin of a place, with its file where that is another than the one that is read.
+
+        A front end puts what its file does not say at line 0.
+        """
+        if not place.line:
+            return NOWHERE
+        return Origin(place.line, place.column, "" if place.file == self.source.file else place.file)
 
     def refers(self, node: Scalar, program: str = "") -> None:
         """Keep a text that may refer to values; `program` is the shell that reads it."""

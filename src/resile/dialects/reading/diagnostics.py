@@ -19,6 +19,10 @@ class Place(Protocol):
     def column(self) -> int:
         """The column, from 1."""
 
+    @property
+    def file(self) -> str:
+        """The other file in which it stands, if it is not in the one that is read."""
+
 
 class Diagnostics:
     """Collects findings; keeps the first `DIAGNOSTICS_MAX` errors, warnings and notices and counts the rest."""
@@ -58,10 +62,16 @@ class Diagnostics:
         if len(into) >= DIAGNOSTICS_MAX:
             self.left_out += 1
             return
-        line, column = (place.line, place.column) if place is not None else (0, 0)
+        line, column, file = (place.line, place.column, place.file) if place is not None else (0, 0, "")
         into.append(
             Diagnostic(
-                severity=severity, code=code, message=message, file=self.file, line=line, column=column, hint=hint
+                severity=severity,
+                code=code,
+                message=message,
+                file=file or self.file,
+                line=line,
+                column=column,
+                hint=hint,
             )
         )
 

@@ -16,7 +16,6 @@ from resile.errors import shorten
 from resile.languages.references import is_one_reference
 from resile.languages.shell.quoting import SHELLS
 from resile.model.limits import EXPRESSION_BYTES_MAX, NAME_CHARACTERS_MAX, SCRIPT_BYTES_MAX
-from resile.model.rules import Origin
 from resile.model.workflow import Condition
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -76,6 +75,11 @@ def boolean(reading: Reading, node: Node) -> Any:
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return node.value
     return wrong(reading, node, "true or false")
+
+
+def only_true(reading: Reading, node: Node) -> Any:
+    """`true`, for there is nothing else to say."""
+    return True if isinstance(node, Scalar) and node.value is True else wrong(reading, node, "true")
 
 
 def integer(low: int, high: int) -> Reader:
@@ -194,14 +198,14 @@ def condition(reading: Reading, node: Node) -> Any:
     if isinstance(node, Mapping):
         return _said_condition(reading, node)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
-        return Condition(str(node.value).lower(), "value", Origin(node.line, node.column))
+        return Condition(str(node.value).lower(), "value", reading.origin(node))
     source = expression(reading, node)
     if source is INVALID:
         return INVALID
     if "${" in source and isinstance(node, Scalar):
         reading.refers(node)
     plain = source in _CONDITION_WORDS or is_one_reference(source)
-    return Condition(source, "value" if plain else "js", Origin(node.line, node.column))
+    return Condition(source, "value" if plain else "js", reading.origin(node))
 
 
 def _said_condition(reading: Reading, node: Mapping) -> Any:
@@ -215,7 +219,7 @@ def _said_condition(reading: Reading, node: Mapping) -> Any:
     word: Any = given[0]
     besides = fields.get("besides", ())
     source = "" if word == "none" else str(fields[word])
-    return Condition(source, word, Origin(node.line, node.column), besides)
+    return Condition(source, word, reading.origin(node), besides)
 
 
 def _conditions(reading: Reading, node: Node) -> Any:

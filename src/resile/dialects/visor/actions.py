@@ -1,4 +1,4 @@
-"""What a Visor step does: the keys of its type become an action, and what it gives becomes its value.
+"""What a Visor step does: the keys of its type become a native action, and what it gives becomes its value.
 
 Agent steps are asked of `claude -p`: the keys of `ai` become its options, a schema becomes a part of the prompt.
 """
@@ -16,13 +16,11 @@ from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
 from resile.dialects.visor.keys import PROMPT
 from resile.dialects.visor.schemas import Schema, in_words
-from resile.dialects.visor.values import VisorReading, beside, filled_template, template
+from resile.dialects.visor.values import VisorReading, filled_template, path_beside, template
 from resile.errors import shorten
 from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output
 from resile.languages.urls import SERVER, WHOLE_URL
-from resile.model.builtin_actions import Ask, Log, Memory, Script, Transform
 from resile.model.limits import FILE_BYTES_MAX
-from resile.model.workflow import Action, Agent, Http, Noop, Shell
 
 AGENT = ("claude", "-p")
 COMMAND_SECONDS = 60.0
@@ -36,28 +34,28 @@ _NEEDS_VALUE = ("set", "append")
 
 def action_of(
     reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema, namespace: str
-) -> Action:
-    """The action of a step of this type; what is missing is reported."""
+) -> dict[str, Any]:
+    """The native keys of a step of this type; what is missing is reported."""
     match kind:
         case "command":
-            return Shell(_needed(reading, kind, node, fields, "exec"), stdin=fields.get("stdin", ""))
+            return {"shell": _needed(reading, kind, node, fields, "exec"), "stdin": fields.get("stdin") or None}
         case "script":
-            return Script(_needed(reading, kind, node, fields, "content"), fields.get("namespace", namespace))
+            code = _needed(reading, kind, node, fields, "content")
+            return {"script": {"code": code, "namespace": fields.get("namespace", namespace)}}
         case "log":
-            level = fields.get("level", "info")
-            return Log(
-                _needed(reading, kind, node, fields, "message"), level, fields.get("include_dependencies", False)
-            )
+            message, level = _needed(reading, kind, node, fields, "message"), fields.get("level", "info")
+            with_outputs = fields.get("include_dependencies", False)
+            return {"log": {"message": message, "level": level, "with_outputs": with_outputs}}
         case "memory":
-            return _memory(reading, node, fields, namespace)
+            return {"memory": _memory(reading, node, fields, namespace)}
         case "http":
-            return _http(reading, node, fields)
+            return {"http": _http(reading, node, fields)}
         case "human-input":
-            return _ask(reading, node, fields)
+            return {"ask": _ask(reading, node, fields)}
         case "ai" | "claude-code":
-            return _agent(reading, kind, node, fields, schema)
+            return {"agent": _agent(reading, kind, node, fields, schema)}
         case _:
-            return Noop()
+            return {"noop": True}
 
 
 def _needed(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any], key: str) -> str:
@@ -68,7 +66,7 @@ def _needed(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any], 
     return value
 
 
-def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: str) -> Memory:
+def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: str) -> dict[str, Any]:
     """One operation on the memory, with what it needs and nothing else."""
     operation = fields.get("operation", "get")
     if "operation" not in node.entries:
@@ -85,16 +83,12 @@ def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: 
         reading.report.error("conflict", f"`{given[0]}` has no meaning for `{operation}`", where)
     if "key" in node.entries and operation not in _NEEDS_KEY:
         reading.report.error("conflict", f"`key` has no meaning for `{operation}`", node.entries["key"][0])
-    return Memory(
-        operation=operation,
-        key=fields.get("key", ""),
-        namespace=fields.get("namespace", namespace),
-        value=fields.get("value"),
-        code=fields.get("value_js", ""),
-    )
+    words = {"key": "key", "value": "value", "value_js": "code"}
+    written = {native: fields[word] for word, native in words.items() if word in fields}
+    return {"operation": operation, "namespace": fields.get("namespace", namespace), **written}
 
 
-def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Http:
+def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
     """A request whose server is decided by the file alone, or by one output that is the whole url."""
     body: Any = fields.get("body")
     given: dict[str, Any] = {}
@@ -105,10 +99,8 @@ def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Http:
     method = fields.get("method", "POST" if given else "GET").upper()
     if not re.fullmatch(r"[A-Z]{1,20}", method):
         wrong(reading, node.entries["method"][1], "a method such as GET, POST, PUT, PATCH, DELETE")
-    return Http(
-        url=_url(reading, node, fields.get("url")), method=method, headers=_headers(reading, fields.get("headers")),
-        **given,
-    )  # fmt: skip
+    url, headers = _url(reading, node, fields.get("url")), _headers(reading, fields.get("headers"))
+    return {"url": url, "method": method, "headers": headers, **given}
 
 
 def _url(reading: Reading, node: Mapping, given: Node | None) -> str:
@@ -148,7 +140,7 @@ def _headers(reading: Reading, node: Node | None) -> dict[str, str]:
     return result
 
 
-def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Ask:
+def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
     """A question, with what the file says about its answer."""
     question = _needed(reading, "human-input", node, fields, "prompt")
     hints = []
@@ -162,10 +154,10 @@ def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Ask:
         hints.append("an empty answer is fine")
     # The question is a template; what is added is not.
     more = f" {{% raw %}}({'; '.join(hints)}){{% endraw %}}" if hints else ""
-    return Ask(question.rstrip() + more, fields.get("default", ""))
+    return {"question": question.rstrip() + more, "default": fields.get("default", "")}
 
 
-def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema) -> Agent:
+def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """A prompt for `claude -p`, with the options that the file's settings come to."""
     prompt = _prompt(reading, node, fields)
     if "prompt" not in node.entries and "appendPrompt" not in node.entries and "focus" not in node.entries:
@@ -181,7 +173,7 @@ def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, An
         settings.get("completion_prompt", ""),
         in_words(schema),
     ]
-    return Agent("\n\n".join(part.strip() for part in parts if part.strip()), tuple(words))
+    return {"prompt": "\n\n".join(part.strip() for part in parts if part.strip()), "command": words}
 
 
 def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str:
@@ -207,7 +199,7 @@ def _from_file(reading: VisorReading, node: Node) -> str:
     if name is INVALID:
         return ""
     try:
-        with open(beside(reading, name.strip()), "rb") as file:
+        with open(path_beside(reading, name.strip()), "rb") as file:
             prompt = file.read(FILE_BYTES_MAX).decode("utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -246,22 +238,18 @@ def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], setti
     return words
 
 
-def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> Transform | None:
+def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str, Any] | None:
     """How what the step gives becomes its value; None where it gives nothing."""
     if kind == "noop" and not ({"transform", "transform_js", "forEach"} & fields.keys()):
         return None
-    parse: Any = "auto"
+    parse = "auto"
     if schema.is_text or fields.get("output_format") == "text":
         parse = "text"
     elif fields.get("output_format") == "json":
         parse = "json"
-    return Transform(
-        parse=parse,
-        template=fields.get("transform", ""),
-        code=fields.get("transform_js", ""),
-        as_items=fields.get("forEach", False),
-        schema=schema.rules,
-    )
+    words = {"transform": "template", "transform_js": "code", "forEach": "as_items"}
+    written = {native: fields[word] for word, native in words.items() if word in fields}
+    return {"parse": parse, **written, **({} if schema.rules is None else {"schema": schema.rules})}
 
 
 def time_of(kind: str, fields: dict[str, Any]) -> float | None:

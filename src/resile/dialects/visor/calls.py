@@ -1,72 +1,73 @@
 """Calls that are more than a name: tools, workflows, and steps with arguments become steps of their own.
 
     on_init     steps before the step, called STEP.NAME; their outputs are seen by it under the name of the call
-    on_success  steps in the scope of what follows the step           on_fail   steps of its repair
+    on_success  commands that follow the step           on_fail   commands of its repair
 
 A called step is a copy: it does what the step does, with `args`, and answers no failure but by plain retries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, plain
-from resile.dialects.native.step import Drafted
+from resile.dialects.formats.nodes import Node, plain
+from resile.dialects.native.nodes import Part, StepPart
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
+from resile.dialects.visor.conditions import when_of
 from resile.dialects.visor.keys import TOOL
 from resile.dialects.visor.schemas import is_schema
 from resile.dialects.visor.step import Draft
 from resile.dialects.visor.values import Call, VisorReading
 from resile.dialects.visor.workflows import child_of
 from resile.errors import shorten
-from resile.model.builtin_actions import Transform
-from resile.model.rules import Origin
-from resile.model.workflow import Capture, Need, Shell, Step
+
+_NOT_COPIED = ("rules", "accepts_in_items", "on_success", "copies", "args", "aliases")
 
 
-def place_calls(reading: VisorReading, drafts: dict[str, Draft]) -> dict[str, Drafted]:
+def place_calls(reading: VisorReading, drafts: dict[str, Draft]) -> dict[str, Draft]:
     """Every step with what it calls in its place; the steps that run before others among them."""
-    result: dict[str, Drafted] = {}
+    result: dict[str, Draft] = {}
     for name, draft in drafts.items():
-        drafted = draft.drafted
+        placed = replace(draft)
         if draft.before:
-            drafted = _with_before(reading, drafts, draft, result)
+            _place_before(reading, drafts, placed, result)
         if draft.remedy:
-            drafted = _with_remedy(reading, drafts, drafted, draft.remedy)
-        if draft.after and drafted.step.on_success is not None:
-            actions = replace(drafted.step.on_success, steps=_in_order(reading, drafts, draft.after))
-            drafted = replace(drafted, step=replace(drafted.step, on_success=actions))
-        result[name] = drafted
+            steps = _commands(reading, drafts, draft.remedy)
+            rules = placed.keys["rules"]
+            repaired = [rule.replace(commands=steps) if "on_repair_failure" in rule else rule for rule in rules]
+            placed.keys = placed.keys.replace(rules=repaired)
+        if draft.after and "on_success" in placed.keys:
+            steps = _commands(reading, drafts, draft.after)
+            placed.keys = placed.keys.replace(on_success=placed.keys["on_success"].replace(commands=steps))
+        result[name] = placed
     return result
 
 
-def _with_before(reading: VisorReading, drafts: dict[str, Draft], draft: Draft, result: dict[str, Drafted]) -> Drafted:
-    """The step after those that run before it, which are put among the others."""
-    drafted = draft.drafted
-    step = drafted.step
-    needs, when = drafted.needs, step.when
+def _place_before(reading: VisorReading, drafts: dict[str, Draft], draft: Draft, result: dict[str, Draft]) -> None:
+    """Put the steps that run before a step among the others, and let it wait for them."""
+    needs, when = draft.needs, draft.when
     aliases: dict[str, str] = {}
     for call in draft.before:
         called = _called(reading, drafts, call)
         if called is None:
             continue
         alias = call.alias or call.name
-        name = _free(f"{step.name}.{alias}", drafts, result)
-        placed = replace(_renamed(called, name), when=when, aliases=dict(aliases))
-        result[name] = Drafted(placed, Mapping({}, call.node.line, call.node.column), call.node, needs,
-                               fanout=drafted.fanout)  # fmt: skip
+        name = _free_name(f"{draft.name}.{alias}", drafts, result)
+        keys = _named(called.replace(when=None), name, aliases)
+        result[name] = Draft(name, call.node, keys, {}, needs, when, fanout=draft.fanout)
         # The first of them asks the step's condition; where it does not hold, the rest are skipped with it.
-        needs, when = ((Need((name,)), call.node),), None
+        needs, when = [Part(call.node, any_of=[name])], []
         aliases[alias] = name
-    if not aliases:
-        return drafted
-    return replace(drafted, step=replace(step, when=when, aliases=aliases), needs=(*drafted.needs, *needs))
+    if aliases:
+        draft.keys = draft.keys.replace(aliases=aliases)
+        draft.needs, draft.when = [*draft.needs, *needs], when
 
 
-def _free(name: str, *taken: dict[str, Any]) -> str:
+def _free_name(name: str, *taken: Iterable[str]) -> str:
     """The name, or one with a number that no step has."""
     found, number = name, 1
     while any(found in names for names in taken):
@@ -75,38 +76,27 @@ def _free(name: str, *taken: dict[str, Any]) -> str:
     return found
 
 
-def _with_remedy(reading: VisorReading, drafts: dict[str, Draft], drafted: Drafted, calls: tuple[Call, ...]) -> Drafted:
-    """The step whose remedy runs steps of its own."""
-    steps = _in_order(reading, drafts, calls)
-    rules = tuple(
-        replace(rule, repair=replace(rule.repair, steps=steps)) if rule.repair is not None else rule
-        for rule in drafted.step.rules
-    )
-    return replace(drafted, step=replace(drafted.step, rules=rules))
-
-
-def _in_order(reading: VisorReading, drafts: dict[str, Draft], calls: tuple[Call, ...]) -> tuple[Step, ...]:
-    """Called steps, one after the other."""
-    steps: list[Step] = []
+def _commands(reading: VisorReading, drafts: dict[str, Draft], calls: tuple[Call, ...]) -> list[StepPart] | None:
+    """Called steps as commands, which run one after the other."""
+    steps: list[StepPart] = []
     aliases: dict[str, str] = {}
     for call in calls:
         called = _called(reading, drafts, call)
         if called is None:
             continue
-        name = _free(call.alias or call.name, {step.name: step for step in steps})
-        needs = (Need((steps[-1].name,), True),) if steps else ()
-        steps.append(replace(_renamed(called, name), needs=needs, aliases=dict(aliases)))
+        name = _free_name(call.alias or call.name, [step["id"] for step in steps])
+        steps.append(_named(called, name, aliases).replace(id=name, inherit=False))
         aliases[call.alias or call.name] = name
-    return tuple(steps)
+    return steps or None
 
 
-def _renamed(step: Step, name: str) -> Step:
-    """The step under another name, which is also that of its value."""
-    capture = tuple(replace(capture, name=name) for capture in step.capture)
-    return replace(step, name=name, capture=capture, called_only=False)
+def _named(keys: StepPart, name: str, aliases: dict[str, str]) -> StepPart:
+    """A called step under a name, which is also that of its value."""
+    capture = {name: "value"} if "capture" in keys else None
+    return keys.replace(capture=capture, aliases=dict(aliases) or None)
 
 
-def _called(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> Step | None:
+def _called(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> StepPart | None:
     """What a call runs, or None after a report."""
     kinds: dict[str, dict[str, Any]] = {
         "step": {**drafts}, "tool": {**reading.tools}, "workflow": {**reading.workflows}
@@ -117,21 +107,20 @@ def _called(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> Step
         message = f"there is no {call.kind} `{shorten(call.name)}`"
         reading.report.error(f"unknown-{call.kind}", message, call.node, hint=hint)
         return None
-    origin = reading.origin(call.node)
     if call.kind == "tool":
-        return _tool(reading, call, origin)
+        return _tool(reading, call)
     if call.kind == "workflow":
         child = child_of(reading, call.node, call.args)
-        capture = (Capture(call.name, "value"),)
-        return None if child is None else Step(
-            name=call.name, action=child, capture=capture, transform=Transform(), origin=origin
-        )  # fmt: skip
-    step = drafts[call.name].drafted.step
-    rules = tuple(rule for rule in step.rules if rule.then == "retry" and rule.repair is None)
-    return replace(step, rules=rules, on_success=None, needs=(), args=call.args, origin=origin)
+        return None if child is None else StepPart(call.node, **child, capture={call.name: "value"}, transform={})
+    draft = drafts[call.name]
+    keys = {key: value for key, value in draft.keys.items() if key not in _NOT_COPIED}
+    rules = [
+        rule for rule in draft.keys.get("rules", ()) if rule["then"] == "retry" and "on_repair_failure" not in rule
+    ]
+    return StepPart(call.node, **keys, when=when_of(draft.when), rules=rules or None, args=call.args or None)
 
 
-def _tool(reading: VisorReading, call: Call, origin: Origin) -> Step | None:
+def _tool(reading: VisorReading, call: Call) -> StepPart | None:
     """The command of a tool."""
     key, node = reading.tools[call.name]
     fields = read_keys(reading, node, TOOL)
@@ -139,21 +128,17 @@ def _tool(reading: VisorReading, call: Call, origin: Origin) -> Step | None:
         if "exec" not in node.entries:
             reading.report.error("value", f"the tool `{shorten(call.name)}` has no `exec`", key)
         return None
-    args = _arguments(reading, fields.get("inputSchema"), call)
-    transform = Transform(
-        parse="json" if fields.get("parseJson") else "auto",
-        template=fields.get("transform", ""),
-        code=fields.get("transform_js", ""),
-    )
-    return Step(
-        name=call.name,
-        action=Shell(fields["exec"], stdin=fields.get("stdin", "")),
-        capture=(Capture(call.name, "value"),),
-        transform=transform,
-        timeout_seconds=fields.get("timeout"),
-        env=fields.get("env", {}),
-        args=args,
-        origin=origin,
+    words = {"transform": "template", "transform_js": "code"}
+    transform = {"parse": "json" if fields.get("parseJson") else "auto"}
+    return StepPart(
+        call.node,
+        shell=fields["exec"],
+        stdin=fields.get("stdin") or None,
+        capture={call.name: "value"},
+        transform=transform | {native: fields[word] for word, native in words.items() if word in fields},
+        timeout=fields.get("timeout"),
+        env=fields.get("env") or None,
+        args=_arguments(reading, fields.get("inputSchema"), call) or None,
     )
 
 

@@ -9,12 +9,11 @@ Only local files are read, relative to the file that names them. A finding in on
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.formats.yaml import parse
 from resile.dialects.reading.context import Source
-from resile.dialects.reading.diagnostics import Diagnostics, Place
+from resile.dialects.reading.diagnostics import Diagnostics
 from resile.errors import shorten
 from resile.model.limits import CHILD_DEPTH_MAX, FILE_BYTES_MAX
 
@@ -22,47 +21,7 @@ _EXTENDS = ("extends", "include")
 _STEPS = ("steps", "checks")
 
 
-class Placed(Diagnostics):
-    """Findings of a file that is put together from several: each names the file in which its node stands."""
-
-    def __init__(self, report: Diagnostics) -> None:
-        super().__init__(report.file)
-        self.errors = report.errors
-        self.warnings = report.warnings
-        self.files: dict[int, str] = {}
-        # Nodes are told apart by identity, so none of them may go away.
-        self.kept: list[Node] = []
-
-    def remember(self, root: Node, file: str) -> None:
-        """All nodes of a tree stand in this file."""
-        self.kept.append(root)
-        work = [root]
-        while work:
-            node = work.pop()
-            self.files[id(node)] = file
-            if isinstance(node, Sequence):
-                work += node.items
-            elif isinstance(node, Mapping):
-                for key, value in node.entries.values():
-                    self.files[id(key)] = file
-                    work.append(value)
-
-    def like(self, made: Mapping, other: Node) -> Mapping:
-        """A mapping that was made of parts stands where this one stands."""
-        if id(other) in self.files:
-            self.kept.append(made)
-            self.files[id(made)] = self.files[id(other)]
-        return made
-
-    def _add(self, into: Any, severity: str, code: str, message: str, place: Place | None, hint: str) -> None:
-        """Keep one finding under the name of its file."""
-        own = self.file
-        self.file = self.files.get(id(place), own)
-        super()._add(into, severity, code, message, place, hint)
-        self.file = own
-
-
-def listed(report: Diagnostics, node: Node) -> list[Scalar]:
+def paths_of(report: Diagnostics, node: Node) -> list[Scalar]:
     """The paths under a key: one, or a list."""
     items = node.items if isinstance(node, Sequence) else [node]
     found: list[Scalar] = []
@@ -74,8 +33,8 @@ def listed(report: Diagnostics, node: Node) -> list[Scalar]:
     return found
 
 
-def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Source, Mapping, Diagnostics] | None:
-    """Another file, called as this one is, or None after a report."""
+def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Source, Mapping] | None:
+    """Another file, called as this one is, or None after a report; its nodes know its name."""
     name = node.text.strip()
     if "://" in name:
         report.error("not-run", f"`{shorten(name)}` is not a local file", node, hint="keep a copy beside this file")
@@ -97,18 +56,33 @@ def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Sourc
     root = parse(data, other)
     report.errors += other.errors
     if isinstance(root, Mapping):
-        return Source(called, data, os.path.dirname(os.path.abspath(path))), root, other
+        _set_file(root, called)
+        return Source(called, data, os.path.dirname(os.path.abspath(path))), root
     if root is not None:
         report.error("type", f"`{shorten(name)}` is no workflow file: it is {describe(root)}", node)
     return None
 
 
-def extended(source: Source, root: Mapping, report: Placed, loading: tuple[str, ...] = ()) -> Mapping:
+def _set_file(root: Node, file: str) -> None:
+    """Tell every node of a tree in which file it stands."""
+    work = [root]
+    while work:
+        node = work.pop()
+        node.file = file
+        if isinstance(node, Sequence):
+            work += node.items
+        elif isinstance(node, Mapping):
+            for key, value in node.entries.values():
+                key.file = file
+                work.append(value)
+
+
+def extend(source: Source, root: Mapping, report: Diagnostics, loading: tuple[str, ...] = ()) -> Mapping:
     """The file with what it extends put under it."""
     here = os.path.abspath(os.path.join(source.folder, os.path.basename(source.file)))
     under: Mapping | None = None
     for word in _EXTENDS:
-        for node in listed(report, root.entries[word][1]) if word in root.entries else []:
+        for node in paths_of(report, root.entries[word][1]) if word in root.entries else []:
             if os.path.abspath(os.path.join(source.folder, node.text)) in (*loading, here):
                 report.error("extends", f"`{shorten(node.text)}` extends itself", node)
                 continue
@@ -118,35 +92,34 @@ def extended(source: Source, root: Mapping, report: Placed, loading: tuple[str, 
             other = read_other(report, source, node)
             if other is None:
                 continue
-            report.remember(other[1], other[0].file)
-            below = extended(other[0], other[1], report, (*loading, here))
-            under = below if under is None else _merged(report, under, below)
+            below = extend(*other, report, (*loading, here))
+            under = below if under is None else _merge_files(under, below)
     entries = {key: entry for key, entry in root.entries.items() if key not in _EXTENDS}
-    own = Mapping(entries, root.line, root.column)
-    return _alike(own) if under is None else _merged(report, under, own)
+    own = Mapping(entries, root.line, root.column, root.file)
+    return _with_steps(own) if under is None else _merge_files(under, own)
 
 
-def _alike(root: Mapping) -> Mapping:
+def _with_steps(root: Mapping) -> Mapping:
     """The file with its steps under one name where it has them under one."""
     given = [word for word in _STEPS if word in root.entries]
     if given != ["checks"]:
         return root
     entries = {("steps" if key == "checks" else key): entry for key, entry in root.entries.items()}
-    return Mapping(entries, root.line, root.column)
+    return Mapping(entries, root.line, root.column, root.file)
 
 
-def _merged(report: Placed, under: Mapping, over: Mapping) -> Mapping:
+def _merge_files(under: Mapping, over: Mapping) -> Mapping:
     """Two files as one: mappings key by key, anything else as the upper one has it."""
-    return _merge(report, _alike(under), _alike(over))
+    return _merge(_with_steps(under), _with_steps(over))
 
 
-def _merge(report: Placed, under: Mapping, over: Mapping) -> Mapping:
+def _merge(under: Mapping, over: Mapping) -> Mapping:
     """Two mappings as one."""
     entries = dict(under.entries)
     for name, (key, value) in over.entries.items():
         below = entries.get(name)
         if below is not None and isinstance(below[1], Mapping) and isinstance(value, Mapping):
-            entries[name] = (key, _merge(report, below[1], value))
+            entries[name] = (key, _merge(below[1], value))
         else:
             entries[name] = (key, value)
-    return report.like(Mapping(entries, over.line, over.column), over)
+    return Mapping(entries, over.line, over.column, over.file)

@@ -1,4 +1,4 @@
-"""What follows a Visor step: `on_fail` becomes rules, `on_success` actions, and names are kept to be looked at.
+"""What follows a Visor step: `on_fail` becomes native rules, `on_success` what follows a success.
 
     retry, with run  ->  goto  ->  continue_on_failure, or the failure stands
 
@@ -10,26 +10,44 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.native.routes import read_routes
-from resile.dialects.native.step import Named, Within
+from resile.dialects.native.nodes import Part
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import filled, text, wrong
 from resile.dialects.visor.conditions import HALTED
 from resile.dialects.visor.keys import CALL, ON_FAIL, TRANSITION
 from resile.dialects.visor.values import Call, VisorReading
 from resile.errors import shorten
-from resile.model.failure import FailureKind
 from resile.model.limits import LOOPS_MAX
-from resile.model.rules import Backoff, Match, Origin, Repair, Rule, SuccessActions, Transition
 
 JITTER = 0.15
-Places = dict[str, Origin]
-"""Where keys stand, by their names."""
+Places = dict[str, Scalar]
+"""The keys of a mapping by their names."""
 _NAME = filled(text, "the name of a step")
 # What is left where a failed condition is not to be tried again.
-_NOT_LOGICAL: tuple[FailureKind, ...] = ("exit", "signal", "timeout", "oom", "lost", "spawn")
+_NOT_LOGICAL = ["exit", "signal", "timeout", "oom", "lost", "spawn"]
+
+
+class Routes(Struct, frozen=True):
+    """Routing keys of one kind: native keys, the calls that are more than names, and the steps to go back to."""
+
+    keys: dict[str, Any]
+    calls: tuple[Call, ...] = ()
+    jumps: tuple[tuple[str, Scalar], ...] = ()
+
+    @property
+    def leads_back(self) -> bool:
+        """Do they say where to go back to?"""
+        return any(key in self.keys for key in ("goto", "goto_js", "transitions"))
+
+    @property
+    def runs(self) -> bool:
+        """Do they say what to run?"""
+        return bool(self.calls) or any(key in self.keys for key in ("run", "run_js"))
 
 
 def calls_of(reading: Reading, node: Node) -> tuple[Call, ...]:
@@ -57,17 +75,12 @@ def _call(reading: Reading, node: Node) -> Call | None:
     return Call(given[0], target.text, target, fields.get("with", {}), fields.get("as", ""))
 
 
-def is_plain(calls: tuple[Call, ...]) -> bool:
-    """Are these just names of steps?"""
-    return all(call.kind == "step" and not call.args and not call.alias for call in calls)
-
-
-def _transitions(reading: Reading, node: Node) -> tuple[tuple[Transition, Scalar | None], ...]:
+def _transitions(reading: Reading, node: Node) -> list[tuple[Part, Scalar | None]]:
     """Pairs of a condition and a target, each with the node of its target."""
     if not isinstance(node, Sequence):
         wrong(reading, node, "a list of {when, to}")
-        return ()
-    result: list[tuple[Transition, Scalar | None]] = []
+        return []
+    result: list[tuple[Part, Scalar | None]] = []
     for item in node.items:
         fields = read_keys(reading, item, TRANSITION)
         for key in ("when", "to"):
@@ -76,39 +89,41 @@ def _transitions(reading: Reading, node: Node) -> tuple[tuple[Transition, Scalar
         target = fields.get("to")
         if "when" not in fields or target is None:
             continue
-        if isinstance(target, Scalar) and target.value is None:
-            result.append((Transition(fields["when"]), None))
-        elif not isinstance(target, Scalar):
+        is_stop = isinstance(target, Scalar) and target.value is None
+        if not isinstance(target, Scalar):
             wrong(reading, target, "a step's name or null")
-        elif _NAME(reading, target) is not INVALID:
-            result.append((Transition(fields["when"], target.text), target))
-    return tuple(result)
+        elif is_stop or _NAME(reading, target) is not INVALID:
+            result.append((Part(item, when=fields["when"], to=target), None if is_stop else target))
+    return result
 
 
-def name_calls(reading: VisorReading, calls: tuple[Call, ...]) -> None:
-    """A step that is called with arguments is named as much as any other that is called."""
-    reading.scope.named += [Named(reading.owner, "run", call.node) for call in calls if call.kind == "step"]
-
-
-def routes_of(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
-    """The routing keys as the native reader of routes takes them; calls that are more than names stay apart."""
-    found: dict[str, Any] = {key: fields[key] for key in ("run_js", "goto_js") if key in fields}
+def read_routes(reading: VisorReading, fields: dict[str, Any], by_default: frozenset[str] = frozenset()) -> Routes:
+    """The routing keys as the native file has them; a remedy does not jump to where it was called from."""
+    keys: dict[str, Any] = {key: fields[key] for key in ("run_js", "goto_js") if key in fields}
+    jumps: list[tuple[str, Scalar]] = []
     target = fields.get("goto")
     if isinstance(target, Scalar):
         if _NAME(reading, target) is not INVALID:
-            found["goto"] = target
+            keys["goto"] = target
+            jumps.append(("goto", target))
     elif target is not None:
         wrong(reading, target, "a step's name")
-    if "transitions" in fields:
-        found["transitions"] = _transitions(reading, fields["transitions"])
-    if "run" in fields:
-        calls = calls_of(reading, fields["run"])
-        if is_plain(calls):
-            found["run"] = tuple((call.name, call.node) for call in calls)
-        else:
-            found["calls"] = calls
-            name_calls(reading, calls)
-    return found
+    transitions = _transitions(reading, fields["transitions"]) if "transitions" in fields else []
+    if transitions:
+        keys["transitions"] = [transition for transition, _ in transitions]
+        jumps += [("transitions", node) for _, node in transitions if node is not None]
+    calls = calls_of(reading, fields["run"]) if "run" in fields else ()
+    if "goto" in keys and reading.owner in reading.remedies:
+        message = f"`{shorten(reading.owner)}` runs as a remedy, so it does not go back"
+        reading.report.notice("goto", message, keys["goto"], hint="the step that called for it runs again by itself")
+        keys = {key: value for key, value in keys.items() if key not in ("goto", "transitions")}
+        jumps = []
+    if any(call.kind != "step" or call.args or call.alias for call in calls):
+        return Routes(keys, calls, tuple(jumps))
+    # A remedy of every step is none for itself.
+    if calls and not ("run" in by_default and reading.owner in (call.name for call in calls)):
+        keys["run"] = [call.node for call in calls]
+    return Routes(keys, (), tuple(jumps))
 
 
 def read_failure(reading: VisorReading, node: Node | None, defaults: Node | None) -> tuple[dict[str, Any], Places]:
@@ -118,30 +133,19 @@ def read_failure(reading: VisorReading, node: Node | None, defaults: Node | None
     """
     if isinstance(node, Scalar) and node.value is None:
         return {}, {}
-    if node is None and defaults is None:
-        return {}, {}
     for given in (node, defaults):
         if given is not None and not isinstance(given, Mapping):
             reading.report.error("type", f"on_fail must be a mapping, not {describe(given)}", given)
             return {}, {}
+    place = node if node is not None else defaults
+    if place is None:
+        return {}, {}
     entries = {
         **(defaults.entries if isinstance(defaults, Mapping) else {}),
         **(node.entries if isinstance(node, Mapping) else {}),
     }
-    place = node if node is not None else defaults
-    assert place is not None
-    merged = Mapping(entries, place.line, place.column)
-    return read_keys(reading, merged, ON_FAIL), {name: reading.origin(key) for name, (key, _) in entries.items()}
-
-
-def drop_jump(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
-    """A remedy does not jump: the step that called for it runs again by itself."""
-    target = fields.get("goto")
-    if reading.owner not in reading.remedies or target is None:
-        return fields
-    message = f"`{shorten(reading.owner)}` runs as a remedy, so it does not go back"
-    reading.report.notice("goto", message, target, hint="the step that called for it runs again by itself")
-    return {key: value for key, value in fields.items() if key not in ("goto", "transitions")}
+    merged = Mapping(entries, place.line, place.column, place.file)
+    return read_keys(reading, merged, ON_FAIL), {name: key for name, (key, _) in entries.items()}
 
 
 def rules_of(
@@ -151,80 +155,79 @@ def rules_of(
     *,
     by_default: frozenset[str],
     logical_only_once: bool,
-    tolerated_at: Origin | None,
-    halted_at: Origin | None,
-) -> tuple[list[Rule], tuple[Call, ...]]:
-    """The ladder of a step, and the calls of its remedy that need steps of their own.
+    tolerated_at: Place | None,
+    halted_at: Place | None,
+) -> tuple[list[Part], Routes]:
+    """The native rules of a step, and its routes without the jumps that the defaults say.
 
     The last two are where the step says that its failure is tolerated, and that it ends everything.
     """
-    routes = drop_jump(reading, routes_of(reading, fields))
-    target, calls, transitions = read_routes(reading, routes, Within(), by_default)
-    own: tuple[Call, ...] = routes.get("calls", ())
+    routes = read_routes(reading, fields, by_default)
     rules = [_halt(halted_at)] if halted_at is not None else []
-    retry, code = fields.get("retry", {}), fields.get("run_js", "")
-    limit = retry.get("max", 0)
-    if limit or calls or code or own:
-        repair = Repair(calls=calls, calls_js=code, on_failure="fail") if calls or code or own else None
-        runs = f"run {', '.join(calls or (call.name for call in own))}" if calls or own else "run_js"
-        words = f"retry {limit}" + (f" after {runs}" if repair else "") if limit else runs
-        match = Match(kinds=_NOT_LOGICAL) if logical_only_once else Match()
+    retry = fields.get("retry", {})
+    if retry.get("max") or routes.runs:
         rules.append(
-            Rule(then="retry", text=words, match=match, limit=limit or 1, wait=_wait(retry), repair=repair, cost=1,
-                 routing=True, retries_anyway=bool(limit), origin=_first(places, "retry", "run", "run_js"))
-        )  # fmt: skip
-    code_to = fields.get("goto_js", "")
-    if target or transitions or code_to:
-        goes = f"goto {target}" if target else "goto_js" if code_to else "transitions"
+            Part(
+                _first(places, "retry", "run", "run_js"),
+                **_retry(retry, routes),
+                kinds=_NOT_LOGICAL if logical_only_once else [],
+                by_default=["run"] if "run" in by_default else None,
+            )
+        )
+    if routes.leads_back:
+        keys = routes.keys
+        target = keys.get("goto")
+        words = f"goto {target.text}" if target is not None else "goto_js" if "goto_js" in keys else "transitions"
+        named = [key for key in ("goto", "transitions") if key in by_default]
         rules.append(
-            Rule(then="goto", text=goes, target=target, target_js=code_to, transitions=transitions, limit=LOOPS_MAX,
-                 cost=1, routing=True, origin=_first(places, "goto", "goto_js", "transitions"))
+            Part(_first(places, "goto", "goto_js", "transitions"), then="goto", text=words, goto=target,
+                 goto_js=keys.get("goto_js"), transitions=keys.get("transitions"), limit=LOOPS_MAX, cost=1,
+                 routing=True, by_default=named or None)
         )  # fmt: skip
     if tolerated_at is not None:
-        rules.append(Rule(then="tolerate", text="continue_on_failure", origin=tolerated_at))
-    return rules, own
+        rules.append(Part(tolerated_at, then="tolerate", text="continue_on_failure"))
+    own = tuple((key, node) for key, node in routes.jumps if key not in by_default)
+    return rules, Routes(routes.keys, routes.calls, own)
 
 
-def _first(places: Places, *names: str) -> Origin:
+def _retry(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
+    """The keys of a rule that tries again, after what it runs."""
+    limit = retry.get("max", 0)
+    repair: dict[str, Any] = {key: routes.keys[key] for key in ("run", "run_js") if key in routes.keys}
+    words = f"retry {limit}" if limit else ""
+    if routes.runs:
+        repair["on_repair_failure"] = "fail"
+        named = dict.fromkeys(node.text for node in routes.keys.get("run", ())) or [call.name for call in routes.calls]
+        runs = f"run {', '.join(named)}" if named else "run_js"
+        words = f"{words} after {runs}" if limit else runs
+    wait = _wait(retry.get("backoff", {}))
+    return {"then": "retry", "text": words, "limit": limit or 1, "backoff": wait, **repair, "cost": 1, "routing": True,
+            "retries_anyway": True if limit else None}  # fmt: skip
+
+
+def _first(places: Places, *names: str) -> Scalar:
     """Where the first of these keys stands."""
     return next(places[name] for name in names if name in places)
 
 
-def _halt(origin: Origin) -> Rule:
+def _halt(at: Place) -> Part:
     """A condition that ends everything is answered by nothing else."""
-    match = Match(kinds=("check",), pattern=rf"\A{HALTED}")
-    return Rule(then="fail", text="halt_execution", match=match, halts=True, origin=origin)
+    return Part(at, then="fail", text="halt_execution", kinds=["check"], pattern=rf"\A{HALTED}", halts=True)
 
 
-def _wait(retry: dict[str, Any]) -> Backoff | None:
+def _wait(backoff: dict[str, Any]) -> dict[str, Any] | None:
     """The waits between tries; up to 15 % of the first one are added to each."""
-    given = retry.get("backoff", {})
-    seconds = given.get("delay_ms", 0) / 1000
+    seconds = backoff.get("delay_ms", 0) / 1000
     if not seconds:
         return None
-    return Backoff(kind=given.get("mode", "fixed"), initial_seconds=seconds, jitter=JITTER, jitter_of="initial")
+    return {"type": backoff.get("mode", "fixed"), "initial": seconds, "jitter": JITTER, "jitter_of": "initial"}
 
 
-def success_of(
-    reading: VisorReading, fields: dict[str, Any], origin: Origin
-) -> tuple[SuccessActions | None, tuple[Call, ...]]:
-    """What follows a success, and the calls that need steps of their own."""
-    routes = drop_jump(reading, routes_of(reading, fields))
-    target, calls, transitions = read_routes(reading, routes, Within())
-    own: tuple[Call, ...] = routes.get("calls", ())
-    code, code_to = fields.get("run_js", ""), fields.get("goto_js", "")
-    if not (target or calls or transitions or own or code or code_to):
-        return None, ()
+def success_of(reading: VisorReading, fields: dict[str, Any], at: Place) -> tuple[Part | None, Routes]:
+    """What follows a success, and its routes."""
+    routes = read_routes(reading, fields)
+    if not (routes.leads_back or routes.runs):
+        return None, routes
     # A remedy that asks code where to go pays nothing: it can't go anywhere from there.
-    jumps = bool(target or transitions or code_to) and reading.owner not in reading.remedies
-    actions = SuccessActions(
-        calls=calls,
-        calls_js=code,
-        target=target,
-        target_js=code_to,
-        transitions=transitions,
-        cost=1 if jumps else 0,
-        run_cost=1 if calls or code or own else 0,
-        origin=origin,
-    )
-    return actions, own
+    is_free = routes.leads_back and reading.owner in reading.remedies
+    return Part(at, **routes.keys, cost=0 if is_free else None, run_cost=1 if routes.runs else None), routes

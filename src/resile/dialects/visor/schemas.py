@@ -14,7 +14,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
-from resile.dialects.visor.values import beside
+from resile.dialects.visor.values import path_beside
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template
 from resile.model.limits import FILE_BYTES_MAX
@@ -112,7 +112,7 @@ def _written(reading: Reading, node: Scalar, text: str) -> Schema:
 def _from_file(reading: Reading, node: Scalar, name: str) -> Schema:
     """A JSON schema that stands in a file of its own."""
     try:
-        with open(beside(reading, name), "rb") as file:
+        with open(path_beside(reading, name), "rb") as file:
             rules = msgspec.json.decode(file.read(FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"

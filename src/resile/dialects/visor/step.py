@@ -1,46 +1,43 @@
-"""One step of a Visor file: its type, its keys, and what follows it become a draft.
+"""One step of a Visor file: its type, its keys, and what follows it become the keys of a native step.
 
-    type -> table of keys -> action, value and conditions of the step -> rules, success actions, items
+    type -> table of keys -> action, value and conditions of the step -> rules, what follows a success, items
 
-Calls with arguments, tools and workflows need other steps to be known; they wait in the draft (visor_calls).
+Calls with arguments, tools and workflows need other steps to be known; they wait in the draft (calls.py).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.failures.error_policy import Policy
-from resile.dialects.native.foreach import finishing
-from resile.dialects.native.step import Drafted, ForEach, Within
+from resile.dialects.native.nodes import Part, StepPart, flag
+from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.actions import action_of, time_of, transform_of
-from resile.dialects.visor.conditions import checks_of, condition_of
+from resile.dialects.visor.conditions import Checks, checks_of, conditions_of
 from resile.dialects.visor.keys import ON_FINISH, ON_INIT, ON_SUCCESS, STEP_INPUT, STEPS, TYPES, TYPES_REFUSED
-from resile.dialects.visor.routes import calls_of, name_calls, read_failure, rules_of, success_of
+from resile.dialects.visor.routes import Routes, calls_of, read_failure, rules_of, success_of
 from resile.dialects.visor.schemas import read_schema
 from resile.dialects.visor.values import Call, VisorReading
+from resile.dialects.visor.workflows import child_of
 from resile.errors import shorten
-from resile.model.builtin_actions import Check, Script, Transform
-from resile.model.fanout import ErrorPolicy
 from resile.model.limits import LOOPS_MAX
-from resile.model.rules import Origin, Rule, SuccessActions
-from resile.model.workflow import Action, Capture, Need, Noop, Step
 
 REDUCED = ("log", "memory", "script", "workflow", "noop")
 """Types that run once below a `forEach`, unless they say otherwise."""
+_NOTHING = {"script": "return null"}
+"""An action that gives nothing: for `noop` steps with a value, and for those whose own action has an error."""
 
 
 class Settings(Struct, frozen=True):
     """What the file says for all its steps."""
 
-    conditions: dict[str, Check] = {}
-    conditions_at: Origin = Origin()
+    conditions: Checks = {}
+    conditions_at: Place | None = None
     remark: str = ""
     on_fail: Node | None = None
     namespace: str = "default"
@@ -49,14 +46,26 @@ class Settings(Struct, frozen=True):
 
 
 class Draft(Struct):
-    """A step on its way, with what it calls that is more than the name of a step."""
+    """A step on its way: its native keys, and those parts that depend on other steps.
 
-    drafted: Drafted
-    kind: str
+    `before`, `remedy` and `after` are the calls that are more than the name of a step. `jumps` are the steps that it
+    goes back to, where it says so itself; those of `on_finish` stand apart.
+    """
+
+    name: str
+    key: Scalar | Mapping
+    keys: StepPart
     fields: dict[str, Any]
+    needs: list[Part]
+    when: list[Part] = field(default_factory=list)
+    foreach: Part | None = None
+    fanout: str = ""
+    fanout_key: Scalar | None = None
     before: tuple[Call, ...] = ()
     remedy: tuple[Call, ...] = ()
     after: tuple[Call, ...] = ()
+    jumps: list[Scalar] = field(default_factory=list)
+    finish_jumps: list[Scalar] = field(default_factory=list)
 
 
 def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Mapping, settings: Settings) -> Draft:
@@ -64,46 +73,73 @@ def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Map
     reading.owner = name
     kind = _kind(reading, node)
     if not kind:
-        return Draft(Drafted(Step(name=name, action=Noop()), Mapping({}, node.line, node.column), key), "", {})
+        return Draft(name, key, StepPart(key, noop=True), {}, [])
+    errors = len(reading.report.errors)
     fields = read_keys(reading, node, STEPS[kind])
     schema = read_schema(reading, fields.get("schema"), for_agent=kind in ("ai", "claude-code"))
-    origin = reading.origin(key)
     action = action_of(reading, kind, node, fields, schema, settings.namespace)
+    if kind == "workflow":
+        action = {}
+    elif len(reading.report.errors) > errors:
+        action = _NOTHING
     transform = transform_of(kind, fields, schema)
     checks = checks_of(reading, fields, settings.conditions, settings.remark)
-    if isinstance(action, Noop) and kind == "noop" and (checks or transform is not None):
-        # Nothing is done, and what that gives is looked at.
-        action, transform = Script("return null"), transform or Transform()
+    if kind == "noop" and (checks or transform is not None):
+        action, transform = _NOTHING, transform or {}
     _check_keys(reading, node, fields)
-    rules, remedy = _rules(reading, kind, node, fields, settings)
-    success, after = _success(reading, node, fields)
-    step = Step(
-        name=name,
-        action=action,
-        when=condition_of(fields, origin, gated=settings.gated and name not in reading.remedies),
-        rules=tuple(rules),
-        on_success=success,
-        timeout_seconds=time_of(kind, fields),
-        env=fields.get("env", {}),
-        capture=(Capture(name, "value"),) if transform is not None else (),
-        critical=settings.fail_fast,
-        transform=transform,
-        checks=checks,
-        tags=fields.get("tags", ()),
-        events=fields.get("events", ()),
-        group=fields.get("group", ""),
-        origin=origin,
-    )
-    kept = {word: node.entries[word] for word in ("fanout",) if word in node.entries}
-    drafted = Drafted(
-        step,
-        Mapping(kept, node.line, node.column),
+    rules, failure = _rules(reading, kind, node, fields, settings)
+    success, follow = _success(reading, node, fields)
+    foreach, finish = _foreach(reading, name, node, fields)
+    before = _before(reading, node, fields)
+    copied = [call.node for call in (*failure.calls, *follow.calls, *before) if call.kind == "step"]
+    keys = StepPart(
         key,
-        _needs(reading, fields),
-        foreach=_foreach(reading, name, node, fields),
-        fanout=_fanout(kind, fields),
+        **action,
+        rules=rules or None,
+        accepts_in_items=True if any(rule["then"] == "tolerate" for rule in rules) else None,
+        on_success=success,
+        timeout=time_of(kind, fields),
+        env=fields.get("env") or None,
+        capture={name: "value"} if transform is not None else None,
+        critical=settings.fail_fast or None,
+        transform=transform,
+        checks=checks or None,
+        tags=fields.get("tags") or None,
+        events=fields.get("events") or None,
+        group=fields.get("group") or None,
+        copies=copied or None,
     )
-    return Draft(drafted, kind, fields, _before(reading, node, fields), remedy, after)
+    if kind == "workflow":
+        keys = _with_child(reading, keys, fields, key)
+    return Draft(
+        name,
+        key,
+        keys,
+        fields,
+        _needs(reading, fields),
+        conditions_of(fields, key, gated=settings.gated and name not in reading.remedies),
+        foreach,
+        _fanout(kind, fields),
+        node.entries["fanout"][0] if "fanout" in node.entries else None,
+        before,
+        failure.calls,
+        follow.calls,
+        [node for _, node in (*failure.jumps, *follow.jumps)],
+        [node for _, node in finish.jumps],
+    )
+
+
+def _with_child(reading: VisorReading, keys: StepPart, fields: dict[str, Any], key: Scalar | Mapping) -> StepPart:
+    """A step with the workflow that it runs, or with no action after a report."""
+    target = fields.get("workflow")
+    child: dict[str, Any] | None = None
+    if target is None:
+        reading.report.error("value", "a `workflow` step needs `workflow`", key)
+    elif not isinstance(target, Scalar) or not isinstance(target.value, str):
+        wrong(reading, target, "the name of a workflow")
+    else:
+        child = child_of(reading, target, fields.get("args", {}))
+    return keys.replace(**(child or _NOTHING))
 
 
 def _kind(reading: VisorReading, node: Mapping) -> str:
@@ -160,12 +196,12 @@ def _inputs(reading: VisorReading, node: Node) -> None:
 
 def _rules(
     reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], settings: Settings
-) -> tuple[list[Rule], tuple[Call, ...]]:
-    """The ladder of a step."""
+) -> tuple[list[Part], Routes]:
+    """The rules of a step."""
     if kind == "human-input":
         if "on_fail" in node.entries:
             _conflict(reading, node, "on_fail", "a question does not fail: it waits for its answer")
-        return [Rule(then="park", text="human-input", limit=LOOPS_MAX, origin=reading.origin(node))], ()
+        return [Part(node, then="park", text="human-input", limit=LOOPS_MAX)], Routes({})
     answer, places = read_failure(reading, fields.get("on_fail"), settings.on_fail)
     own = fields.get("on_fail")
     written = own.entries.keys() if isinstance(own, Mapping) else frozenset()
@@ -178,33 +214,29 @@ def _rules(
         places,
         by_default=frozenset(answer.keys() - written),
         logical_only_once=importance in ("external", "internal"),
-        tolerated_at=reading.origin(node.entries[tolerant[0]][0]) if tolerates else None,
-        halted_at=_halted_at(reading, node, settings),
+        tolerated_at=node.entries[tolerant[0]][0] if tolerates else None,
+        halted_at=_halted_at(node, settings),
     )
 
 
-def _halted_at(reading: VisorReading, node: Mapping, settings: Settings) -> Origin | None:
+def _halted_at(node: Mapping, settings: Settings) -> Place | None:
     """Where a condition stands that ends everything, if the step or the file has one."""
     own = node.entries.get("failure_conditions")
     given = [(name, pair) for name, pair in own[1].entries.items()] if own and isinstance(own[1], Mapping) else []
     for _, (key, value) in given:
         said = value.entries.get("halt_execution") if isinstance(value, Mapping) else None
         if said is not None and isinstance(said[1], Scalar) and said[1].value is True:
-            return reading.origin(key)
-    of_all = [name for name, check in settings.conditions.items() if check.effect == "halt"]
+            return key
+    of_all = [name for name, check in settings.conditions.items() if check.get("effect") == "halt"]
     replaced = {name for name, _ in given}
     return settings.conditions_at if any(name not in replaced for name in of_all) else None
 
 
-def _success(
-    reading: VisorReading, node: Mapping, fields: dict[str, Any]
-) -> tuple[SuccessActions | None, tuple[Call, ...]]:
+def _success(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Part | None, Routes]:
     """What follows a success."""
     if "on_success" not in fields:
-        return None, ()
-    return success_of(
-        reading, read_keys(reading, fields["on_success"], ON_SUCCESS), reading.origin(node.entries["on_success"][0])
-    )
+        return None, Routes({})
+    return success_of(reading, read_keys(reading, fields["on_success"], ON_SUCCESS), node.entries["on_success"][0])
 
 
 def _before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Call, ...]:
@@ -215,25 +247,25 @@ def _before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tup
     if "run" not in given:
         reading.report.error("value", "`on_init` needs `run`", node.entries["on_init"][0])
         return ()
-    calls = calls_of(reading, given["run"])
-    name_calls(reading, calls)
-    return calls
+    return calls_of(reading, given["run"])
 
 
-def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, Any]) -> ForEach | None:
-    """What a producer of items says about them."""
+def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, Any]) -> tuple[Part | None, Routes]:
+    """What a producer of items says about them, and what follows them."""
     if not fields.get("forEach"):
-        return None
-    on_finish = None
+        return None, Routes({})
+    on_finish, routes = None, Routes({})
     if "on_finish" in fields:
-        reading.owner = finishing(name)
+        # What follows the items is no part of the step, which may be a remedy.
+        reading.owner = ""
         given = read_keys(reading, fields["on_finish"], ON_FINISH)
-        on_finish, own = success_of(reading, given, reading.origin(node.entries["on_finish"][0]))
+        on_finish, routes = success_of(reading, given, node.entries["on_finish"][0])
         reading.owner = name
-        if own:
+        if routes.calls:
             reading.report.error("run", "`on_finish` can run steps by name only", node.entries["on_finish"][0])
-    policy = Policy(ErrorPolicy(on_item_failure="carry_on"))
-    return ForEach(Within(), reading.origin(node.entries["forEach"][0]), policy, on_finish=on_finish)
+    at = node.entries["forEach"][0]
+    policy = {"on_item_failure": "carry_on"}
+    return Part(at, foreach=flag(True, at), error_policy=policy, on_finish=on_finish), routes
 
 
 def _fanout(kind: str, fields: dict[str, Any]) -> str:
@@ -243,19 +275,13 @@ def _fanout(kind: str, fields: dict[str, Any]) -> str:
     return str(fields.get("fanout", "reduce" if kind in REDUCED else "map"))
 
 
-def _needs(reading: VisorReading, fields: dict[str, Any]) -> tuple[tuple[Need, Scalar | Mapping], ...]:
+def _needs(reading: VisorReading, fields: dict[str, Any]) -> list[Part]:
     """Groups of names; `a|b` is one group."""
-    result: dict[tuple[str, ...], tuple[Need, Scalar | Mapping]] = {}
+    result: dict[tuple[str, ...], Part] = {}
     for value, node in fields.get("depends_on", ()):
         names = tuple(dict.fromkeys(part.strip() for part in value.split("|")))
         if "" in names:
             reading.report.error("value", f"`{shorten(value)}` is no list of names with `|` in between", node)
         else:
-            result.setdefault(names, (Need(names), node))
-    return tuple(result.values())
-
-
-def with_action(draft: Draft, action: Action) -> Draft:
-    """The draft with another action."""
-    draft.drafted = replace(draft.drafted, step=replace(draft.drafted.step, action=action))
-    return draft
+            result.setdefault(names, Part(node, any_of=names))
+    return list(result.values())

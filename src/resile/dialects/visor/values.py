@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.keys.programs import read_data
-from resile.dialects.native.step import NativeReading
+from resile.dialects.native.nodes import Part, WorkflowPart
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.values import expression, filled, number, text, texts, wrong
-from resile.dialects.visor.files import Placed
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template, problem
 from resile.model.limits import SCRIPT_BYTES_MAX
-from resile.model.rules import Origin
-from resile.model.workflow import Condition, Input
 
 MILLISECONDS_MAX = 366 * 86_400_000
 
@@ -33,30 +31,35 @@ class Known(Struct, frozen=True):
     root: Mapping
 
 
-class VisorReading(NativeReading):
+class Lowered(Struct, frozen=True):
+    """A workflow as a native tree, with what its caller asks about it."""
+
+    root: WorkflowPart
+    name: str
+    inputs: dict[str, Part]
+
+
+Lower = Callable[["VisorReading", Known, str, tuple[str, ...]], Lowered | None]
+
+
+class VisorReading(Reading):
     """A Visor file being read.
 
     `tools` and `workflows` are what steps can call by name, `models` what the file says about its agent and `servers`
-    the tools of that, `remedies` the steps that only run when they are called for. `loading` are the workflows around
-    this one, innermost last.
+    the tools of that, `inputs` the native declarations of its inputs, `remedies` the steps that only run when they are
+    called for. `loading` are the workflows around this one, innermost last; `lower` lowers one that a step runs.
     """
 
-    onward = "a step that depends on this one follows it by itself; `if` says when"
-    needing = "depends on"
-
-    def __init__(self, source: Source, report: Diagnostics, loading: tuple[str, ...] = ()) -> None:
+    def __init__(self, source: Source, report: Diagnostics, lower: Lower, loading: tuple[str, ...] = ()) -> None:
         super().__init__(source, report)
+        self.lower = lower
         self.loading = loading
         self.tools: dict[str, tuple[Scalar, Mapping]] = {}
         self.workflows: dict[str, Known] = {}
         self.models: dict[str, str] = {}
         self.servers: dict[str, Any] = {}
-        self.inputs: dict[str, Input] = {}
+        self.inputs: dict[str, Part] = {}
         self.remedies: frozenset[str] = frozenset()
-
-    def origin(self, node: Node) -> Origin:
-        """Where a node stands, with its file where that is another than the one that is read."""
-        return origin_of(self, node)
 
 
 class Call(Struct, frozen=True):
@@ -69,14 +72,7 @@ class Call(Struct, frozen=True):
     alias: str = ""
 
 
-def origin_of(reading: Reading, node: Node) -> Origin:
-    """Where a node stands, with its file where that is another than the one that is read."""
-    files = reading.report.files if isinstance(reading.report, Placed) else {}
-    file = files.get(id(node), "")
-    return Origin(node.line, node.column, "" if file == reading.source.file else file)
-
-
-def beside(reading: Reading, name: str) -> str:
+def path_beside(reading: Reading, name: str) -> str:
     """The path of a file that a file names: beside it, or where Visor looks, in the caller's folder."""
     import os
 
@@ -118,11 +114,7 @@ def script(reading: Reading, node: Node) -> Any:
 def conditions(reading: Reading, node: Node) -> Any:
     """One condition or a list of them, all of which must hold."""
     items = node.items if isinstance(node, Sequence) else [node]
-    found = [
-        Condition(value, "code", origin_of(reading, item))
-        for item in items
-        if (value := code(reading, item)) is not INVALID
-    ]
+    found = [Part(item, code=value) for item in items if (value := code(reading, item)) is not INVALID]
     return tuple(found) if len(found) == len(items) else INVALID
 
 

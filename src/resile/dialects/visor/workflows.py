@@ -7,25 +7,20 @@ it gives is the output of the step that runs it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
+from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
+from resile.dialects.native.nodes import Part
+from resile.dialects.reading.context import Source
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import IDENTIFIER, wrong
-from resile.dialects.visor.files import Placed, listed, read_other
+from resile.dialects.visor.files import paths_of, read_other
 from resile.dialects.visor.keys import INPUT, OUTPUT
 from resile.dialects.visor.schemas import is_schema
-from resile.dialects.visor.values import Known, VisorReading, template
+from resile.dialects.visor.values import Known, Lowered, VisorReading, template
 from resile.errors import shorten
-from resile.model.builtin_actions import Collect, Computed
 from resile.model.limits import CHILD_DEPTH_MAX
-from resile.model.workflow import Child, Input, Workflow
-
-if TYPE_CHECKING:
-    from resile.dialects.reading.context import Source
 
 _KINDS = {"string": "text", "number": "number", "integer": "number", "boolean": "bool"}
 
@@ -44,18 +39,10 @@ def read_workflows(reading: VisorReading, root: Mapping, fields: dict[str, Any])
     own = fields.get("id", "")
     if own and own not in reading.workflows and "steps" in root.entries:
         reading.workflows[own] = Known(reading.source, root)
-    for node in listed(reading.report, fields["imports"]) if "imports" in fields else []:
+    for node in paths_of(reading.report, fields["imports"]) if "imports" in fields else []:
         other = read_other(reading.report, reading.source, node)
-        if other is None:
-            continue
-        _remember(reading, other[1], other[0])
-        _import(reading, other[0], other[1])
-
-
-def _remember(reading: VisorReading, root: Mapping, source: Source) -> None:
-    """Findings in the other file name that file."""
-    if isinstance(reading.report, Placed):
-        reading.report.remember(root, source.file)
+        if other is not None:
+            _import(reading, *other)
 
 
 def _import(reading: VisorReading, source: Source, root: Mapping) -> None:
@@ -75,16 +62,15 @@ def _stem(file: str) -> str:
     return os.path.basename(file).rpartition(".")[0] or os.path.basename(file)
 
 
-def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> Child | None:
-    """The workflow that a step names, with its inputs; None after a report."""
+def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> dict[str, Any] | None:
+    """The native keys of a step that runs the workflow of this name; None after a report."""
     name = node.text.strip()
     known = reading.workflows.get(name)
     if known is None and name.endswith((".yaml", ".yml")):
         other = read_other(reading.report, reading.source, node)
         if other is None:
             return None
-        _remember(reading, other[1], other[0])
-        known = Known(other[0], other[1])
+        known = Known(*other)
     if known is None:
         hint = did_you_mean(name, reading.workflows, "workflows") or "name it under `imports` or `workflows`"
         reading.report.error("unknown-workflow", f"there is no workflow `{shorten(name)}`", node, hint=hint)
@@ -94,31 +80,31 @@ def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> Child
         message = f"`{shorten(name)}` runs itself" if mark in reading.loading else "workflows are nested too deeply"
         reading.report.error("workflow", message, node)
         return None
-    from resile.dialects.visor.compile import compile_part
-
-    workflow = compile_part(reading, known, name, (*reading.loading, mark))
-    if workflow is None:
+    errors = len(reading.report.errors)
+    lowered = reading.lower(reading, known, name, (*reading.loading, mark))
+    if lowered is None:
         return None
-    _check_inputs(reading, node, workflow, args)
-    if workflow.max_parallel is not None:
-        message = f"`{shorten(name)}` has a `max_parallelism`: the caller's counts"
-        reading.report.warning("parallel", message, node)
-        workflow = replace(workflow, max_parallel=None)
-    return Child(path=known.source.file, workflow=workflow, inputs=args)
+    if len(reading.report.errors) == errors:
+        _check_inputs(reading, node, lowered, args)
+        if "max_parallel" in lowered.root:
+            message = f"`{shorten(name)}` has a `max_parallelism`: the caller's counts"
+            reading.report.warning("parallel", message, node)
+    # A node, so that copies of the step share it and what is wrong in it is reported once.
+    return {"workflow": lowered.root.replace(max_parallel=None).to_node(), "given": args}
 
 
-def _check_inputs(reading: VisorReading, node: Scalar, workflow: Workflow, args: dict[str, Any]) -> None:
+def _check_inputs(reading: VisorReading, node: Scalar, workflow: Lowered, args: dict[str, Any]) -> None:
     """Inputs that are given must be known, and those that are required given."""
     for name in args:
         if name not in workflow.inputs:
             hint = did_you_mean(name, workflow.inputs, "its inputs")
             reading.report.error("input", f"`{shorten(workflow.name)}` has no input `{shorten(name)}`", node, hint=hint)
     for name, declared in workflow.inputs.items():
-        if declared.required and name not in args:
+        if "required" in declared and name not in args:
             reading.report.error("input", f"`{shorten(workflow.name)}` needs the input `{shorten(name)}`", node)
 
 
-def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Input]:
+def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Part]:
     """The inputs of a workflow: a list of mappings with a name, or a mapping of names."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return {}
@@ -134,7 +120,7 @@ def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Input]:
                 pairs.append((entry[1].text, entry[1], item))
     else:
         wrong(reading, node, "a list of inputs")
-    found: dict[str, Input] = {}
+    found: dict[str, Part] = {}
     for name, key, value in pairs:
         declared = _input(reading, value)
         if not IDENTIFIER.fullmatch(name.replace("-", "_")):
@@ -146,27 +132,25 @@ def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Input]:
     return found
 
 
-def _input(reading: VisorReading, node: Node) -> Input | None:
+def _input(reading: VisorReading, node: Node) -> Part | None:
     """One input; a value without a mapping is its default."""
     if not isinstance(node, Mapping):
-        return Input(kind="json", default=plain(node))
+        return Part(node, type="json", default=plain(node))
     fields = read_keys(reading, node, INPUT)
     about: Node | None = fields.get("schema")
     schema = plain(about) if about is not None else None
     if about is not None and not is_schema(reading, about, schema):
         return None
     given = schema.get("type") if isinstance(schema, dict) else "string"
-    kind: Any = _KINDS.get(given, "json") if isinstance(given, str) else "json"
-    default = plain(fields["default"]) if "default" in fields else None
-    required = fields.get("required", "default" not in fields)
-    if required and "default" in fields:
-        required = False
-    return Input(kind=kind, default=default, required=required, schema=schema)
+    kind = _KINDS.get(given, "json") if isinstance(given, str) else "json"
+    if "default" in fields:
+        return Part(node, type=kind, default=plain(fields["default"]), schema=schema)
+    return Part(node, type=kind, required=fields.get("required", True) or None, schema=schema)
 
 
-def read_outputs(reading: VisorReading, fields: dict[str, Any]) -> Collect | None:
-    """What the workflow gives: a list of outputs, or a mapping of names to templates."""
-    found: list[Computed] = []
+def read_outputs(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
+    """What the workflow gives, by name: a list of outputs, or a mapping of names to templates."""
+    found: dict[str, Any] = {}
     node: Node | None = fields.get("outputs")
     for item in node.items if isinstance(node, Sequence) else []:
         given = read_keys(reading, item, OUTPUT)
@@ -175,15 +159,14 @@ def read_outputs(reading: VisorReading, fields: dict[str, Any]) -> Collect | Non
         ):
             reading.report.error("value", "an output needs `name`, and `value` or `value_js`", item)
         elif "name" in given:
-            found.append(Computed(given["name"], given.get("value", ""), given.get("value_js", "")))
+            text = given.get("value", "")
+            found[given["name"]] = {"code": given["value_js"], "template": text} if "value_js" in given else text
     if node is not None and not isinstance(node, Sequence) and not (isinstance(node, Scalar) and node.value is None):
         wrong(reading, node, "a list of outputs")
     mapping: Node | None = fields.get("output_mapping")
     if isinstance(mapping, Mapping):
-        for name, (_, value) in mapping.entries.items():
-            text = template(reading, value)
-            if text is not INVALID:
-                found.append(Computed(name, text))
+        texts = {name: template(reading, value) for name, (_, value) in mapping.entries.items()}
+        found |= {name: text for name, text in texts.items() if text is not INVALID}
     elif mapping is not None:
         wrong(reading, mapping, "a mapping of names to templates")
-    return Collect(tuple(found)) if found else None
+    return found

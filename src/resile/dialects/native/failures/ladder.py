@@ -93,7 +93,8 @@ def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], in
         )  # fmt: skip
     rules += _last(reading, node, fields, answer, steps, at_last)
     if fields.get("continue_on_error") and (not rules or rules[-1].then != "tolerate"):
-        rules.append(Rule(then="tolerate", text="continue_on_error", origin=place_of(node, "continue_on_error")))
+        where = place_of(reading, node, "continue_on_error")
+        rules.append(Rule(then="tolerate", text="continue_on_error", origin=where))
     return tuple(rules)
 
 
@@ -111,7 +112,7 @@ def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) 
     elif given is not None:
         own = {"commands": given}
     if given is not None:
-        places["on_failure"] = place_of(node, key)
+        places["on_failure"] = place_of(reading, node, key)
     _read_beside(reading, node, fields, own, places, given is not None and not opted_out)
     defaults = reading.defaults
     if defaults is None or opted_out or reading.depth:
@@ -353,7 +354,7 @@ def _last(
     then: Then = "fail"
     text, where = answer.key, answer.at("on_failure")
     if fields.get("park"):
-        then, text, where = "park", "park", place_of(node, "park")
+        then, text, where = "park", "park", place_of(reading, node, "park")
         if answer.tolerates or (asked is False and "fail_workflow" not in answer.by_default):
             word = "fail_workflow" if asked is False else answer.key
             message = f"`park` takes every failure that is left, so `{word}` would never apply"

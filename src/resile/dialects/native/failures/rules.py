@@ -17,7 +17,7 @@ from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
 from resile.dialects.native.routes import read_routes
 from resile.dialects.native.step import NativeReading, Within
 from resile.dialects.reading.key_tables import read_mapping
-from resile.model.rules import Escalation, Match, Origin, Repair, Rule
+from resile.model.rules import Escalation, Match, Repair, Rule
 
 _MATCHERS = ("codes", "codes_excluded", "signals", "kinds", "pattern", "types")
 _REPAIR = ("commands", "run", "run_js", "timeout_seconds", "on_repair_failure")
@@ -33,7 +33,7 @@ def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None
         reading.report.error("value", "a rule needs `then`: what follows", node)
     if "then" not in fields:
         return None
-    target, calls, transitions = read_routes(reading, fields, within)
+    target, calls, transitions = read_routes(reading, fields, within, frozenset(fields.get("by_default", ())))
     jumps = bool(target or transitions or "goto_js" in fields)
     if jumps != (fields["then"] == "goto"):
         hint = "`goto`, `goto_js` or `transitions` says where"
@@ -52,7 +52,7 @@ def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None
     if matchers or not reading.is_checked:
         fields["match"] = Match(**matchers)
     if node.line:
-        fields["origin"] = Origin(node.line, node.column)
+        fields["origin"] = reading.origin(node)
     return Rule(
         then=fields["then"],
         text=fields.get("text", fields["then"]),

@@ -84,7 +84,7 @@ def _collect(reading: Reading, node: Node) -> Any:
     for name, (_, value) in node.entries.items():
         if isinstance(value, Mapping):
             fields = read_mapping(reading, value, COMPUTED)
-            found += [Computed(name, code=fields["code"])] if "code" in fields else []
+            found += [Computed(name, fields.get("template", ""), fields["code"])] if "code" in fields else []
             if "code" not in value.entries:
                 reading.report.error("value", f"`{shorten(name)}` needs `code`, or a template", value)
         elif (template_text := template(reading, value)) is not INVALID:
@@ -100,7 +100,7 @@ def _checks(reading: Reading, node: Node) -> Any:
     return tuple(check for item in node.items if (check := read(reading, item)) is not INVALID)
 
 
-def _args(reading: Reading, node: Node) -> Any:
+def read_arguments(reading: Reading, node: Node) -> Any:
     """Names and data."""
     return (
         read_data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
@@ -122,7 +122,8 @@ def read_words(reading: Reading, node: Node) -> Any:
 
 def schema(reading: Reading, node: Node) -> Any:
     """A JSON schema: data that is a mapping."""
-    return plain(node) if isinstance(node, Mapping) else wrong(reading, node, "a JSON schema")
+    is_schema = isinstance(node, Mapping) or (isinstance(node, Scalar) and isinstance(node.value, bool))
+    return plain(node) if is_schema else wrong(reading, node, "a JSON schema")
 
 
 SCRIPT = table(
@@ -153,6 +154,7 @@ ASK = table(
 COMPUTED = table(
     "a collected value", "A value that is computed; one that is just a text is a template.",
     Key("code", "code", "The inside of a function that returns it.", code),
+    Key("template", "text", "A template that stands beside the code.", template),
 )  # fmt: skip
 TRANSFORM = table(
     "transform", "From what an attempt printed to the value of its step: parsed, then the template, then the code.",
@@ -194,7 +196,7 @@ ACTION_KEYS = (
 OUTPUT_KEYS = (
     Key("transform", "mapping", "What becomes of the output.", _struct(Transform, TRANSFORM, "")),
     Key("checks", "list of checks", "What the value must meet.", _checks),
-    Key("args", "mapping", "Values for the texts and the code of the step.", _args),
+    Key("args", "mapping", "Values for the texts and the code of the step.", read_arguments),
     Key("aliases", "mapping", "Other names under which the step sees the outputs of steps.", _aliases),
     Key("tags", "word or list", "Words by which conditions tell steps apart.", read_words),
     Key("events", "word or list", "Events by which conditions tell whether the step is wanted.", read_words),

@@ -333,6 +333,8 @@ STEP_RULE = table(
     Key("retries_anyway", "true or false",
         "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step.", boolean),
     Key("halts", "true or false", "`true`: with `then: fail`, the whole scope ends.", boolean),
+    Key("by_default", "key or list", "`run`, `goto`, `transitions`: those that stand here for every step of the file; "
+        "where they lead nowhere they are left out.", _listed(choice("run", "goto", "transitions"))),
 )  # fmt: skip
 ESCALATE = table(
     "escalate", "Try again with more memory after oom, with more time after a timeout.",

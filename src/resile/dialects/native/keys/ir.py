@@ -10,14 +10,20 @@ from resile.dialects.native.keys.builtin_actions import (
     ACTION_KEYS,
     INSIDE_TABLES,
     OUTPUT_KEYS,
+    read_arguments,
     read_memory_file,
     read_words,
 )
 from resile.dialects.native.keys.failures import STEP_RULE_TABLES
 from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
 from resile.dialects.reading.key_tables import Key, Table, read_mapping, table
-from resile.dialects.reading.values import boolean, choice, filled, node_itself, text
+from resile.dialects.reading.values import boolean, choice, filled, node_itself, only_true, text, texts
 
+SOURCE = table(
+    "source", "Where a workflow stands that another file takes in.",
+    Key("file", "path", "The file, as messages name it.", filled(text, "`file`")),
+    Key("folder", "path", "What paths in it are relative to.", filled(text, "`folder`")),
+)  # fmt: skip
 IR_WORKFLOW = table(
     "ir, of the workflow", "What other systems say about a whole file.",
     Key("templates", "dollar, liquid, jinja",
@@ -29,6 +35,8 @@ IR_WORKFLOW = table(
     Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
         filled(text, "`memory_namespace`")),
     CLUSTER_KEY,
+    Key("source", "mapping", "The file in which this workflow stands, where another takes it in.",
+        lambda reading, node: read_mapping(reading, node, SOURCE)),
 )  # fmt: skip
 CALLED = table(
     "called", "A workflow file as another system calls it: its inputs come from the arguments of the step.",
@@ -41,6 +49,7 @@ IR_STEP = table(
     QUERY_KEY,
     FUNCTION_KEY,
     Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
+    Key("given", "mapping", "Beside `workflow`: values for its inputs, handed over as they are.", read_arguments),
     Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
     Key("called", "mapping", "Beside `workflow`: how another system calls that file.",
         lambda reading, node: read_mapping(reading, node, CALLED)),
@@ -52,6 +61,10 @@ IR_STEP = table(
     *OUTPUT_KEYS,
     *MODEL_KEYS,
     Key("in_order", "true or false", "`true`: in each item it waits until all items before are over.", boolean),
+    Key("copies", "name or list", "Steps of which copies run in this one's answers: they count as called for.",
+        texts(text)),
+    Key("accepts_in_items", "true", "Below a `foreach`, a failure that is tolerated leaves the item whole.", only_true),
+    Key("in_turn", "true", "Beside `foreach`: items whose steps need each other run one after the other.", only_true),
     Key("called_only", "true or false",
         "Runs only as a remedy, or always; where it is left out, that follows from who names it.", boolean),
     Key("rules", "list of rules",
@@ -62,4 +75,4 @@ IR_STEP = table(
         node_itself),
 )  # fmt: skip
 
-IR_TABLES: tuple[Table, ...] = (IR_WORKFLOW, IR_STEP, CALLED, *INSIDE_TABLES, *STEP_RULE_TABLES)
+IR_TABLES: tuple[Table, ...] = (IR_WORKFLOW, SOURCE, IR_STEP, CALLED, *INSIDE_TABLES, *STEP_RULE_TABLES)

@@ -33,6 +33,7 @@ from resile.dialects.reading.values import (
     memory,
     node_itself,
     number,
+    only_true,
     program,
     template,
     text,
@@ -109,6 +110,8 @@ def _input(reading: Reading, node: Node) -> Any:
         hint = "take one of the two out"
         reading.report.error("conflict", "an input with a default is never required", node, hint=hint)
         return INVALID
+    if reading.is_checked and kind is not None:
+        return Input(kind=kind, default=plain(fields["default"]), schema=fields.get("schema"))
     declared = _input_default(reading, fields["default"], kind)
     return declared if declared is INVALID else replace(declared, schema=fields.get("schema"))
 
@@ -238,11 +241,6 @@ def _prompt(reading: Reading, node: Node) -> Any:
     return fields if "prompt" in fields else INVALID
 
 
-def _noop(reading: Reading, node: Node) -> Any:
-    """`true`, for there is nothing to say about doing nothing."""
-    return True if isinstance(node, Scalar) and node.value is True else wrong(reading, node, "true")
-
-
 def _agent(reading: Reading, node: Node) -> Any:
     """The agent of a workflow: its settings, with the command as words."""
     if isinstance(node, Scalar) and node.value is not None:
@@ -356,7 +354,7 @@ STEP_KEYS = table(
     Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
         node_itself),
     Key("map", "mapping", "Action: steps that run once for each item.", node_itself),
-    Key("noop", "true", "Action: nothing; a point where steps meet.", _noop),
+    Key("noop", "true", "Action: nothing; a point where steps meet.", only_true),
     Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
         "the type of its value.", node_itself),
     Key("needs", "name, mapping, or list", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),

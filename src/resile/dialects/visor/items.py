@@ -1,0 +1,145 @@
+"""Steps of a Visor file that depend on each other, before their edges are native: jumps, items, and order.
+
+goto to a step that depends on this one    nothing jumps: it follows by itself
+forEach                                    steps below run for each item; one without dependents just gives a list
+jumps back, without any `depends_on`       the steps run in the order in which they are written
+"""
+
+from __future__ import annotations
+
+from resile.dialects.formats.nodes import Mapping
+from resile.dialects.native.nodes import Part
+from resile.dialects.visor.step import Draft
+from resile.dialects.visor.values import VisorReading
+from resile.errors import shorten
+
+
+def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
+    """Take jumps after a success out that lead to a step which depends on this one: that follows by itself."""
+    for name, draft in drafts.items():
+        actions: Part = draft.keys.get("on_success", Part(draft.key))
+        jump = actions.get("goto")
+        if jump is None or name not in _before_it(drafts, jump.text):
+            continue
+        draft.jumps = [node for node in draft.jumps if node is not jump]
+        message = f"`{shorten(jump.text)}` depends on `{shorten(name)}` and follows it by itself: nothing jumps"
+        reading.report.notice("goto", message, jump)
+        left = actions.replace(goto=None)
+        if not {"goto_js", "transitions"} & left.keys():
+            left = left.replace(cost=None)
+        is_empty = not {"goto_js", "transitions", "run", "run_js", "commands"} & left.keys()
+        draft.keys = draft.keys.replace(on_success=None if is_empty else left)
+
+
+def _before_it(drafts: dict[str, Draft], name: str) -> set[str]:
+    """All steps that one depends on, at any distance."""
+    found: set[str] = set()
+    work = [name]
+    while work:
+        for need in drafts[here].needs if (here := work.pop()) in drafts else ():
+            work += [other for other in need["any_of"] if other not in found]
+            found.update(need["any_of"])
+    return found
+
+
+def run_for_items(drafts: dict[str, Draft]) -> None:
+    """Let steps with `fanout: map` that a producer of items runs after its success run for each of them."""
+    for producer, draft in drafts.items():
+        actions = draft.keys.get("on_success")
+        if draft.foreach is None or actions is None:
+            continue
+        called = dict.fromkeys(node.text for node in actions.get("run", ()))
+        mapped = [name for name in called if name in drafts and _asks_for_items(drafts[name])]
+        if not mapped:
+            continue
+        run = [node for node in actions["run"] if node.text not in mapped]
+        costs = 1 if run or {"run_js", "commands"} & actions.keys() else 0
+        draft.keys = draft.keys.replace(on_success=actions.replace(run=run or None, run_cost=costs))
+        for name in mapped:
+            drafts[name].needs = [*drafts[name].needs, Part(draft.key, any_of=[producer])]
+
+
+def _asks_for_items(draft: Draft) -> bool:
+    """Does a step say that it runs for each item?"""
+    return draft.fanout == "map" and draft.fanout_key is not None
+
+
+def place_below_items(reading: VisorReading, drafts: dict[str, Draft], is_list: bool) -> None:
+    """Work out which steps stand below a `forEach`; one without dependents just gives a list."""
+    order = list(drafts)
+    previous = dict(zip(order[1:], order, strict=False)) if is_list else {}
+    needed = {name: _needed(drafts, previous, name) for name in order}
+    below, leading = _below(drafts, needed)
+    feeding = {
+        name
+        for name in leading
+        if any(
+            drafts[other].fanout != "reduce"
+            for other in below
+            if any(name in need["any_of"] for need in drafts[other].needs) or is_list
+        )
+    }
+    gathered = {
+        name
+        for name in below
+        for other in needed[name]
+        if other in feeding or (other in below and drafts[other].fanout != "reduce")
+    }
+    for name, draft in drafts.items():
+        if draft.foreach is not None and name not in feeding:
+            message = f"nothing runs for each item of `{shorten(name)}`: its output is a list"
+            reading.report.notice("foreach", message, draft.key)
+            _finish_at_once(reading, draft, draft.foreach)
+        if draft.fanout_key is not None and name not in below:
+            message = "`fanout` changes nothing here: no step that this one depends on has `forEach`"
+            reading.report.notice("fanout", message, draft.fanout_key)
+        draft.foreach = draft.foreach if name in feeding else None
+        draft.fanout = draft.fanout if name in gathered and draft.fanout == "reduce" else ""
+
+
+def _below(drafts: dict[str, Draft], needed: dict[str, set[str]]) -> tuple[set[str], set[str]]:
+    """The steps below a `forEach`, and those with `forEach` that have steps below them."""
+    below: set[str] = set()
+    leading: set[str] = set()
+    for _ in drafts:
+        before = len(below)
+        for name in drafts:
+            producers = {other for other in needed[name] if drafts[other].foreach is not None}
+            mapped = {other for other in needed[name] if other in below and drafts[other].fanout != "reduce"}
+            if producers or mapped:
+                below.add(name)
+                leading |= producers
+        if len(below) == before:
+            break
+    return below, leading
+
+
+def _needed(drafts: dict[str, Draft], previous: dict[str, str], name: str) -> set[str]:
+    """The steps that one waits for; in a list also the one before it."""
+    needed = {other for need in drafts[name].needs for other in need["any_of"] if other in drafts}
+    return needed | ({previous[name]} if name in previous else set())
+
+
+def _finish_at_once(reading: VisorReading, draft: Draft, foreach: Part) -> None:
+    """Let what follows the items of a list follow the step itself, for nothing runs for them."""
+    if "on_finish" not in foreach:
+        return
+    if "on_success" in draft.keys:
+        message = "`on_finish` and `on_success` follow the same thing here: nothing runs for each item"
+        reading.report.error("conflict", message, draft.key, hint="keep `on_success`")
+    draft.jumps, draft.finish_jumps = [*draft.jumps, *draft.finish_jumps], []
+    draft.keys = draft.keys.replace(on_success=foreach["on_finish"])
+
+
+def runs_in_order(reading: VisorReading, root: Mapping, drafts: dict[str, Draft]) -> bool:
+    """Does a file without any `depends_on` mean the order in which it is written? Its jumps say so."""
+    if any(draft.needs or draft.finish_jumps for draft in drafts.values()):
+        return False
+    place = {name: number for number, name in enumerate(drafts)}
+    jumps = [(name, node.text) for name, draft in drafts.items() for node in draft.jumps]
+    if not jumps or any(place.get(target, len(place)) >= place[name] for name, target in jumps):
+        return False
+    message = "no step has `depends_on` and jumps lead to earlier steps: the steps run in the order they are written in"
+    where = next(iter(root.entries.values()))[0]
+    reading.report.notice("order", message, where, hint="`depends_on` says it in the file")
+    return True
