@@ -24,7 +24,8 @@ from resile.engine.capture import (
 )
 from resile.engine.clock import Clock
 from resile.engine.evaluation.values import Values
-from resile.engine.launch import Performer, time_limit
+from resile.engine.launch import Performer
+from resile.engine.resources import time_limit
 from resile.engine.secrets import redact, redact_failure, redact_outcome, redact_value
 from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn

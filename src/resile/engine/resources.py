@@ -1,4 +1,4 @@
-"""The capacity of this machine: CPUs, memory and GPUs, by its cgroup and its devices."""
+"""The capacity of this machine: CPUs, memory and GPUs, by its cgroup and its devices; and the time of an attempt."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 
 from resile.core.events import Capacity
+from resile.core.scheduling.reservations import granted
+from resile.core.state import Job, State
 from resile.errors import ResileError
 from resile.model.fanout import FanOut
 from resile.model.workflow import Step, Workflow
@@ -119,3 +121,16 @@ def _words(path: str) -> list[str]:
             return file.read().split()
     except OSError:
         return []
+
+
+def time_limit(state: State, job: Job) -> float | None:
+    """How long an attempt may run: the shorter of its timeout and of the runtime it was granted."""
+    step = state.step_of(job)
+    if step.resources is None and not job.runtime_seconds:
+        return step.timeout_seconds
+    resources = granted(state, job)
+    written = step.resources.runtime_seconds if step.resources is not None else None
+    # More time than the file says, granted by a rule or a judge, replaces the timeout too.
+    timeout = step.timeout_seconds if job.runtime_seconds <= (written or 0.0) else None
+    limits = (timeout, resources.runtime_seconds if resources is not None else None)
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -1,4 +1,4 @@
-"""The registry of step types: the model, the native file and its writer know the same ones."""
+"""The registry of step types: the model, the native file and the engine know the same ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import get_args
 
 from resile.dialects.native.keys.steps import ACTIONS
 from resile.dialects.native.step_types.registry import BY_STRUCT, STEP_TYPES
+from resile.engine.actions.registry import MODULES, prepare_of
 from resile.model.workflow import Action
 
 
@@ -13,6 +14,12 @@ def test_every_action_of_the_model_is_a_step_type() -> None:
     """The union of actions and the registry have the same Structs, each once."""
     assert BY_STRUCT.keys() == set(get_args(Action))
     assert len(STEP_TYPES) == len(BY_STRUCT)
+
+
+def test_the_engine_prepares_every_step_type() -> None:
+    """The engine's registry has the same Structs, and each of its modules prepares attempts."""
+    assert MODULES.keys() == BY_STRUCT.keys()
+    assert all(callable(prepare_of(struct)) for struct in MODULES)
 
 
 def test_the_keys_of_step_types_are_the_actions_of_a_step() -> None:

@@ -1,1 +1,1 @@
-"""How each type of step becomes something that an executor can start, or an answer at once."""
+"""Step types in the engine: a module for each prepares its attempts; `registry` finds the module."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from resile.engine.actions.attempt import Attempt
 from resile.engine.actions.schemas import unmet
 from resile.languages.contract import render_data, render_text
 from resile.languages.liquid.javascript import LiquidCode
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
 _LAST_LINES_MAX = 1_000
 _NO_LIST = "gave nothing to run for: its output must be a list, or one item"
+
+
+def prepare(attempt: Attempt) -> Outcome:
+    """The outcome of a step that the engine evaluates itself."""
+    return attempt.host.evaluators.perform(attempt.job, attempt.step, attempt.host.clock.now())
 
 
 class Broken(Exception):

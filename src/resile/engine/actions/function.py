@@ -17,6 +17,8 @@ import msgspec
 
 from resile.core.attempts import OVERRIDES
 from resile.core.state import ROOT
+from resile.engine.actions.attempt import Attempt, RunValues, Variables
+from resile.engine.resources import time_limit
 from resile.executors import outcome as evidence
 from resile.executors.contract import Launch, OutputReader, Returned
 from resile.executors.functions.calls import Call, Failed
@@ -32,25 +34,19 @@ from resile.model.workflow import Function
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from resile.core.actions import StartAttempt
     from resile.core.state import Job, State
-    from resile.engine.evaluation.values import Values
     from resile.model.workflow import Step, Workflow
 
 
-def launch_of(
-    order: StartAttempt,
-    job: Job,
-    step: Step,
-    action: Function,
-    values: Values,
-    *,
-    folder: str,
-    timeout_seconds: float,
-    grace_seconds: float,
-    env: tuple[tuple[bytes, bytes], ...],
-) -> Launch:
-    """The call that an attempt makes, with the arguments as they are now."""
+def prepare(attempt: Attempt) -> Launch:
+    """The call that an attempt makes, with the arguments as they are now; its worker knows the run."""
+    order, job, step, host = attempt.order, attempt.job, attempt.step, attempt.host
+    action, state, values = step.action, host.state, host.values
+    assert isinstance(action, Function)
+    workflow = state.workflow if job.scope == ROOT else state.workflow_of(job.scope)
+    env: Variables = ()
+    if action.workers == "processes" and (step.env or workflow.env or order.gpus or failed_job(state, job)):
+        env = host.environment_of(order, job, step)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     if action.args:
@@ -60,22 +56,22 @@ def launch_of(
     call = Call(
         order.job,
         order.attempt,
-        (place_of(action.file, folder), action.module, action.name),
+        (place_of(action.file, workflow.folder), action.module, action.name),
         args,
         kwargs,
-        timeout_seconds,
-        grace_seconds,
+        time_limit(state, job) or 0.0,
+        workflow.grace_seconds if step.grace_seconds is None else step.grace_seconds,
         bool(args or kwargs) and (mentions_pickle(args) or mentions_pickle(kwargs)),
         step.name,
         env,
-        failed_before(job, values) if job.callers or job.scope != ROOT else None,
+        _failed_before(job, state) if job.callers or job.scope != ROOT else None,
     )
     return Launch(order.job, order.attempt, (), call=call, threads=action.workers == "threads")
 
 
-def failed_before(job: Job, values: Values) -> Failed | None:
+def _failed_before(job: Job, state: State) -> Failed | None:
     """What failed that this job is to mend; nothing for almost every job."""
-    failed = failed_job(values.state, job)
+    failed = failed_job(state, job)
     if failed is None or failed.error is None:
         return None
     error, failure = failed.error, failed.error.failure
@@ -116,7 +112,7 @@ def place_of(file: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, file)) if file and not file.startswith("<") else file
 
 
-def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
+def _argument(kind: str, value: Any, job: Job, values: RunValues) -> Any:
     """One argument as JSON data; a step that failed and was let pass has given None."""
     match kind:
         case "step":

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,17 +21,22 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 from msgspec.structs import replace
 
+from resile.engine.actions.attempt import Attempt
+from resile.engine.actions.programs import VARIABLE, packed, step_command
 from resile.engine.secrets import redact_value
+from resile.executors.contract import Launch
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
-from resile.languages.references import render_text
+from resile.languages.contract import render_data
+from resile.languages.references import ValueRefused, is_one_reference, parse_json, render_text
 from resile.languages.shell.quoting import render_shell
+from resile.model.failure import Failure, Kind, Outcome
+from resile.model.fanout import FanOut, Source
 from resile.model.hashing import sha256_hex
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
 
 if TYPE_CHECKING:
     from resile.languages.references import Lookup
-    from resile.model.fanout import Source
 
 LABEL_CHARACTERS_MAX = 100
 HEAD_BYTES = 64 * 1024
@@ -50,6 +55,42 @@ __all__ = [
 ]
 
 
+def prepare(attempt: Attempt) -> Launch | Outcome:
+    """List the items of a fan-out: at once where they are known, else by a program."""
+    action, host, order = attempt.step.action, attempt.host, attempt.order
+    assert isinstance(action, FanOut)
+    path = items_path(host.folder, f"j{order.job}_r{host.state.epoch}_a{order.attempt}")
+    source = action.source
+    if source.path or source.command:
+        folder = host.state.workflow_of(attempt.job.scope).folder
+        argv, settings = items_program(source, path, folder, attempt.lookup, host.state.started_at)
+        return attempt.launch(argv, variables=((VARIABLE, settings),))
+    try:
+        count = list_values(path, _known_items(attempt, source), source)
+        redact_items(path, host.secrets)
+        return Outcome(exit_code=0, values={"items": count}, memory=attempt.memory)
+    except ItemsRefused as problem:
+        failure = Failure(Kind.CONTRACT, str(problem), signature="contract: items")
+    except OSError as error:
+        failure = Failure(Kind.CONTRACT, f"can't list the items: {error.strerror}")
+    return Outcome(failure=failure, memory=attempt.memory)
+
+
+def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:
+    """The items that the engine knows; raises ValueRefused where they are no list."""
+    if source.values is not None:
+        return source.values
+    if not source.template:
+        return attempt.host.values.listed(source.step, attempt.job)
+    values = render_data(source.template, attempt.lookup)
+    if is_one_reference(source.template):
+        # JSON text that another step printed is its value.
+        values = parse_json(values)
+    if not isinstance(values, list):
+        raise ValueRefused(f"`{source.template}` is not a list")
+    return values
+
+
 def items_path(folder: str, label: str) -> str:
     """Where the items of one fan-out are kept; a label that is no plain file name is told by its digest."""
     plain = label.replace("-", "").replace("_", "").isalnum() and label.isascii()
@@ -64,8 +105,6 @@ def items_program(
 
     `since` is when the run began: a file that one of its steps has written is meant before an older one elsewhere.
     """
-    from resile.engine.actions.programs import packed, step_command
-
     rendered = replace(
         source,
         path=render_text(source.path, lookup),

@@ -12,14 +12,27 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from resile.engine.actions.attempt import Attempt
+from resile.executors.contract import Launch
 from resile.languages.references import ValueRefused
 from resile.model.limits import PROGRAM_BYTES_MAX
+from resile.model.workflow import Http, Python, Query
 
 if TYPE_CHECKING:
     from resile.languages.contract import Program
 
 VARIABLE = b"RESILE_STEP"
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "executors", "programs")
+
+
+def prepare(attempt: Attempt) -> Launch:
+    """The launch of a program of ours, with its settings in a variable."""
+    action, lookup, host = attempt.step.action, attempt.lookup, attempt.host
+    assert isinstance(action, Http | Python | Query)
+    folder = host.state.workflow_of(attempt.job.scope).folder
+    program = lookup.language.program(action, attempt.step.name, folder, host.folder, lookup)
+    argv, settings = launch_program(program, lambda data: attempt.write_file("json", data))
+    return attempt.launch(argv, variables=((VARIABLE, settings),))
 
 
 def launch_program(program: Program, write_file: Callable[[bytes], bytes]) -> tuple[tuple[bytes, ...], bytes]:

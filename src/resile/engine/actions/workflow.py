@@ -1,0 +1,30 @@
+"""`workflow` in the engine: the attempt gives the inputs with which the child workflow starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.engine.actions.attempt import Attempt
+from resile.engine.secrets import redact_value
+from resile.languages.contract import render_data
+from resile.languages.references import ValueRefused
+from resile.model.failure import Outcome
+from resile.model.workflow import Child
+
+
+def prepare(attempt: Attempt) -> Outcome:
+    """The inputs of the child: what is given, else its defaults; they are stored, so none is a secret."""
+    action, lookup = attempt.step.action, attempt.lookup
+    assert isinstance(action, Child)
+    given: dict[str, Any] = {**render_data(action.inputs, lookup), **lookup.args}
+    for name, value in given.items():
+        if redact_value(value, attempt.host.secrets) != value:
+            raise ValueRefused(f"input {name!r} holds the value of a secret, and inputs are stored")
+    for name, declared in action.workflow.inputs.items():
+        if name in given and declared.schema is not None:
+            from resile.engine.actions.schemas import unmet
+
+            if problem := unmet(declared.schema, given[name], f"input {name!r}"):
+                raise ValueRefused(problem)
+    values = {name: given.get(name, declared.default) for name, declared in action.workflow.inputs.items()}
+    return Outcome(0, values=values, memory=attempt.memory)

@@ -1,0 +1,29 @@
+"""`write_file` in the engine: it writes the file itself."""
+
+from __future__ import annotations
+
+import os
+
+from resile.engine.actions.attempt import Attempt
+from resile.languages.contract import render_text
+from resile.model.failure import Failure, Kind, Outcome
+from resile.model.workflow import WriteFile
+
+
+def prepare(attempt: Attempt) -> Outcome:
+    """Write a file that appears whole or not at all."""
+    action = attempt.step.action
+    assert isinstance(action, WriteFile)
+    path = os.path.join(attempt.directory, render_text(action.path, attempt.lookup))
+    folder, name = os.path.split(path)
+    data = render_text(action.content, attempt.lookup).encode("utf-8", "surrogateescape")
+    beside = os.path.join(folder, f".{name}.part")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
+            file.write(data)
+        os.replace(beside, path)
+    except OSError as error:
+        message = f"can't write {path}: {error.strerror}"
+        return Outcome(1, Failure(Kind.EXIT, message, 1, signature=f"write_file: {error.strerror}"))
+    return Outcome(exit_code=0)
