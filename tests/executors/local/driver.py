@@ -105,7 +105,7 @@ def wait_for(look: Callable[[], T | None]) -> T:
 
 def lives(pid: int) -> bool:
     """Is there a living process of this number?"""
-    entry = processes.process(pid)
+    entry = processes.read_process(pid)
     return entry is not None and entry.alive
 
 

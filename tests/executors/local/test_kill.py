@@ -111,7 +111,7 @@ def test_orphans_of_a_running_attempt_do_not_pile_up(tmp_path: Path) -> None:
         driver.executor.start([sh(1, many)])
         wait_for(lambda: (tmp_path / "done").exists() and len((tmp_path / "pids").read_text().split()) == 50)
         pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-        wait_for(lambda: all(processes.process(pid) is None for pid in pids))
+        wait_for(lambda: all(processes.read_process(pid) is None for pid in pids))
         assert not any(isinstance(report, Ended) for report in driver.reports)
         driver.executor.kill(1, 1)
         driver.until_count(Ended, 1)

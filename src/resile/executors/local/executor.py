@@ -176,7 +176,7 @@ class LocalExecutor(SegmentReader):
 
     def _author_of(self, pid: int) -> Author:
         """The launcher that this process is, as its spool names it."""
-        launcher = processes.process(pid)
+        launcher = processes.read_process(pid)
         ticks = launcher.start_ticks if launcher else 0
         return Author(self._token, pid, ticks, processes.boot_id().decode(), self._label)
 

@@ -64,7 +64,7 @@ def read_file(path: bytes, limit: int) -> bytes:
         posix.close(descriptor)
 
 
-def process(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """The process with this pid, if there is one."""
     text = read_file(b"/proc/%d/stat" % pid, STAT_BYTES)
     # The command's name may hold spaces and parentheses; the fields begin after the last closing one.
@@ -72,13 +72,13 @@ def process(pid: int) -> Process | None:
     return Process(pid, fields) if len(fields) > 19 else None
 
 
-def table() -> dict[int, Process]:
+def read_table() -> dict[int, Process]:
     """Every process that can be seen."""
     try:
         names = posix.listdir("/proc")
     except OSError:
         names = []
-    found = (process(int(name)) for name in names if name.isdigit())
+    found = (read_process(int(name)) for name in names if name.isdigit())
     return {entry.pid: entry for entry in found if entry is not None}
 
 
@@ -117,7 +117,7 @@ def is_leader(entry: Process | None, spawned_at_boot_seconds: float) -> bool:
     return -0.1 <= age <= LEADER_START_SECONDS_MAX
 
 
-def closure(processes: dict[int, Process], seeds: set[int]) -> dict[int, Process]:
+def with_descendants(processes: dict[int, Process], seeds: set[int]) -> dict[int, Process]:
     """The living ones among the seeds and everything that descends from a seed."""
     children: dict[int, list[int]] = {}
     for entry in processes.values():
@@ -132,7 +132,7 @@ def closure(processes: dict[int, Process], seeds: set[int]) -> dict[int, Process
     return {pid: processes[pid] for pid in found if pid in processes and processes[pid].alive}
 
 
-def members(
+def members_of(
     processes: dict[int, Process], leader: int, leader_is_ours: bool, tag: bytes, known: dict[int, int]
 ) -> dict[int, Process]:
     """The living processes of an attempt; `known` is pid -> start of those seen before, and is brought up to date.
@@ -150,7 +150,7 @@ def members(
             or entry.tag == tag
         ):
             seeds.add(pid)
-    found = closure(processes, seeds)
+    found = with_descendants(processes, seeds)
     known.clear()
     known.update({pid: entry.start_ticks for pid, entry in found.items()})
     return found
@@ -162,7 +162,7 @@ def send(entry: Process, signal: int) -> int:
         descriptor = posix.pidfd_open(entry.pid)
     except OSError:
         return -1
-    now = process(entry.pid)
+    now = read_process(entry.pid)
     try:
         if now is not None and now.start_ticks == entry.start_ticks:
             pidfd_send_signal(descriptor, signal)
@@ -192,7 +192,7 @@ def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
     known: dict[int, int] = {}
     deadline = time.monotonic() + KILL_SECONDS_MAX
     while attempts and time.monotonic() < deadline:
-        found = orphans(attempts, known, met)
+        found = orphans_of(attempts, known, met)
         if not found:
             break
         for descriptor in [send(entry, SIGKILL) for entry in found.values()]:
@@ -204,9 +204,9 @@ def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
     return met
 
 
-def orphans(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met: set[bytes]) -> dict[int, Process]:
+def orphans_of(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met: set[bytes]) -> dict[int, Process]:
     """The living processes of these attempts, by one reading of the process table; `known` and `met` grow."""
-    processes = table()
+    processes = read_table()
     leaders = {}
     for tag, (leader, born) in attempts.items():
         if leader and is_leader(processes.get(leader), born):
@@ -219,6 +219,6 @@ def orphans(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met
             seeds.add(pid)
         elif known.get(pid) == entry.start_ticks:
             seeds.add(pid)
-    found = closure(processes, seeds)
+    found = with_descendants(processes, seeds)
     known.update({pid: entry.start_ticks for pid, entry in found.items()})
     return found

@@ -27,7 +27,7 @@ class SpooledAttempt(Struct):
 
 def is_alive(author: Author) -> bool:
     """Does the very process that wrote a spool still run?"""
-    entry = processes.process(author.pid) if author.boot == processes.boot_id().decode() else None
+    entry = processes.read_process(author.pid) if author.boot == processes.boot_id().decode() else None
     return entry is not None and entry.alive and entry.start_ticks == author.start_ticks
 
 

@@ -16,7 +16,7 @@ LINE_CHARACTERS_MIN = 4
 STARS = b"***"
 
 
-def patterns(values: Iterable[bytes]) -> tuple[bytes, ...]:
+def patterns_of(values: Iterable[bytes]) -> tuple[bytes, ...]:
     """The texts to replace: each value, and each of its lines that is long enough to mean something."""
     found = dict.fromkeys(value for value in values if value)
     for value in list(found):

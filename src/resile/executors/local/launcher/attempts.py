@@ -400,9 +400,9 @@ class Attempts:
     def members(self, slot: Slot) -> dict[int, processes.Process]:
         """The living processes of an attempt, by the process table of this turn."""
         if self.table is None:
-            self.table = processes.table()
+            self.table = processes.read_table()
         tag = processes.attempt_tag(self.spawner.token, slot.key)
-        return processes.members(self.table, slot.pid, not slot.reaped, tag, slot.known)
+        return processes.members_of(self.table, slot.pid, not slot.reaped, tag, slot.known)
 
     def listen(self, slot: Slot) -> None:
         """Read the attempt's output as it comes."""

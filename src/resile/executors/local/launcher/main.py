@@ -26,7 +26,7 @@ from errno import ENOSPC
 from resile.executors.local import wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, NEVER, Attempts
-from resile.executors.local.redaction import patterns
+from resile.executors.local.redaction import patterns_of
 from resile.executors.local.spool import Spool
 
 TYPE_CHECKING = False
@@ -198,7 +198,7 @@ class Launcher:
             except OSError as error:
                 attempts.blocked_errno = error.errno or ENOSPC
         attempts.slots = max(1, configuration.slots)
-        attempts.secrets = patterns(configuration.secrets)
+        attempts.secrets = patterns_of(configuration.secrets)
         attempts.spawner.configure(attempts.token, configuration.directory, configuration.env)
 
     def flush(self) -> None:

@@ -42,7 +42,7 @@ class Orphans:
         for pid in map(int, children.split()):
             if pid in self.known:
                 continue
-            entry = processes.process(pid)
+            entry = processes.read_process(pid)
             if entry is None or not entry.alive:
                 system_calls.take_exit(pid)
                 continue

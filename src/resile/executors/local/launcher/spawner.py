@@ -68,7 +68,7 @@ class Environment:
     __slots__ = ("by_name", "path", "pointers", "texts")
 
     def __init__(self, pairs: list[bytes]) -> None:
-        self.by_name = by_name(pairs)
+        self.by_name = pairs_by_name(pairs)
         # Drop RESILE_ATTEMPT inherited from an outer run; otherwise every attempt would have to override it and could
         # not share this block.
         self.by_name.pop(TAG_VARIABLE, None)
@@ -81,7 +81,7 @@ class Environment:
         """This environment with what one attempt adds or changes."""
         known = self.by_name
         if any(pair.partition(b"=")[0] in known for pair in pairs):
-            return _texts([*{**known, **by_name(pairs)}.values()])
+            return _text_array_of([*{**known, **pairs_by_name(pairs)}.values()])
         made = (c_char_p * (len(known) + len(pairs) + 1)).from_buffer_copy(
             self.pointers + bytes(sizeof(c_char_p) * (len(pairs) + 1))
         )
@@ -95,7 +95,7 @@ class Spawner:
     __slots__ = ("attributes", "directory", "environment", "home", "token")
 
     def __init__(self) -> None:
-        self.attributes = _attributes()
+        self.attributes = _make_attributes()
         self.environment = Environment([])
         self.directory = b"/"
         self.token = b""
@@ -131,9 +131,9 @@ class Spawner:
         environment = known.extend([*pairs, b"%s=%s" % (TAG_VARIABLE, attempt_tag(self.token, start.key))])
         actions = Actions(output.out, output.err, cwd) if cwd else output
         pid, errno = self.execute(start.argv, path, cwd, actions, environment)
-        if errno in _NOT_EXECUTABLE and start.fallback and not unusable(cwd):
+        if errno in _NOT_EXECUTABLE and start.fallback and not directory_errno(cwd):
             pid, errno = self.execute(start.fallback, path, cwd, actions, environment)
-        if errno and (problem := unusable(cwd)):
+        if errno and (problem := directory_errno(cwd)):
             return 0, problem, b"cwd"
         return pid, errno, b"exec" if errno else b"-"
 
@@ -151,16 +151,16 @@ class Spawner:
         program, call = argv[0], _search_and_spawn
         if path != self.environment.path and b"/" not in program:
             # The library would search the path of this process; the attempt means its own.
-            program, errno = find(program, path, cwd)
+            program, errno = find_program(program, path, cwd)
             if errno:
                 return 0, errno
             call = _spawn
         pid = c_int()
-        errno = call(byref(pid), program, actions.opaque, self.attributes, _texts(argv), environment)
+        errno = call(byref(pid), program, actions.opaque, self.attributes, _text_array_of(argv), environment)
         return (0, errno) if errno else (pid.value, 0)
 
 
-def find(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
+def find_program(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
     """The program of this name in a path of folders, as the child will see them; or an errno."""
     candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
     places = [posix_join(cwd, candidate) for candidate in candidates] if cwd else candidates
@@ -183,7 +183,7 @@ def posix_join(folder: bytes, name: bytes) -> bytes:
     return name if name.startswith(b"/") else b"%s/%s" % (folder, name)
 
 
-def unusable(cwd: bytes) -> int:
+def directory_errno(cwd: bytes) -> int:
     """Why nothing can run in a directory; 0 where it can."""
     if not cwd:
         return 0
@@ -194,17 +194,17 @@ def unusable(cwd: bytes) -> int:
     return 0
 
 
-def by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
+def pairs_by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
     """`NAME=value` texts by their names; the last of a name counts."""
     return {name: pair for pair in pairs if (name := pair.partition(b"=")[0])}
 
 
-def _texts(words: list[bytes]) -> Array[c_char_p]:
+def _text_array_of(words: list[bytes]) -> Array[c_char_p]:
     """A list of texts as C has it, with nothing behind the last."""
     return (c_char_p * (len(words) + 1))(*words)
 
 
-def _attributes() -> Array[c_char]:
+def _make_attributes() -> Array[c_char]:
     """A session of its own, no signal blocked, and those that Python ignores as they were."""
     attributes, signals = _Opaque(), _Opaque()
     _library.posix_spawnattr_init(attributes)

@@ -17,7 +17,7 @@ BACKLOG = 4
 
 def take_stdin() -> int:
     """Take the engine's socket from standard input, leave /dev/null there, and close what else the engine had open."""
-    for descriptor in descriptors():
+    for descriptor in open_descriptors():
         if descriptor > 2:
             _close(descriptor)
     connection = posix.dup(0)
@@ -27,7 +27,7 @@ def take_stdin() -> int:
     return connection
 
 
-def descriptors() -> list[int]:
+def open_descriptors() -> list[int]:
     """The open descriptors of this process; none where the system does not list them."""
     try:
         return [int(name) for name in posix.listdir("/proc/self/fd")]
