@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resile.dialects.torc.parameters import formatted, values_of
+from resile.dialects.torc.parameters import format_value, values_of
 from resile.model.rules import Match
 from tests.dialects.torc.runs import command, compiled, findings, needs, steps_of, told
 
@@ -44,7 +44,7 @@ def test_values(text: str, values: list[Any]) -> None:
 )  # fmt: skip
 def test_formats(value: Any, form: str, text: str) -> None:
     """Formats are for one kind of number each; everything else is printed plainly, without exponents."""
-    assert formatted(value, form) == text
+    assert format_value(value, form) == text
 
 
 def jobs(keys: str, more: str = "") -> str:

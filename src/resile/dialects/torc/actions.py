@@ -16,11 +16,11 @@ from typing import Any
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import flag, mapping, number, put, sequence, step_node, word
+from resile.dialects.native.nodes import mapping, node_of, step_node, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.torc.cluster import report_cluster_only
-from resile.dialects.torc.commands import ENVIRONMENT, for_bash, script_of
+from resile.dialects.torc.commands import ENVIRONMENT, escape_for_bash, script_of
 from resile.dialects.torc.dependencies import Names
 from resile.dialects.torc.jobs import Job
 from resile.dialects.torc.keys import ACTION
@@ -46,12 +46,12 @@ class Action(Struct, frozen=True):
 def read_actions(
     reading: Reading, node: Node | None, jobs: dict[str, Job], schedulers: dict[str, Node], names: Names
 ) -> tuple[list[Action], list[Node]]:
-    """The actions that run commands, and those that ask for machines."""
+    """Read the actions that run commands, and those that ask for machines."""
     actions: list[Action] = []
     allocations: list[Node] = []
     for entry, fields in read_list(reading, node, ACTION, "trigger_type", "action_type"):
         trigger, kind = fields["trigger_type"], fields["action_type"]
-        chosen = _jobs(reading, entry, fields, jobs, names)
+        chosen = _find_jobs(reading, entry, fields, jobs, names)
         is_commands = kind == "run_commands"
         for key in _OF_NODES if is_commands else _OF_COMMANDS:
             if key in entry.entries:
@@ -64,34 +64,32 @@ def read_actions(
                 place = entry.entries["persistent"][0]
                 reading.report.notice("persistent", "a run on this machine has one worker: this runs once", place)
             actions.append(Action(trigger, fields["commands"], chosen, entry))
-        elif names.known({fields["scheduler"].text: fields["scheduler"]}, schedulers, "scheduler"):
+        elif names.find_known({fields["scheduler"].text: fields["scheduler"]}, schedulers, "scheduler"):
             report_cluster_only(reading, entry, "`schedule_nodes`")
-            allocations.append(_allocation(entry, fields, chosen))
+            allocations.append(_make_allocation(entry, fields, chosen))
     return actions, allocations
 
 
-def _allocation(entry: Mapping, fields: dict[str, Any], jobs: tuple[str, ...]) -> Mapping:
-    """One request for machines, as the model names its parts."""
-    result = mapping(
-        entry,
+def _make_allocation(entry: Mapping, fields: dict[str, Any], jobs: tuple[str, ...]) -> Node:
+    """Make one request for machines, with the fields of the model."""
+    return node_of(
         {
             "scheduler": fields["scheduler"],
-            "trigger": word(fields["trigger_type"], entry),
-            "steps": sequence([word(job, entry) for job in jobs], entry),
-            "count": number(fields.get("num_allocations", 1), entry),
-            "worker_per_node": flag(fields.get("start_one_worker_per_node", False), entry),
-            "persistent": flag(fields.get("persistent", False), entry),
+            "trigger": fields["trigger_type"],
+            "steps": jobs,
+            "count": fields.get("num_allocations", 1),
+            "worker_per_node": fields.get("start_one_worker_per_node", False),
+            "worker_parallel_max": fields.get("max_parallel_jobs"),
+            "persistent": fields.get("persistent", False),
         },
+        entry,
     )
-    if "max_parallel_jobs" in fields:
-        put(result, "worker_parallel_max", number(fields["max_parallel_jobs"], entry))
-    return result
 
 
-def _jobs(
+def _find_jobs(
     reading: Reading, entry: Mapping, fields: dict[str, Any], jobs: dict[str, Job], names: Names
 ) -> tuple[str, ...]:
-    """The jobs that an action is about."""
+    """Find the jobs that an action is about."""
     given = [key for key in ("jobs", "job_name_regexes") if key in entry.entries]
     if fields["trigger_type"] not in _ABOUT_JOBS:
         for key in given:
@@ -100,8 +98,8 @@ def _jobs(
     elif not given:
         hint = "list `jobs` or `job_name_regexes`"
         reading.report.error("value", f"`{fields['trigger_type']}` needs to know of which jobs", entry, hint=hint)
-    listed = names.known({node.text: node for node in fields.get("jobs", ())}, jobs, "job")
-    matching = names.matching({node.text: node for node in fields.get("job_name_regexes", ())}, jobs, "job")
+    listed = names.find_known({node.text: node for node in fields.get("jobs", ())}, jobs, "job")
+    matching = names.find_matching({node.text: node for node in fields.get("job_name_regexes", ())}, jobs, "job")
     return tuple(dict.fromkeys((*listed, *matching))) if fields["trigger_type"] in _ABOUT_JOBS else ()
 
 
@@ -116,8 +114,8 @@ class Steps(Struct):
         self.entries[name] = word(name, at), step
         self.needs[name] = needs
 
-    def node(self, at: Place) -> Mapping:
-        """The native `steps`."""
+    def make_node(self, at: Place) -> Mapping:
+        """Make the native `steps`, with the needs of each."""
         key = word("needs", at)
         needed: dict[str, Node] = {}
         for name, needs in self.needs.items():
@@ -129,7 +127,7 @@ class Steps(Struct):
 
 
 def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: str) -> None:
-    """Put the actions among the jobs."""
+    """Add steps for the actions, and let jobs wait for them."""
     jobs = list(steps.entries)
     before = ""
     for trigger in _AT_START:
@@ -143,7 +141,7 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: 
             needs = tuple(dict.fromkeys(need for job in action.jobs for need in steps.needs[job]))
             name = _add(reading, steps, action, needs or first)
             for job in action.jobs:
-                # Those that become ready now wait for the commands; one that was ready earlier may be running.
+                # Jobs that become ready together wait for the action; one that was ready before may be running.
                 if set(steps.needs[job]) == set(needs):
                     steps.needs[job] = (*needs, name)
     for name in jobs:
@@ -153,26 +151,27 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: 
     commands = [command for action in last for command in action.commands]
     if commands:
         at = last[0].node
-        steps.add("end", at, mapping(at, {"shell": _script(reading, commands, at)}))
+        steps.add("end", at, mapping(at, {"shell": _make_script(reading, commands, at)}))
 
 
 def _add(reading: Reading, steps: Steps, action: Action, needs: tuple[str, ...]) -> str:
     """Add a step for an action, whose failure is tolerated; its name."""
     at = action.node
-    name = free_name(action.trigger, steps.entries)
-    rule = mapping(at, {"then": word("tolerate", at), "text": word(f"{action.trigger}: an action", at)})
-    shell = _script(reading, list(action.commands), at)
-    steps.add(name, at, step_node(at, {"shell": shell, "rules": sequence([rule], at)}), needs)
+    name = find_free_name(action.trigger, steps.entries)
+    rules = node_of([{"then": "tolerate", "text": f"{action.trigger}: an action"}], at)
+    steps.add(
+        name, at, step_node(at, {"shell": _make_script(reading, list(action.commands), at), "rules": rules}), needs
+    )
     return name
 
 
-def _script(reading: Reading, commands: list[Scalar], at: Place) -> Scalar:
-    """Commands one after the other."""
-    return word(ENVIRONMENT + script_of([for_bash(reading, command.text, command) for command in commands]), at)
+def _make_script(reading: Reading, commands: list[Scalar], at: Place) -> Scalar:
+    """Make the script that runs commands one after the other."""
+    return word(ENVIRONMENT + script_of([escape_for_bash(reading, command.text, command) for command in commands]), at)
 
 
-def free_name(wanted: str, taken: dict[str, Any]) -> str:
-    """A name that no step has."""
+def find_free_name(wanted: str, taken: dict[str, Any]) -> str:
+    """Find a name that no step has."""
     number, name = 1, wanted
     while name in taken:
         number += 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import mapping, number, put, sequence, word
+from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.context import Reading
 from resile.dialects.torc.keys import SCHEDULER
 from resile.dialects.torc.values import read_list, take_name
@@ -30,8 +30,8 @@ _WORKERS = {
 
 
 def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict[str, Node]:
-    """Every scheduler by its name, with the options that all of them have."""
-    defaults = _defaults(reading, fields.get("slurm_defaults", {}))
+    """Read every scheduler by its name, with the options that all of them have."""
+    defaults = _read_defaults(reading, fields.get("slurm_defaults", {}))
     result: dict[str, Node] = {}
     for node, given in read_list(reading, fields.get("slurm_schedulers"), SCHEDULER, "name"):
         name: Scalar = given["name"]
@@ -43,54 +43,42 @@ def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> 
             reading.report.notice("alias", "`num_nodes` is taken as `nodes` here", place, hint="write `nodes`")
         if take_name(reading, result, name, "the scheduler"):
             options = defaults | {key.replace("_", "-"): str(given[key]) for key in _OPTIONS if key in given}
-            result[name.text] = mapping(
-                node,
-                {
-                    "walltime_seconds": number(given.get("walltime", WALLTIME_SECONDS_DEFAULT), node),
-                    "nodes": number(given.get("nodes", 1), node),
-                    "options": mapping(node, {key: word(text, node) for key, text in options.items()}),
-                    "extra": word(given.get("extra", ""), node),
-                },
-            )
+            scheduler = {
+                "walltime_seconds": given.get("walltime", WALLTIME_SECONDS_DEFAULT),
+                "nodes": given.get("nodes", 1),
+                "options": options,
+                "extra": given.get("extra", ""),
+            }
+            result[name.text] = node_of(scheduler, node)
     for key in ("slurm_schedulers", *(() if result else ("slurm_defaults",))):
         if key in root.entries and (result or key == "slurm_defaults"):
             report_cluster_only(reading, root.entries[key][0], f"`{key}`")
     return result
 
 
-def _defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]:
-    """Options for every scheduler."""
+def _read_defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]:
+    """Read the options that every scheduler has."""
     for name in [key for key in given if key.replace("_", "-") in _NOT_DEFAULTS]:
         hint = "write it into each scheduler"
         reading.report.error("value", f"`{shorten(name)}` can't be a default of schedulers", given[name], hint=hint)
     return {name.replace("_", "-"): value.text for name, value in given.items()}
 
 
-def cluster_node(
-    reading: Reading,
-    root: Mapping,
-    fields: dict[str, Any],
-    parts: dict[str, dict[str, Node]],
-    allocations: list[Node],
-) -> Mapping:
-    """Everything that is kept for a cluster, as the model names it; without entries where nothing is."""
-    cluster = mapping(root, {key: mapping(root, part) for key, part in parts.items() if part})
-    if allocations:
-        put(cluster, "allocations", sequence(allocations, root))
-    workers = mapping(root)
-    usual = Workers()
+def make_cluster(reading: Reading, root: Mapping, fields: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """Make the native `cluster`; it is empty where the file says nothing about clusters."""
+    cluster: dict[str, Any] = {key: part for key, part in parts.items() if part}
+    usual, workers = Workers(), {}
     for key, field in _WORKERS.items():
         if key in root.entries:
-            place, value = root.entries[key]
-            report_cluster_only(reading, place, f"`{key}`")
+            report_cluster_only(reading, root.entries[key][0], f"`{key}`")
             if key in fields and fields[key] != getattr(usual, field):
-                put(workers, field, value)
-    if cluster.entries or workers.entries:
-        put(cluster, "workers", workers)
+                workers[field] = fields[key]
+    if cluster or workers:
+        cluster["workers"] = workers
     return cluster
 
 
 def report_cluster_only(reading: Reading, place: Node, what: str) -> None:
-    """Say that something has no effect on one machine."""
+    """Report that a key has no effect on one machine."""
     message = f"{what} is kept for a cluster: a run on this machine starts the jobs here"
     reading.report.notice("cluster", message, place)

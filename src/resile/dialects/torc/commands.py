@@ -23,7 +23,7 @@ from resile.languages.references import MISSING, ValueRefused, names, path_of
 from resile.languages.shell.quoting import render_shell
 
 _PASSED_ON = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
-# On the line of the command itself, so that bash counts its lines as the file does.
+# On the first line of the command, so that line numbers of bash are those of the file.
 ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _PASSED_ON) + "; "
 _OURS = ("env", "steps", "execution")
 _OURS_IN_REPAIRS = ("error", "shell")
@@ -31,12 +31,12 @@ _OURS_IN_REPAIRS = ("error", "shell")
 
 def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
     """The command of a job, for bash."""
-    text = _with_script(reading, job)
+    text = _join_script(reading, job)
     values: dict[str, str] = {}
     later: dict[str, str] = {}
 
-    def hole(found: re.Match[str]) -> str:
-        """A name for a value, which the quoting of shell texts understands."""
+    def make_hole(found: re.Match[str]) -> str:
+        """Put a plain reference in the place of one of Torc, so that its value is quoted for its place."""
         name = f"torc_value_{len(values) + len(later)}"
         kind, way, called = found.groups()
         if kind == "files":
@@ -47,7 +47,7 @@ def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
             later[name] = _output_of_producer(reading, job, known, way, called)
         return f"${{{name}}}"
 
-    text = for_bash(reading, REFERENCE.sub(hole, text), job.at("command"))
+    text = escape_for_bash(reading, REFERENCE.sub(make_hole, text), job.at("command"))
     if values:
         try:
             text = render_shell(text, lambda name: values.get(name, MISSING), "bash")
@@ -58,8 +58,8 @@ def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
     return ENVIRONMENT + text
 
 
-def _with_script(reading: Reading, job: Job) -> str:
-    """The command of a job behind its invocation script."""
+def _join_script(reading: Reading, job: Job) -> str:
+    """Join the invocation script and the command of a job."""
     script, command = job.texts.get("invocation_script", ""), job.texts["command"]
     if not script.strip():
         return command
@@ -78,7 +78,7 @@ def _with_script(reading: Reading, job: Job) -> str:
 
 
 def _output_of_producer(reading: Reading, job: Job, known: Dependencies, way: str, name: str) -> str:
-    """The output of the job that gives a piece of user data without `data`."""
+    """The reference to the output of the job that produces user data without `data`."""
     producers = [other for other in known.writers["user_data"].get(name, ()) if other != job.name]
     if way == "output" or len(producers) != 1:
         message = f"the user data `{shorten(name)}` has no `data` to put into the command"
@@ -89,8 +89,8 @@ def _output_of_producer(reading: Reading, job: Job, known: Dependencies, way: st
     return f"${{steps[{mark}{producers[0]}{mark}].output}}"
 
 
-def for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: bool = False) -> str:
-    """A text in which nothing that is meant for bash can be taken for a value of Resile."""
+def escape_for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: bool = False) -> str:
+    """Escape what is meant for bash and would be read as a reference of Resile."""
     if "${" not in text:
         return text
     out: list[str] = []
@@ -103,7 +103,7 @@ def for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: bool = Fal
             message = f"`${{{shorten(name)}}}` is no variable of Torc, and bash has no such name"
             reading.report.error("reference", message, node, hint="a variable of the environment is `$NAME`")
         elif by_number and ":-" in name:
-            # An index with a blank means the same to bash, and nothing to us.
+            # Bash ignores a blank in an index; with it, this is no reference of Resile.
             out += [text[at:offset], f"${{{name.replace('[', '[ ', 1)}}}"]
             at = offset + len(name) + 3
         elif len(path) == 1 and path[0] in ("inputs", "execution", "error"):
@@ -114,7 +114,7 @@ def for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: bool = Fal
 
 
 def script_of(commands: list[str]) -> str:
-    """Commands that run one after the other, each for itself; the script fails where one of them did."""
+    """The script that runs commands one after the other; it fails if one of them failed."""
     if len(commands) == 1:
         return commands[0]
     lines = [f"bash -c {quote(command)} || status=$?" for command in commands]
@@ -122,5 +122,5 @@ def script_of(commands: list[str]) -> str:
 
 
 def escape_references(path: str) -> str:
-    """A path in which nothing is taken for a value."""
+    """Escape references in a path, which is taken literally."""
     return path.replace("${", "\\${") if "${" in path else path

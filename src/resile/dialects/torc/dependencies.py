@@ -11,7 +11,7 @@ from resile.dialects.native.graph import cycles_among
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.torc.jobs import Datum, Job
-from resile.dialects.torc.values import pattern
+from resile.dialects.torc.values import compile_pattern
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
 
@@ -22,14 +22,14 @@ _KINDS = (("file", "files", "file"), ("user_data", "user_data", "user data"))
 
 
 class Names:
-    """Finds what names and patterns stand for; what is not there is reported once for each place."""
+    """Finds what names and patterns refer to; reports an unknown name once for each place."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._reported: set[tuple[int, int]] = set()
 
-    def known(self, names: dict[str, Scalar], existing: dict[str, Any], what: str) -> list[str]:
-        """Those of these names that exist."""
+    def find_known(self, names: dict[str, Scalar], existing: dict[str, Any], what: str) -> list[str]:
+        """Find the names that exist; report the others."""
         found: list[str] = []
         for name, node in names.items():
             if name in existing:
@@ -40,20 +40,22 @@ class Names:
 
     def report_unknown(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> None:
         """Report a name that nothing has."""
-        if self._mark(node):
+        if self._remember(node):
             hint = did_you_mean(name, existing, f"each {what} here")
             self._reading.report.error("unknown-name", f"there is no {what} `{shorten(name)}`", node, hint=hint)
 
-    def matching(self, sources: dict[str, Scalar], existing: dict[str, Any], what: str, but: str = "") -> list[str]:
-        """The names that one of these patterns matches anywhere; a pattern that matches nothing is an error."""
+    def find_matching(
+        self, sources: dict[str, Scalar], existing: dict[str, Any], what: str, but: str = ""
+    ) -> list[str]:
+        """Find the names that one of these patterns matches; report a pattern that matches none."""
         found: dict[str, None] = {}
         for source, node in sources.items():
-            compiled = pattern(self._reading, source, node) if self._is_new(node) else None
+            compiled = compile_pattern(self._reading, source, node) if self._is_new(node) else None
             if compiled is None:
                 continue
             search: Callable[[str], object] = compiled.search
             names = [name for name in existing if name != but and search(name)]
-            if not names and self._mark(node):
+            if not names and self._remember(node):
                 message = f"the pattern `{shorten(source)}` matches no {what}"
                 self._reading.report.error("unknown-name", message, node)
             found.update(dict.fromkeys(names))
@@ -63,7 +65,7 @@ class Names:
         """Was nothing reported at this place before?"""
         return (node.line, node.column) not in self._reported
 
-    def _mark(self, node: Scalar) -> bool:
+    def _remember(self, node: Scalar) -> bool:
         """Remember that something is reported at this place; was it new?"""
         is_new = self._is_new(node)
         self._reported.add((node.line, node.column))
@@ -71,7 +73,7 @@ class Names:
 
 
 class Dependencies:
-    """The files and data of all jobs, who writes them, and so who waits for whom."""
+    """The files and data of all jobs, the jobs that write them, and so which job waits for which."""
 
     def __init__(
         self,
@@ -89,8 +91,8 @@ class Dependencies:
         self.names = Names(reading)
         self.writers: dict[str, dict[str, list[str]]] = {"files": {}, "user_data": {}}
 
-    def needed(self) -> dict[str, dict[str, Scalar]]:
-        """For each job the jobs it waits for, each with the place that says so."""
+    def find_needed(self) -> dict[str, dict[str, Scalar]]:
+        """Find for each job the jobs that it waits for, each with the node that says so."""
         for job in self.jobs.values():
             self._add_references(job)
             for kind, section, what in _KINDS:
@@ -103,7 +105,7 @@ class Dependencies:
         total = 0
         result: dict[str, dict[str, Scalar]] = {}
         for job in self.jobs.values():
-            result[job.name] = self._needed_by(job) if total <= EDGES_MAX else {}
+            result[job.name] = self._find_needed_by(job) if total <= EDGES_MAX else {}
             total += len(result[job.name])
         if total > EDGES_MAX:
             hint = "a job between two stages waits for the first and is waited for by the second"
@@ -112,15 +114,15 @@ class Dependencies:
             )
         return result
 
-    def _existing(self, section: str) -> dict[str, Any]:
+    def _entries_of(self, section: str) -> dict[str, Any]:
         """The files or the user data by name."""
         return self.files if section == "files" else self.user_data
 
     def _add_references(self, job: Job) -> None:
-        """A job that names a file or data in its command lists it, too."""
+        """Add the files and data that a job's command names to its lists."""
         for word in ("invocation_script", "command"):
             for section, way, name in REFERENCE.findall(job.texts.get(word, "")):
-                known = self._existing(section)
+                known = self._entries_of(section)
                 if name not in known:
                     what = "file" if section == "files" else "user data"
                     self.names.report_unknown(name, job.at(word), known, what)
@@ -129,19 +131,19 @@ class Dependencies:
 
     def _resolve(self, job: Job, kind: str, section: str, what: str) -> None:
         """Find the files or data of a job, by names and by patterns."""
-        existing = self._existing(section)
+        existing = self._entries_of(section)
         for way in ("input", "output"):
             word = f"{way}_{section}"
             listed, patterns = job.lists.get(word, {}), job.lists.get(f"{way}_{kind}_regexes", {})
             if not listed and not patterns:
                 continue
             place = next(iter((*listed.values(), *patterns.values())))
-            found = {name: listed[name] for name in self.names.known(listed, existing, what)}
-            found.update(dict.fromkeys(self.names.matching(patterns, existing, what), place))
+            found = {name: listed[name] for name in self.names.find_known(listed, existing, what)}
+            found.update(dict.fromkeys(self.names.find_matching(patterns, existing, what), place))
             job.lists[word] = found
 
     def _check_inputs(self) -> None:
-        """A file that jobs read and that no job writes must be there before they run."""
+        """Warn of files that jobs read, that no job writes, and that do not exist."""
         import os
 
         writers, checked = self.writers["files"], set[str]()
@@ -157,15 +159,15 @@ class Dependencies:
                     hint = "paths are seen from the folder that the run is started in"
                     self.reading.report.warning("missing-file", message, node, hint=hint)
 
-    def _needed_by(self, job: Job) -> dict[str, Scalar]:
-        """What a job waits for."""
+    def _find_needed_by(self, job: Job) -> dict[str, Scalar]:
+        """Find the jobs that a job waits for."""
         listed, patterns = job.lists.get("depends_on", {}), job.lists.get("depends_on_regexes", {})
-        found = {name: listed[name] for name in self.names.known(listed, self.jobs, "job")} if listed else {}
+        found = {name: listed[name] for name in self.names.find_known(listed, self.jobs, "job")} if listed else {}
         if job.name in found:
             self.reading.report.error("cycle", f"the job `{shorten(job.name)}` waits for itself", found.pop(job.name))
         if patterns:
             place = next(iter(patterns.values()))
-            for name in self.names.matching(patterns, self.jobs, "job", job.name):
+            for name in self.names.find_matching(patterns, self.jobs, "job", job.name):
                 found.setdefault(name, place)
         for section, by_name in self.writers.items():
             for name, node in job.lists.get(f"input_{section}", {}).items():
@@ -175,7 +177,7 @@ class Dependencies:
         return found
 
     def refuse_cycles(self, needed: dict[str, dict[str, Scalar]]) -> None:
-        """Name the jobs of one cycle, where jobs wait for each other."""
+        """Report the jobs of one cycle, where jobs wait for each other."""
         cycle = next(cycles_among(needed), None)
         if cycle is None:
             return

@@ -37,7 +37,7 @@ _TEXTS = ("command", "invocation_script", "resource_requirements", "scheduler")
 
 
 class Job(Struct):
-    """One job: its texts with values filled in, and the names that it lists, each with the node it stands in."""
+    """One job: its texts with parameters filled in, and the names that it lists, each with its node."""
 
     name: str
     node: Mapping
@@ -52,14 +52,14 @@ class Job(Struct):
 
 
 class Datum(Struct, frozen=True):
-    """A piece of user data: its JSON, or None where a job gives it."""
+    """A piece of user data: its JSON, or None where a job produces it."""
 
     node: Scalar
     text: str | None
 
 
 def read_jobs(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -> dict[str, Job]:
-    """All jobs by their names, in the order of the file."""
+    """Read all jobs by name, in the order of the file."""
     jobs: dict[str, Job] = {}
     total = 0
     for entry, fields in read_list(reading, node, JOB, "name", "command"):
@@ -81,9 +81,9 @@ def _expand(
 ) -> None:
     """Add the jobs of one entry."""
     filler = Filler(reading, combinations)
-    name = filler.template(fields["name"])
-    texts = {word: filler.template(fields[word]) for word in _TEXTS if word in fields}
-    lists = {word: [filler.template(node) for node in fields[word]] for word in LISTS if word in fields}
+    name = filler.template_of(fields["name"])
+    texts = {word: filler.template_of(fields[word]) for word in _TEXTS if word in fields}
+    lists = {word: [filler.template_of(node) for node in fields[word]] for word in LISTS if word in fields}
     merged: dict[str, int] = {}
     for row in combinations.rows:
         job = Job(
@@ -95,7 +95,7 @@ def _expand(
         )
         first = jobs.get(job.name)
         if first is None:
-            if _fit_name(reading, job):
+            if _check_name(reading, job):
                 jobs[job.name] = job
         elif first.node is not entry:
             place = f"{first.at('name').line}:{first.at('name').column}"
@@ -110,8 +110,8 @@ def _expand(
         _report_merging(reading, fields["name"], merged, len(combinations.rows))
 
 
-def _fit_name(reading: Reading, job: Job) -> bool:
-    """May a job be called so?"""
+def _check_name(reading: Reading, job: Job) -> bool:
+    """Report a name that a job can't have; may it have this one?"""
     problem = "is the name of what runs last" if job.name == "end" else name_problem(job.name)
     if problem:
         reading.report.error("name", f"the job name `{shorten(job.name)}` {problem}", job.at("name"))
@@ -119,7 +119,7 @@ def _fit_name(reading: Reading, job: Job) -> bool:
 
 
 def _merge(reading: Reading, first: Job, other: Job) -> bool:
-    """Add what another expansion of the same name waits for; False where the two differ in what they do."""
+    """Add the lists of another expansion of the same name; False after reporting that their texts differ."""
     different = next((word for word in first.texts if first.texts[word] != other.texts[word]), "")
     if different:
         message = f"two expansions are called `{shorten(first.name)}` and differ in `{different}`"
@@ -132,7 +132,7 @@ def _merge(reading: Reading, first: Job, other: Job) -> bool:
 
 
 def _report_merging(reading: Reading, name: Scalar, merged: dict[str, int], total: int) -> None:
-    """Say that expansions became one job."""
+    """Report that expansions became one job."""
     count = total - sum(merged.values()) + len(merged)
     shown = next(iter(merged))
     what = f"are one job, `{shorten(shown)}`" if count == 1 else f"are {count} jobs, such as `{shorten(shown)}`"
@@ -142,14 +142,14 @@ def _report_merging(reading: Reading, name: Scalar, merged: dict[str, int], tota
 
 
 def read_files(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -> dict[str, str]:
-    """The path of each file, by its name."""
+    """Read the path of each file, by name."""
     files: dict[str, str] = {}
     for entry, fields in read_list(reading, node, FILE, "name", "path"):
         combinations = read_combinations(reading, entry, fields, shared)
         if combinations is None:
             continue
         filler = Filler(reading, combinations)
-        name, path = filler.template(fields["name"]), filler.template(fields["path"])
+        name, path = filler.template_of(fields["name"]), filler.template_of(fields["path"])
         _check_path(reading, fields["path"])
         own: set[str] = set()
         for row in combinations.rows:
@@ -161,7 +161,7 @@ def read_files(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -
 
 
 def _check_path(reading: Reading, path: Scalar) -> None:
-    """A path is taken as it is written: what a shell would put into it stays."""
+    """Report an empty path, and warn of one that a shell would expand."""
     if not path.text.strip():
         reading.report.error("value", "the path is empty", path)
     elif path.text.startswith("~") or "$" in path.text:
@@ -172,7 +172,7 @@ def _check_path(reading: Reading, path: Scalar) -> None:
 def _add_file(
     reading: Reading, files: dict[str, str], own: set[str], name: Template, path: Template, row: tuple[Value, ...]
 ) -> None:
-    """One file; expansions of one name must have one path."""
+    """Add one file; expansions of one name must have one path."""
     called, where = name.fill(row), path.fill(row)
     if called in own and files[called] != where:
         hint = "put a parameter into the name that tells them apart"
@@ -186,7 +186,7 @@ def _add_file(
 
 
 def read_user_data(reading: Reading, node: Node | None) -> dict[str, Datum]:
-    """The user data by name."""
+    """Read the user data by name."""
     import msgspec
 
     result: dict[str, Datum] = {}

@@ -9,13 +9,12 @@ No node is dropped: one that is not known becomes a key that is not known, and t
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
 from resile.dialects.formats.kdl import KdlNode, parse_document
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.errors import shorten
 
@@ -79,7 +78,7 @@ _WORKFLOW = Shape(
 
 
 def parse_kdl(data: bytes, report: Diagnostics) -> Mapping | None:
-    """The whole file as one mapping; a file without a job has an empty list of them. None where it is no KDL."""
+    """Parse a file to one mapping; without jobs it has an empty list of them. None where it is no KDL."""
     nodes = parse_document(data, report)
     if nodes is None:
         return None
@@ -96,19 +95,19 @@ def _fill(into: Mapping, nodes: list[KdlNode], shape: Shape, report: Diagnostics
         word = node.name.text
         if word in shape.sections:
             key, inner = shape.sections[word]
-            _gather(into, node, key, [_section(node, inner, report)], report)
+            _gather(into, node, key, [_make_section(node, inner, report)], report)
         elif word in shape.lists:
             if word == _OLD_NAME:
                 message = f"`{_OLD_NAME}` is an old name of `depends_on` that Torc itself drops: it is taken as meant"
                 report.notice("alias", message, node, hint="write `depends_on`")
-            _plain(node, report)
+            _refuse_block(node, report)
             if not node.arguments:
                 report.error("value", f"`{word}` has no value", node)
             _gather(into, node, shape.lists[word], list(node.arguments), report)
         elif word in shape.maps:
-            _put(into, node.name, _pairs(node, report), report)
+            _put(into, node.name, _make_pairs(node, report), report)
         else:
-            _put(into, node.name, _value(node, shape, report), report)
+            _put(into, node.name, _read_value(node, shape, report), report)
 
 
 def _gather(into: Mapping, node: KdlNode, key: str, items: list[Node], report: Diagnostics) -> None:
@@ -135,8 +134,8 @@ def _put(into: Mapping, key: Scalar, value: Node, report: Diagnostics) -> None:
     report.error("duplicate-key", message, key, hint="keep one of them")
 
 
-def _section(node: KdlNode, shape: Shape, report: Diagnostics) -> Mapping:
-    """A node with a block as a mapping: its name, its properties, and what stands in the block."""
+def _make_section(node: KdlNode, shape: Shape, report: Diagnostics) -> Mapping:
+    """Make a mapping of a node with a block: its name, its properties, and the nodes of the block."""
     result = Mapping({}, node.line, node.column)
     wanted = 1 if shape.named else 0
     if len(node.arguments) != wanted:
@@ -151,29 +150,29 @@ def _section(node: KdlNode, shape: Shape, report: Diagnostics) -> Mapping:
     return result
 
 
-def _pairs(node: KdlNode, report: Diagnostics) -> Mapping:
-    """A block of names and values."""
+def _make_pairs(node: KdlNode, report: Diagnostics) -> Mapping:
+    """Make a mapping of a block of names and values."""
     result = Mapping({}, node.line, node.column)
     if node.arguments:
         report.error("value", f"`{node.name.text}` takes no arguments, but a block of names and values", node)
     for key, value in node.properties.values():
         _put(result, key, value, report)
     for child in node.children or []:
-        _put(result, child.name, _value(child, Shape(), report), report)
+        _put(result, child.name, _read_value(child, Shape(), report), report)
     return result
 
 
-def _plain(node: KdlNode, report: Diagnostics) -> None:
-    """Nodes that only hold values have neither properties nor a block."""
+def _refuse_block(node: KdlNode, report: Diagnostics) -> None:
+    """Refuse properties and a block at a node that only holds values."""
     for key, _ in node.properties.values():
         report.error("unknown-key", f"`{shorten(node.name.text)}` has no property `{shorten(key.text)}`", key)
     if node.children is not None:
         report.error("value", f"`{shorten(node.name.text)}` takes no block", node)
 
 
-def _value(node: KdlNode, shape: Shape, report: Diagnostics) -> Node:
-    """The one value of a node; the data of `user_data` is JSON in a text."""
-    _plain(node, report)
+def _read_value(node: KdlNode, shape: Shape, report: Diagnostics) -> Node:
+    """Read the one value of a node; the data of `user_data` is JSON in a text."""
+    _refuse_block(node, report)
     if len(node.arguments) != 1:
         report.error("value", f"`{shorten(node.name.text)}` takes one value, not {len(node.arguments)}", node)
         return Scalar(None, "", node.line, node.column)
@@ -181,17 +180,7 @@ def _value(node: KdlNode, shape: Shape, report: Diagnostics) -> Node:
     if node.name.text != shape.json or not isinstance(value.value, str):
         return value
     try:
-        return _grown(msgspec.json.decode(value.text.encode()), value)
+        return node_of(msgspec.json.decode(value.text.encode()), value)
     except (msgspec.DecodeError, RecursionError) as problem:
         report.error("value", f"{describe(value)} is not JSON: {problem}", value, hint="`data` is JSON in a text")
         return value
-
-
-def _grown(data: Any, at: Scalar) -> Node:
-    """Plain data as nodes that all stand in one place."""
-    if isinstance(data, dict):
-        entries = {key: (Scalar(key, key, at.line, at.column), _grown(value, at)) for key, value in data.items()}
-        return Mapping(entries, at.line, at.column)
-    if isinstance(data, list):
-        return Sequence([_grown(item, at) for item in data], at.line, at.column)
-    return Scalar(data, data if isinstance(data, str) else msgspec.json.encode(data).decode(), at.line, at.column)

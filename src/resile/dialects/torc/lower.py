@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
-from resile.dialects.native.nodes import flag, mapping, number, put, put_in_workflow, sequence, step_node, word
+from resile.dialects.native.nodes import flag, mapping, node_of, number, sequence, step_node, word, workflow_node
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.torc.actions import BEGIN, Steps, free_name, place_actions, read_actions
-from resile.dialects.torc.cluster import cluster_node, read_schedulers, report_cluster_only
+from resile.dialects.torc.actions import BEGIN, Steps, find_free_name, place_actions, read_actions
+from resile.dialects.torc.cluster import make_cluster, read_schedulers, report_cluster_only
 from resile.dialects.torc.commands import command_of, escape_references
 from resile.dialects.torc.dependencies import Dependencies
 from resile.dialects.torc.jobs import Job, read_files, read_jobs, read_user_data
 from resile.dialects.torc.keys import MONITOR, RESOURCES, WORKFLOW
-from resile.dialects.torc.rules import Handler, parking_rule, read_handlers
+from resile.dialects.torc.rules import Handler, make_parking_rule, read_handlers
 from resile.dialects.torc.values import read_list, take_name, without_nulls
 from resile.errors import shorten
 
@@ -34,8 +34,8 @@ _Entry = tuple[Scalar, Node]
 
 
 def lower(reading: Reading, root: Mapping) -> Mapping:
-    """The native tree of a Torc file; what is wrong with the file is reported."""
-    return _Lowering(reading, root).tree()
+    """Lower a Torc file to a native tree; report what is wrong with the file."""
+    return _Lowering(reading, root).lower()
 
 
 class _Lowering:
@@ -60,12 +60,12 @@ class _Lowering:
         self.used: set[tuple[str, str]] = set()
         self.parts: dict[tuple[str, str], dict[str, _Entry]] = {}
 
-    def tree(self) -> Mapping:
-        """The native tree, as far as the file can be read."""
+    def lower(self) -> Mapping:
+        """Make the native tree, as far as the file can be read."""
         self._check_labels()
-        needed = self.dependencies.needed()
-        begin = free_name(BEGIN, self.jobs)
-        steps = Steps({name: self._step(job) for name, job in self.jobs.items()}, {})
+        needed = self.dependencies.find_needed()
+        begin = find_free_name(BEGIN, self.jobs)
+        steps = Steps({name: self._make_step(job) for name, job in self.jobs.items()}, {})
         for name, job in self.jobs.items():
             always = job.fields.get("cancel_on_blocking_job_failure", True) is False
             steps.needs[name] = tuple([f"{other}|{begin}" for other in needed[name]] if always else needed[name])
@@ -80,29 +80,33 @@ class _Lowering:
         place_actions(self.reading, steps, actions, begin)
         self._report_steps(len(steps.entries) - ("end" in steps.entries) - len(self.jobs))
         self._check_used()
-        return self._tree(steps, allocations)
+        return self._make_tree(steps, allocations)
 
-    def _tree(self, steps: Steps, allocations: list[Node]) -> Mapping:
-        """The tree of the workflow with these steps."""
+    def _make_tree(self, steps: Steps, allocations: list[Node]) -> Mapping:
+        """Make the tree of the workflow with these steps."""
         if not steps.entries:
             steps.add("end", _TOP, mapping(_TOP, {"noop": flag(True, _TOP)}))
-        tree = mapping(_TOP, {"resile": number(1, _TOP), "shell_program": word("bash", _TOP)})
+        parts: dict[str, Any] = {
+            "resile": 1,
+            "shell_program": "bash",
+            "failure_handlers": {name: {"rules": handler.rules} for name, handler in self.handlers.items()},
+            "steps": steps.make_node(self.root),
+        }
         if "name" in self.fields:
-            put(tree, "name", self.root.entries["name"][1])
-        if self.handlers:
-            handlers = {
-                name: mapping(handler.node, {"rules": handler.rules}) for name, handler in self.handlers.items()
-            }
-            put(tree, "failure_handlers", mapping(self.root, dict(handlers)))
-        parts = {"schedulers": self.schedulers, "wanted": self._wanted(), "nodes": self._machines()}
-        cluster = cluster_node(self.reading, self.root, self.fields, parts, allocations)
-        if cluster.entries:
-            put_in_workflow(tree, "cluster", cluster)
-        put(tree, "steps", steps.node(self.root))
-        return tree
+            parts["name"] = self.root.entries["name"][1]
+        cluster_parts = {
+            "schedulers": self.schedulers,
+            "wanted": self._find_wanted_schedulers(),
+            "nodes": self._find_machine_counts(),
+            "allocations": allocations,
+        }
+        cluster = make_cluster(self.reading, self.root, self.fields, cluster_parts)
+        if cluster:
+            parts["cluster"] = cluster
+        return workflow_node(_TOP, {key: node_of(value, _TOP) for key, value in parts.items()})
 
     def _read_resources(self) -> dict[str, tuple[Mapping, dict[str, Any]]]:
-        """The requirements by their names."""
+        """Read the resource requirements by name."""
         result: dict[str, tuple[Mapping, dict[str, Any]]] = {}
         given = self.fields.get("resource_requirements")
         for node, fields in read_list(self.reading, given, RESOURCES, "name", "num_cpus", "memory"):
@@ -118,7 +122,7 @@ class _Lowering:
         return result
 
     def _check_labels(self) -> None:
-        """What a file must say, and what changes nothing."""
+        """Report missing keys, and keys that change nothing."""
         report = self.reading.report
         if "name" not in self.root.entries:
             report.error("value", "the workflow has no `name`", self.root)
@@ -128,7 +132,7 @@ class _Lowering:
         if isinstance(monitor, Mapping):
             known = {key: entry for key, entry in monitor.entries.items() if key in MONITOR.keys}
             for name in [name for name in monitor.entries if name not in known]:
-                # Torc takes any word here, and here alone.
+                # Torc accepts any key here, and only here.
                 message = f"`{shorten(name)}` of `resource_monitor` changes nothing: Resile has no such setting"
                 hint = did_you_mean(name, MONITOR.keys, "keys")
                 report.warning("unknown-key", message, monitor.entries[name][0], hint=hint)
@@ -138,12 +142,12 @@ class _Lowering:
         elif monitor is not None:
             report.error("type", f"`resource_monitor` must be a mapping, not {describe(monitor)}", monitor)
 
-    def _step(self, job: Job) -> _Entry:
-        """The step of a job, without its needs; jobs of one entry share what does not depend on their parameters."""
+    def _make_step(self, job: Job) -> _Entry:
+        """Make the step of a job, without its needs; jobs that name the same handler or resources share those nodes."""
         name, place = job.at("name"), job.at("command")
         command = command_of(self.reading, job, self.dependencies)
         entries: dict[str, _Entry] = {"shell": (place, Scalar(command, command, place.line, place.column))}
-        entries |= self._answer(job)
+        entries |= self._failure_keys_of(job)
         if not job.fields.get("supports_termination"):
             entries["grace"] = _KILLED_AT_ONCE
         paths: list[Node] = [
@@ -153,12 +157,12 @@ class _Lowering:
         ]
         if paths:
             entries["outputs"] = _OUTPUTS, Sequence(paths, name.line, name.column)
-        entries |= self._share(job)
+        entries |= self._resource_keys_of(job)
         key = Scalar(job.name, job.name, name.line, name.column)
         return key, Mapping(entries, name.line, name.column)
 
-    def _answer(self, job: Job) -> dict[str, _Entry]:
-        """What answers the failures of a job: its handler, and the rule that parks what no rule is for."""
+    def _failure_keys_of(self, job: Job) -> dict[str, _Entry]:
+        """The keys for a job's failures: its handler, and the rule that parks failures that no rule answers."""
         parks = self.fields.get("use_pending_failed", False)
         node: Scalar | None = job.fields.get("failure_handler")
         if node is not None and not self._is_known(node.text, node, self.handlers, "failure handler"):
@@ -169,7 +173,7 @@ class _Lowering:
             entries: dict[str, Node] = {}
             if parks and (handler is None or not handler.catches_all):
                 listed = () if handler is None else handler.listed
-                rules = [*((node,) if node is not None else ()), parking_rule(listed)]
+                rules = [*((node,) if node is not None else ()), make_parking_rule(listed)]
                 entries["rules"] = sequence(rules, self.root)
             elif node is not None:
                 entries["failure_handler"] = node
@@ -177,41 +181,43 @@ class _Lowering:
         return self.parts[part]
 
     def _is_known(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> bool:
-        """Is there something of this name? It is used, then."""
+        """Does this name exist? Mark it as used."""
         self.used.add((what, name))
-        return bool(self.names.known({name: node}, existing, what))
+        return bool(self.names.find_known({name: node}, existing, what))
 
-    def _share(self, job: Job) -> dict[str, _Entry]:
-        """What a job takes of the machine."""
+    def _resource_keys_of(self, job: Job) -> dict[str, _Entry]:
+        """The keys for the resources that a job takes."""
         name = job.texts.get("resource_requirements")
         if name is None or not self._is_known(name, job.at("resource_requirements"), self.resources, "requirement"):
             return {}
         part = "resource_requirements", name
         if part not in self.parts:
             node, fields = self.resources[name]
-            share = mapping(node, {"cpus": number(fields["num_cpus"], node), "memory": number(fields["memory"], node)})
-            if "num_gpus" in fields:
-                put(share, "gpus", number(fields["num_gpus"], node))
-            put(share, "runtime", number(fields.get("runtime", RUNTIME_SECONDS_DEFAULT), node))
-            self.parts[part] = step_node(node, {"resources": share}).entries
+            share = {
+                "cpus": fields["num_cpus"],
+                "memory": fields["memory"],
+                "gpus": fields.get("num_gpus", 0),
+                "runtime": fields.get("runtime", RUNTIME_SECONDS_DEFAULT),
+            }
+            self.parts[part] = step_node(node, {"resources": node_of(share, node)}).entries
         return self.parts[part]
 
-    def _wanted(self) -> dict[str, Node]:
-        """Which scheduler each job wants."""
+    def _find_wanted_schedulers(self) -> dict[str, str]:
+        """Find the scheduler that each job wants."""
         return {
-            job.name: word(name, job.at("scheduler"))
+            job.name: name
             for job in self.jobs.values()
             if (name := job.texts.get("scheduler")) is not None
             and self._is_known(name, job.at("scheduler"), self.schedulers, "scheduler")
         }
 
-    def _machines(self) -> dict[str, Node]:
-        """How many machines the jobs want that want more than one."""
-        result: dict[str, Node] = {}
+    def _find_machine_counts(self) -> dict[str, int]:
+        """Find the number of machines of each job that wants more than one."""
+        result: dict[str, int] = {}
         for job in self.jobs.values():
             node, fields = self.resources.get(job.texts.get("resource_requirements", ""), (None, {}))
             if node is not None and fields.get("num_nodes", 1) > 1:
-                result[job.name] = node.entries["num_nodes"][1]
+                result[job.name] = fields["num_nodes"]
         for node, fields in self.resources.values():
             if fields.get("num_nodes", 1) > 1:
                 report_cluster_only(self.reading, node.entries["num_nodes"][0], "`num_nodes`")
@@ -224,7 +230,7 @@ class _Lowering:
             return
 
         def size_of(name: str) -> tuple[float, float, float]:
-            """What a step takes, the most important first."""
+            """The resources of a step, the most important first."""
             job = self.jobs.get(name)
             _, share = self.resources.get(job.texts.get("resource_requirements", ""), (None, {})) if job else (None, {})
             runtime, memory = share.get("runtime", RUNTIME_SECONDS_DEFAULT if share else 0.0), share.get("memory", 0)
@@ -234,7 +240,7 @@ class _Lowering:
         steps.entries = {name: steps.entries[name] for name in sorted(steps.entries, key=size_of)}
 
     def _report_steps(self, more: int) -> None:
-        """Say why there are more steps than jobs."""
+        """Report why there are more steps than jobs."""
         if more:
             jobs = "1 job" if len(self.jobs) == 1 else f"{len(self.jobs)} jobs"
             steps = "1 more step" if more == 1 else f"{more} more steps"
@@ -244,7 +250,7 @@ class _Lowering:
             self.reading.report.notice("steps", message, self.root)
 
     def _check_used(self) -> None:
-        """Rules and parameters that nothing uses are probably a mistake."""
+        """Warn of failure handlers and parameters that nothing uses."""
         for name, handler in self.handlers.items():
             if ("failure handler", name) not in self.used:
                 message = f"no job has the failure handler `{shorten(name)}`"

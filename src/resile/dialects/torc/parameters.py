@@ -43,32 +43,32 @@ NONE = Combinations()
 def values_of(text: str) -> list[Value]:
     """The values that a text stands for; ValueError says what is wrong with it."""
     text = text.strip()
-    # Braces around a range are a common slip that Torc forgives.
+    # Torc accepts braces around a range.
     if text.startswith("{") and text.endswith("}") and "," not in text:
         text = text[1:-1].strip()
     if text.startswith("[") and text.endswith("]"):
-        return _listed(text[1:-1])
+        return _parse_list(text[1:-1])
     if ":" in text:
-        return _range(text)
-    return [_one(text)]
+        return _parse_range(text)
+    return [_parse_value(text)]
 
 
-def _one(text: str) -> Value:
-    """A single value: a whole number, another number, or text."""
+def _parse_value(text: str) -> Value:
+    """Parse a single value: a whole number, another number, or text."""
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _REAL.fullmatch(text) else text
 
 
-def _unquoted(text: str) -> Value:
-    """A value of a list, where quotes make text of a number."""
+def _parse_item(text: str) -> Value:
+    """Parse a value of a list, where a quoted number is text."""
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
-    return _one(text)
+    return _parse_value(text)
 
 
-def _listed(inner: str) -> list[Value]:
-    """The values of a list; every comma parts two of them."""
+def _parse_list(inner: str) -> list[Value]:
+    """Parse the values of a list, which commas separate."""
     if not inner.strip():
         raise ValueError("is an empty list, and nothing would run")
     parts = [part.strip() for part in inner.split(",")]
@@ -76,11 +76,11 @@ def _listed(inner: str) -> list[Value]:
         raise ValueError(f"has more than {STEPS_MAX} values")
     if "" in parts:
         raise ValueError("has a comma with nothing beside it")
-    return [_unquoted(part) for part in parts]
+    return [_parse_item(part) for part in parts]
 
 
-def _range(text: str) -> list[Value]:
-    """`start:end` or `start:end:step`, both ends included."""
+def _parse_range(text: str) -> list[Value]:
+    """Parse `start:end` or `start:end:step`, both ends included."""
     parts = [part.strip() for part in text.split(":")]
     whole = all(_WHOLE.fullmatch(part) for part in parts)
     if len(parts) > 3 or not (whole or all(_REAL.fullmatch(part) for part in parts)):
@@ -93,7 +93,7 @@ def _range(text: str) -> list[Value]:
         raise ValueError("is an empty range, and nothing would run")
     if count >= STEPS_MAX:
         raise ValueError(f"has more than {STEPS_MAX} values")
-    # Counted, not added up: 0.1 and 0.2 make 0.3 here.
+    # Multiplied, not added up, so that no rounding errors add up.
     found = [start + number * step for number in range(int(count) + 1)]
     return [int(value) for value in found] if whole else [float(value) for value in found]
 
@@ -101,7 +101,7 @@ def _range(text: str) -> list[Value]:
 def read_combinations(
     reading: Reading, node: Mapping, fields: dict[str, Any], shared: dict[str, Scalar]
 ) -> Combinations | None:
-    """What an entry is expanded to; None after a report."""
+    """Read the parameter values of an entry, one row for each expansion; None after a report."""
     own: dict[str, Scalar] = fields.get("parameters", {})
     used: tuple[Scalar, ...] = fields.get("use_parameters", ())
     if own and used:
@@ -118,11 +118,11 @@ def read_combinations(
         reading.report.error("conflict", "`parameter_mode` has no meaning without parameters", place)
     if not chosen:
         return NONE
-    return _combined(reading, node, chosen, mode)
+    return _combine(reading, node, chosen, mode)
 
 
-def _combined(reading: Reading, node: Mapping, chosen: dict[str, Scalar], mode: str) -> Combinations | None:
-    """All combinations of these parameters, or the n-th of each together."""
+def _combine(reading: Reading, node: Mapping, chosen: dict[str, Scalar], mode: str) -> Combinations | None:
+    """Combine these parameters: all combinations, or the n-th value of each together."""
     lists: dict[str, list[Value]] = {}
     for name, written in chosen.items():
         try:
@@ -157,8 +157,8 @@ class Filler:
         words = "|".join(re.escape(name) for name in sorted(self._place, key=len, reverse=True))
         self._hole = re.compile(rf"(?<!\$)\{{({words})(?::([^{{}}]*))?\}}") if words else None
 
-    def template(self, node: Scalar) -> Template:
-        """A text with holes for values; a format that is not known is reported."""
+    def template_of(self, node: Scalar) -> Template:
+        """The template of a text; a format that is not known is reported."""
         pieces: list[str | tuple[int, str]] = []
         at = 0
         for hole in self._hole.finditer(node.text) if self._hole is not None else ():
@@ -169,7 +169,7 @@ class Filler:
         return Template(node, (*pieces, node.text[at:]))
 
     def _check(self, form: str, hole: str, node: Scalar) -> None:
-        """Is this a format that Torc has, of a size that anybody could want?"""
+        """Report a format that Torc does not have, or that is too wide."""
         found = _FORMAT.fullmatch(form)
         report = self._reading.report
         if form and found is None:
@@ -188,7 +188,7 @@ class Template(Struct, frozen=True):
     pieces: tuple[str | tuple[int, str], ...]
 
     def fill(self, row: tuple[Value, ...], *, escape: bool = False) -> str:
-        """The text with the values of one row; in a pattern they stand for themselves."""
+        """Fill in the values of one row; `escape` them where the text is a pattern."""
         if len(self.pieces) == 1:
             return self.node.text
         out: list[str] = []
@@ -196,29 +196,29 @@ class Template(Struct, frozen=True):
             if isinstance(piece, str):
                 out.append(piece)
             else:
-                value = formatted(row[piece[0]], piece[1])
+                value = format_value(row[piece[0]], piece[1])
                 out.append(re.escape(value) if escape else value)
         return "".join(out)
 
 
 def fill_all(templates: Iterable[Template], row: tuple[Value, ...], *, escape: bool = False) -> dict[str, Scalar]:
-    """Names with values filled in, each with the node that it comes from."""
+    """Fill values into names; each name has the node that it comes from."""
     return {template.fill(row, escape=escape): template.node for template in templates}
 
 
-def formatted(value: Value, form: str) -> str:
-    """A value in a format, or plainly where the format is for another kind of value."""
+def format_value(value: Value, form: str) -> str:
+    """Format a value; without a format where that is for another kind of value."""
     found = _FORMAT.fullmatch(form) if form else None
     if found is not None and isinstance(value, int) and found[1] is not None:
         return format(value, f"0{min(int(found[1]), NAME_CHARACTERS_MAX)}d")
     if found is not None and isinstance(value, float) and found[2] is not None:
         return format(value, f".{min(int(found[2]), NAME_CHARACTERS_MAX)}f")
     if isinstance(value, float):
-        return _plainly(value)
+        return _format_float(value)
     return str(value)
 
 
-def _plainly(value: float) -> str:
-    """A number without an exponent and without a needless `.0`."""
+def _format_float(value: float) -> str:
+    """Format a number without an exponent and without a needless `.0`."""
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
-from resile.dialects.native.nodes import mapping, number, put, sequence, word
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
+from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.context import Reading
-from resile.dialects.torc.commands import for_bash
+from resile.dialects.torc.commands import escape_for_bash
 from resile.dialects.torc.keys import HANDLER, RULE
 from resile.dialects.torc.values import read_list, take_name
 from resile.errors import shorten
@@ -30,101 +30,80 @@ class Handler(Struct, frozen=True):
     """The native rules of one handler, the codes that they list, and whether one answers all others."""
 
     node: Scalar
-    rules: Sequence
+    rules: tuple[Node, ...]
     listed: tuple[int, ...]
     catches_all: bool
 
 
-def parking_rule(listed: tuple[int, ...] = ()) -> Mapping:
-    """The native rule that holds what no rule is for; it stands nowhere in the file."""
-    nowhere = Mark(0, 0)
-    rule = mapping(nowhere, {"then": word("park", nowhere), "text": word("use_pending_failed", nowhere)})
-    put(rule, "except_exit_codes", _codes(listed, rule))
-    return rule
+def make_parking_rule(listed: tuple[int, ...] = ()) -> Node:
+    """Make the native rule that parks failures that no rule answers; it has no place in the file."""
+    rule = {"then": "park", "text": "use_pending_failed", "except_exit_codes": listed}
+    return node_of(rule, Mark(0, 0))
 
 
 def read_handlers(reading: Reading, node: Node | None) -> dict[str, Handler]:
-    """Every failure handler by its name."""
+    """Read every failure handler by name."""
     result: dict[str, Handler] = {}
     for _, fields in read_list(reading, node, HANDLER, "name", "rules"):
         name: Scalar = fields["name"]
         if take_name(reading, result, name, "the failure handler"):
-            result[name.text] = _handler(reading, name, read_list(reading, fields["rules"], RULE))
+            result[name.text] = _make_handler(reading, name, read_list(reading, fields["rules"], RULE))
     return result
 
 
-def _handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[str, Any]]]) -> Handler:
-    """The rules of one handler in the order in which a failure meets them."""
+def _make_handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[str, Any]]]) -> Handler:
+    """Make the rules of one handler, in the order in which a failure meets them."""
     if not drafts:
         reading.report.error("value", f"the failure handler `{shorten(name.text)}` has no rules", name)
     owner: dict[int, int] = {}
     for place, (_, fields) in enumerate(drafts):
         for code in fields.get("exit_codes", ()):
             owner.setdefault(code, place)
-    listed = _with_missing_outputs(tuple(owner))
+    listed = _add_missing_outputs(tuple(owner))
     catch_all = next((place for place, (_, fields) in enumerate(drafts) if fields.get("match_all_exit_codes")), -1)
     rules: list[Node] = []
     last: list[Node] = []
     for place, (node, fields) in enumerate(drafts):
-        own = _with_missing_outputs(tuple(code for code, first in owner.items() if first == place))
+        own = _add_missing_outputs(tuple(code for code, first in owner.items() if first == place))
         if place == catch_all:
-            rule = _rule(reading, name.text, node, fields, "every other failure")
-            put(rule, "except_exit_codes", _codes(tuple(code for code in listed if code not in own), node))
-            last.append(rule)
+            others = tuple(code for code in listed if code not in own)
+            text = f"failure_handler {name.text}: every other failure"
+            last.append(_make_rule(reading, node, fields, {"text": text, "except_exit_codes": others}))
         elif own:
             shown = " ".join(str(code) for code in own if code)
-            rule = _rule(reading, name.text, node, fields, f"exit codes {shown}")
-            put(rule, "exit_codes", _codes(own, node))
-            rules.append(rule)
+            text = f"failure_handler {name.text}: exit codes {shown}"
+            rules.append(_make_rule(reading, node, fields, {"text": text, "exit_codes": own}))
         else:
             hint = "list `exit_codes`, or say `match_all_exit_codes: true`"
             if fields.get("exit_codes") or fields.get("match_all_exit_codes"):
                 hint = "a rule above answers these failures already"
             reading.report.warning("never", "this rule answers no failure", node, hint=hint)
-    return Handler(name, sequence([*rules, *last], name), listed, catch_all >= 0)
+    return Handler(name, (*rules, *last), listed, catch_all >= 0)
 
 
-def _with_missing_outputs(codes: tuple[int, ...]) -> tuple[int, ...]:
-    """In Torc a job that left an output file out has the code 1; here it has the 0 that it ended with."""
+def _add_missing_outputs(codes: tuple[int, ...]) -> tuple[int, ...]:
+    """Add 0 to codes with 1: a job whose output file is missing has the code 1 in Torc, and here its own 0."""
     return (*codes, 0) if 1 in codes else codes
 
 
-def _codes(codes: tuple[int, ...], at: Mapping) -> Sequence:
-    """A list of exit codes."""
-    return sequence([number(code, at) for code in codes], at)
-
-
-def _rule(reading: Reading, name: str, node: Mapping, fields: dict[str, Any], what: str) -> Mapping:
-    """One native rule, without the failures that it answers."""
+def _make_rule(reading: Reading, node: Mapping, fields: dict[str, Any], failures: dict[str, Any]) -> Node:
+    """Make one native rule; `failures` says which it answers."""
     attempts = fields.get("max_retries", ATTEMPTS_DEFAULT)
     _report_attempts(reading, node, attempts)
-    rule = mapping(
-        node,
-        {
-            "then": word("retry", node),
-            "text": word(f"failure_handler {name}: {what}", node),
-            "limit": number(max(0, attempts - 1), node),
-            "limit_of": word("job", node),
-        },
-    )
+    rule: dict[str, Any] = {"then": "retry", **failures, "limit": max(0, attempts - 1), "limit_of": "job"}
     script: Scalar | None = fields.get("recovery_script")
     if script is not None:
         if not script.text.strip():
             reading.report.error("value", "`recovery_script` is empty", script)
-        command = word(for_bash(reading, script.text, script, in_repair=True), script)
-        entries: dict[str, Node] = {
-            "id": word(SCRIPT_NAME, script),
-            "shell": command,
-            "shell_program": word("bash", script),
-        }
-        put(rule, "commands", sequence([mapping(script, entries)], script))
-        # Whatever becomes of the script, the job runs again.
-        put(rule, "on_repair_failure", word("ignore", script))
-    return rule
+        text = escape_for_bash(reading, script.text, script, in_repair=True)
+        rule["commands"] = [node_of({"id": SCRIPT_NAME, "shell": text, "shell_program": "bash"}, script)]
+        # The job runs again even if the script fails.
+        rule["on_repair_failure"] = "ignore"
+    return node_of(rule, node)
 
 
 def _report_attempts(reading: Reading, node: Mapping, attempts: int) -> None:
-    """`max_retries` says something else than it seems to."""
+    """Report how many attempts `max_retries` means."""
     place = node.entries["max_retries"][1] if "max_retries" in node.entries else node
     if attempts <= 1:
         message = f"`max_retries: {attempts}` is one attempt in all, as Torc counts: this rule never retries"

@@ -77,7 +77,7 @@ def walltime(reading: Reading, node: Node) -> Any:
 
 
 def _bounded(reading: Reading, node: Node, seconds: float) -> Any:
-    """A time that is neither nothing nor beyond the limit."""
+    """Check that a time is neither zero nor beyond the limit."""
     if 0 < seconds <= DURATION_SECONDS_MAX:
         return seconds
     most = f"longer than {DURATION_SECONDS_MAX / 86_400:.0f} days"
@@ -143,8 +143,8 @@ def parameters(reading: Reading, node: Node) -> Any:
     return result
 
 
-def pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | None:
-    """A regular expression for names; one that could take for ever is refused."""
+def compile_pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | None:
+    """Compile a regular expression for names; refuse one that could take for ever."""
     problem = ""
     if len(source) > PATTERN_CHARACTERS_MAX:
         problem = f"has more than {PATTERN_CHARACTERS_MAX} characters"
@@ -164,7 +164,7 @@ def pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | No
 
 
 def without_nulls(node: Mapping) -> Mapping:
-    """A mapping without the keys that are explicitly nothing, which say the same as keys that are not there."""
+    """A mapping without the keys whose value is null, which mean the same as missing keys."""
     entries = {
         name: entry
         for name, entry in node.entries.items()
@@ -176,7 +176,7 @@ def without_nulls(node: Mapping) -> Mapping:
 def read_list(
     reading: Reading, node: Node | None, known: Table, *required: str
 ) -> list[tuple[Mapping, dict[str, Any]]]:
-    """The entries of a section, each read by a table; those that lack what they need are reported and left out."""
+    """Read the entries of a section by a table; entries without their required keys are reported and left out."""
     if node is None:
         return []
     if not isinstance(node, Sequence):
@@ -198,7 +198,7 @@ def read_list(
 
 
 def take_name(reading: Reading, taken: dict[str, Any], name: Scalar, what: str) -> bool:
-    """May this be the name of another one? Each name is there once."""
+    """Report a name that is empty or taken; is it free?"""
     if not name.text.strip():
         reading.report.error("name", f"the name of {what} is empty", name)
         return False
