@@ -15,7 +15,7 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
 from resile.dialects.visor.keys import PROMPT
-from resile.dialects.visor.schemas import Schema, in_words
+from resile.dialects.visor.schemas import Schema, wording_of
 from resile.dialects.visor.values import VisorReading, filled_template, path_beside, template
 from resile.errors import shorten
 from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output
@@ -38,12 +38,12 @@ def action_of(
     """The native keys of a step of this type; what is missing is reported."""
     match kind:
         case "command":
-            return {"shell": _needed(reading, kind, node, fields, "exec"), "stdin": fields.get("stdin") or None}
+            return {"shell": _require(reading, kind, node, fields, "exec"), "stdin": fields.get("stdin") or None}
         case "script":
-            code = _needed(reading, kind, node, fields, "content")
+            code = _require(reading, kind, node, fields, "content")
             return {"script": {"code": code, "namespace": fields.get("namespace", namespace)}}
         case "log":
-            message, level = _needed(reading, kind, node, fields, "message"), fields.get("level", "info")
+            message, level = _require(reading, kind, node, fields, "message"), fields.get("level", "info")
             with_outputs = fields.get("include_dependencies", False)
             return {"log": {"message": message, "level": level, "with_outputs": with_outputs}}
         case "memory":
@@ -58,7 +58,7 @@ def action_of(
             return {"noop": True}
 
 
-def _needed(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any], key: str) -> str:
+def _require(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any], key: str) -> str:
     """A key that a type can't be without."""
     if key not in node.entries:
         reading.report.error("value", f"a `{kind}` step needs `{key}`", node)
@@ -142,7 +142,7 @@ def _headers(reading: Reading, node: Node | None) -> dict[str, str]:
 
 def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
     """A question, with what the file says about its answer."""
-    question = _needed(reading, "human-input", node, fields, "prompt")
+    question = _require(reading, "human-input", node, fields, "prompt")
     hints = []
     if fields.get("example"):
         hints.append(fields["example"])
@@ -171,7 +171,7 @@ def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, An
         prompt,
         fields.get("appendPrompt", ""),
         settings.get("completion_prompt", ""),
-        in_words(schema),
+        wording_of(schema),
     ]
     return {"prompt": "\n\n".join(part.strip() for part in parts if part.strip()), "command": words}
 
@@ -188,12 +188,12 @@ def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str
     elif isinstance(given, Scalar) and _PROMPT_FILE.fullmatch(given.text.strip()):
         path, given = given, None
     if path is not None:
-        return _from_file(reading, path)
+        return _prompt_from_file(reading, path)
     prompt = filled_template(reading, given) if given is not None else ""
     return "" if prompt is INVALID else str(prompt)
 
 
-def _from_file(reading: VisorReading, node: Node) -> str:
+def _prompt_from_file(reading: VisorReading, node: Node) -> str:
     """A prompt that stands in a file of its own."""
     name = text(reading, node)
     if name is INVALID:

@@ -52,12 +52,12 @@ def _place_before(reading: VisorReading, drafts: dict[str, Draft], draft: Draft,
     needs, when = draft.needs, draft.when
     aliases: dict[str, str] = {}
     for call in draft.before:
-        called = _called(reading, drafts, call)
+        called = _step_of_call(reading, drafts, call)
         if called is None:
             continue
         alias = call.alias or call.name
         name = _free_name(f"{draft.name}.{alias}", drafts, result)
-        keys = _named(called.replace(when=None), name, aliases)
+        keys = _rename(called.replace(when=None), name, aliases)
         result[name] = Draft(name, call.node, keys, {}, needs, when, fanout=draft.fanout)
         # The first of them asks the step's condition; where it does not hold, the rest are skipped with it.
         needs, when = [Part(call.node, any_of=[name])], []
@@ -81,22 +81,22 @@ def _commands(reading: VisorReading, drafts: dict[str, Draft], calls: tuple[Call
     steps: list[StepPart] = []
     aliases: dict[str, str] = {}
     for call in calls:
-        called = _called(reading, drafts, call)
+        called = _step_of_call(reading, drafts, call)
         if called is None:
             continue
         name = _free_name(call.alias or call.name, [step["id"] for step in steps])
-        steps.append(_named(called, name, aliases).replace(id=name, inherit=False))
+        steps.append(_rename(called, name, aliases).replace(id=name, inherit=False))
         aliases[call.alias or call.name] = name
     return steps or None
 
 
-def _named(keys: StepPart, name: str, aliases: dict[str, str]) -> StepPart:
+def _rename(keys: StepPart, name: str, aliases: dict[str, str]) -> StepPart:
     """A called step under a name, which is also that of its value."""
     capture = {name: "value"} if "capture" in keys else None
     return keys.replace(capture=capture, aliases=dict(aliases) or None)
 
 
-def _called(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> StepPart | None:
+def _step_of_call(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> StepPart | None:
     """What a call runs, or None after a report."""
     kinds: dict[str, dict[str, Any]] = {
         "step": {**drafts}, "tool": {**reading.tools}, "workflow": {**reading.workflows}

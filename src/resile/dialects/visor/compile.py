@@ -4,7 +4,7 @@
 
 A file without any `depends_on` whose jumps lead to earlier steps runs in the order in which it is written. Steps that
 are named by `run` and by nothing else run only when they are called for. Nothing is parsed and ignored: a key changes
-what runs, is refused by name, or is a label that the user is told of.
+what runs, is refused by name, or is a label, which a notice says.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
     _read_tools(reading, fields.get("tools"))
     read_workflows(reading, root, fields)
     reading.inputs = read_inputs(reading, fields.get("inputs"))
-    named, is_list = _named(reading, root, fields, is_part)
+    named, is_list = _named_steps(reading, root, fields, is_part)
     reading.remedies = _remedies(named)
     settings = _settings(reading, root, fields, is_part)
     drafts = {each: read_step(reading, each, key, node, settings) for each, key, node in named}
     reading.owner = ""
     if not is_part:
-        _wait_for_the_chosen(reading, drafts)
+        _skip_needs_left_out(reading, drafts)
     outputs = read_outputs(reading, fields)
     placed = place_calls(reading, drafts)
     drop_onward_jumps(reading, placed)
     run_for_items(placed)
     place_below_items(reading, placed, is_list)
     is_list = is_list or runs_in_order(reading, root, placed)
-    inputs = reading.inputs | ({} if is_part else _gates(reading, drafts, fields, root))
+    inputs = reading.inputs | ({} if is_part else _inputs_of_gates(reading, drafts, fields, root))
     label = fields.get("name") or fields.get("id") or name or _stem(reading.source.file)
     native = WorkflowPart(
         root,
@@ -122,7 +122,9 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
     return Mapping({name: (key, keys.to_node()) for name, key, keys in made}, root.line, root.column, root.file)
 
 
-def _gates(reading: VisorReading, drafts: dict[str, Draft], fields: dict[str, Any], root: Mapping) -> dict[str, Part]:
+def _inputs_of_gates(
+    reading: VisorReading, drafts: dict[str, Draft], fields: dict[str, Any], root: Mapping
+) -> dict[str, Part]:
     """The inputs that say which steps run."""
     of_steps = [draft.fields for draft in drafts.values()]
     if drafts and all(step.get("tags") for step in of_steps) and not fields.get("tag_filter", {}).get("include"):
@@ -178,7 +180,7 @@ def _memory_file(reading: VisorReading, root: Mapping, fields: dict[str, Any]) -
     return {"path": given["file"], "load": given.get("auto_load", True), "save": given.get("auto_save", True)}
 
 
-def _named(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> tuple[Named, bool]:
+def _named_steps(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> tuple[Named, bool]:
     """The steps with their names, and whether they are a list."""
     report = reading.report
     given: Node | None = fields.get("steps")
@@ -236,11 +238,11 @@ def _remedies(named: Named) -> frozenset[str]:
         for key in ("on_init", "on_fail", "on_success", "on_finish"):
             inner = node.entries.get(key)
             if inner is not None and isinstance(inner[1], Mapping):
-                called |= _called_by(inner[1])
+                called |= _names_called_by(inner[1])
     return remedies_among(frozenset(called & needed.keys()), needed)
 
 
-def _called_by(node: Mapping) -> set[str]:
+def _names_called_by(node: Mapping) -> set[str]:
     """The steps that one set of routing keys calls for."""
     found: set[str] = set()
     for item in items_of(node.entries["run"][1]) if "run" in node.entries else ():
@@ -253,8 +255,8 @@ def _called_by(node: Mapping) -> set[str]:
     return found
 
 
-def _wait_for_the_chosen(reading: VisorReading, drafts: dict[str, Draft]) -> None:
-    """Steps that depend on others which events and tags may leave out: those are not waited for then."""
+def _skip_needs_left_out(reading: VisorReading, drafts: dict[str, Draft]) -> None:
+    """Let steps go on without the steps that they depend on where events and tags leave those out."""
     for draft in drafts.values():
         for place, need in enumerate(draft.needs):
             group = {name: drafts[name].fields for name in need["any_of"] if name in drafts}

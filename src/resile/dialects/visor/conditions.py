@@ -95,13 +95,13 @@ def named_conditions(reading: Reading, node: Node) -> Checks:
         return {}
     found: Checks = {}
     for name, (_, value) in node.entries.items():
-        check = _named_condition(reading, name, value)
+        check = _read_condition(reading, name, value)
         if check is not None:
             found[name] = check
     return found
 
 
-def _named_condition(reading: Reading, name: str, node: Node) -> dict[str, Any] | None:
+def _read_condition(reading: Reading, name: str, node: Node) -> dict[str, Any] | None:
     """One of them: code, or a mapping."""
     if isinstance(node, Scalar):
         source = code(reading, node)

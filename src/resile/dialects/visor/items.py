@@ -19,7 +19,7 @@ def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
     for name, draft in drafts.items():
         actions: Part = draft.keys.get("on_success", Part(draft.key))
         jump = actions.get("goto")
-        if jump is None or name not in _before_it(drafts, jump.text):
+        if jump is None or name not in _ancestors_of(drafts, jump.text):
             continue
         draft.jumps = [node for node in draft.jumps if node is not jump]
         message = f"`{shorten(jump.text)}` depends on `{shorten(name)}` and follows it by itself: nothing jumps"
@@ -31,7 +31,7 @@ def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
         draft.keys = draft.keys.replace(on_success=None if is_empty else left)
 
 
-def _before_it(drafts: dict[str, Draft], name: str) -> set[str]:
+def _ancestors_of(drafts: dict[str, Draft], name: str) -> set[str]:
     """All steps that one depends on, at any distance."""
     found: set[str] = set()
     work = [name]
@@ -68,8 +68,8 @@ def place_below_items(reading: VisorReading, drafts: dict[str, Draft], is_list: 
     """Work out which steps stand below a `forEach`; one without dependents just gives a list."""
     order = list(drafts)
     previous = dict(zip(order[1:], order, strict=False)) if is_list else {}
-    needed = {name: _needed(drafts, previous, name) for name in order}
-    below, leading = _below(drafts, needed)
+    needed = {name: _needs_of(drafts, previous, name) for name in order}
+    below, leading = _steps_below_items(drafts, needed)
     feeding = {
         name
         for name in leading
@@ -97,7 +97,7 @@ def place_below_items(reading: VisorReading, drafts: dict[str, Draft], is_list: 
         draft.fanout = draft.fanout if name in gathered and draft.fanout == "reduce" else ""
 
 
-def _below(drafts: dict[str, Draft], needed: dict[str, set[str]]) -> tuple[set[str], set[str]]:
+def _steps_below_items(drafts: dict[str, Draft], needed: dict[str, set[str]]) -> tuple[set[str], set[str]]:
     """The steps below a `forEach`, and those with `forEach` that have steps below them."""
     below: set[str] = set()
     leading: set[str] = set()
@@ -114,7 +114,7 @@ def _below(drafts: dict[str, Draft], needed: dict[str, set[str]]) -> tuple[set[s
     return below, leading
 
 
-def _needed(drafts: dict[str, Draft], previous: dict[str, str], name: str) -> set[str]:
+def _needs_of(drafts: dict[str, Draft], previous: dict[str, str], name: str) -> set[str]:
     """The steps that one waits for; in a list also the one before it."""
     needed = {other for need in drafts[name].needs for other in need["any_of"] if other in drafts}
     return needed | ({previous[name]} if name in previous else set())

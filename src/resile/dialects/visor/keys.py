@@ -66,7 +66,7 @@ def retry(reading: Reading, node: Node) -> Any:
     return fields if isinstance(node, Mapping) else INVALID
 
 
-def _listed(reading: Reading, node: Node) -> Any:
+def _list_of_texts(reading: Reading, node: Node) -> Any:
     """A list of texts, empty ones among them."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of texts")
@@ -243,7 +243,7 @@ STEP_INPUT = table(
 SERVER = table(
     "a server of tools", "A server that the agent starts or asks; it is passed on with `--mcp-config`.",
     Key("command", "program", "The program.", filled(text, "`command`")),
-    Key("args", "list of texts", "Its arguments.", _listed),
+    Key("args", "list of texts", "Its arguments.", _list_of_texts),
     Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", _texts),
     Key("url", "url", "Where it is asked.", filled(text, "`url`")),
     Key("headers", "mapping", "Headers of what it is asked.", _texts),

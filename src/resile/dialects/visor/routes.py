@@ -163,13 +163,13 @@ def rules_of(
     The last two are where the step says that its failure is tolerated, and that it ends everything.
     """
     routes = read_routes(reading, fields, by_default)
-    rules = [_halt(halted_at)] if halted_at is not None else []
+    rules = [_halt_rule(halted_at)] if halted_at is not None else []
     retry = fields.get("retry", {})
     if retry.get("max") or routes.runs:
         rules.append(
             Part(
-                _first(places, "retry", "run", "run_js"),
-                **_retry(retry, routes),
+                _first_place(places, "retry", "run", "run_js"),
+                **_retry_keys(retry, routes),
                 kinds=_NOT_LOGICAL if logical_only_once else [],
                 by_default=["run"] if "run" in by_default else None,
             )
@@ -180,7 +180,7 @@ def rules_of(
         words = f"goto {target.text}" if target is not None else "goto_js" if "goto_js" in keys else "transitions"
         named = [key for key in ("goto", "transitions") if key in by_default]
         rules.append(
-            Part(_first(places, "goto", "goto_js", "transitions"), then="goto", text=words, goto=target,
+            Part(_first_place(places, "goto", "goto_js", "transitions"), then="goto", text=words, goto=target,
                  goto_js=keys.get("goto_js"), transitions=keys.get("transitions"), limit=LOOPS_MAX, cost=1,
                  routing=True, by_default=named or None)
         )  # fmt: skip
@@ -190,7 +190,7 @@ def rules_of(
     return rules, Routes(routes.keys, routes.calls, own)
 
 
-def _retry(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
+def _retry_keys(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
     """The keys of a rule that tries again, after what it runs."""
     limit = retry.get("max", 0)
     repair: dict[str, Any] = {key: routes.keys[key] for key in ("run", "run_js") if key in routes.keys}
@@ -200,22 +200,22 @@ def _retry(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
         named = dict.fromkeys(node.text for node in routes.keys.get("run", ())) or [call.name for call in routes.calls]
         runs = f"run {', '.join(named)}" if named else "run_js"
         words = f"{words} after {runs}" if limit else runs
-    wait = _wait(retry.get("backoff", {}))
+    wait = _backoff(retry.get("backoff", {}))
     return {"then": "retry", "text": words, "limit": limit or 1, "backoff": wait, **repair, "cost": 1, "routing": True,
             "retries_anyway": True if limit else None}  # fmt: skip
 
 
-def _first(places: Places, *names: str) -> Scalar:
+def _first_place(places: Places, *names: str) -> Scalar:
     """Where the first of these keys stands."""
     return next(places[name] for name in names if name in places)
 
 
-def _halt(at: Place) -> Part:
+def _halt_rule(at: Place) -> Part:
     """A condition that ends everything is answered by nothing else."""
     return Part(at, then="fail", text="halt_execution", kinds=["check"], pattern=rf"\A{HALTED}", halts=True)
 
 
-def _wait(backoff: dict[str, Any]) -> dict[str, Any] | None:
+def _backoff(backoff: dict[str, Any]) -> dict[str, Any] | None:
     """The waits between tries; up to 15 % of the first one are added to each."""
     seconds = backoff.get("delay_ms", 0) / 1000
     if not seconds:

@@ -1,6 +1,6 @@
 """Schemas of a Visor file: named ones, files, and JSON schemas written out.
 
-A JSON schema is checked when the file is loaded, so that a value is never measured against words that nobody reads.
+A JSON schema is checked when the file is loaded: a word that the runtime would not look at is refused here.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
         # Only an agent can be asked for it; what another step gives is looked at as it is.
         return Schema(rules=NAMED[name]) if for_agent else Schema()
     if name.startswith("{"):
-        return _written(reading, node, name)
+        return _schema_from_text(reading, node, name)
     if name.endswith(".json"):
-        return _from_file(reading, node, name)
+        return _schema_from_file(reading, node, name)
     hint = did_you_mean(name, (*PLAIN, *NAMED), "schemas") or "write the JSON schema out"
     reading.report.error("schema", f"there is no schema `{shorten(name)}`", node, hint=hint)
     return Schema()
 
 
-def _written(reading: Reading, node: Scalar, text: str) -> Schema:
+def _schema_from_text(reading: Reading, node: Scalar, text: str) -> Schema:
     """A JSON schema that is written as text."""
     if is_template(text):
         message = "a schema is known before the run: this one is a template"
@@ -109,7 +109,7 @@ def _written(reading: Reading, node: Scalar, text: str) -> Schema:
     return Schema(rules=rules) if is_schema(reading, node, rules) else Schema()
 
 
-def _from_file(reading: Reading, node: Scalar, name: str) -> Schema:
+def _schema_from_file(reading: Reading, node: Scalar, name: str) -> Schema:
     """A JSON schema that stands in a file of its own."""
     try:
         with open(path_beside(reading, name), "rb") as file:
@@ -132,7 +132,7 @@ def is_schema(reading: Reading, node: Node, rules: Any) -> bool:
             reading.report.error("schema", "a JSON schema is a mapping", node)
             return False
         for word, value in part.items():
-            problem = _problem(word, value)
+            problem = _problem_with(word, value)
             if problem:
                 reading.report.error("schema", problem, node)
                 return False
@@ -145,7 +145,7 @@ def is_schema(reading: Reading, node: Node, rules: Any) -> bool:
     return True
 
 
-def _problem(word: str, value: Any) -> str:
+def _problem_with(word: str, value: Any) -> str:
     """What is wrong with one word of a JSON schema."""
     if word in SAID or word.startswith("x-"):
         return ""
@@ -172,8 +172,8 @@ def _problem(word: str, value: Any) -> str:
     return ""
 
 
-def in_words(schema: Schema) -> str:
-    """What an agent is told about the form of its answer; a part of a template, so the schema stands there raw."""
+def wording_of(schema: Schema) -> str:
+    """The part of a prompt that asks for an answer of this form; prompts are templates, so the schema stands raw."""
     if schema.rules is None:
         return ""
     rules = msgspec.json.encode(schema.rules).decode()

@@ -71,7 +71,7 @@ class Draft(Struct):
 def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Mapping, settings: Settings) -> Draft:
     """The step that a mapping describes; what is wrong with it is reported."""
     reading.owner = name
-    kind = _kind(reading, node)
+    kind = _kind_of(reading, node)
     if not kind:
         return Draft(name, key, StepPart(key, noop=True), {}, [])
     errors = len(reading.report.errors)
@@ -90,7 +90,7 @@ def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Map
     rules, failure = _rules(reading, kind, node, fields, settings)
     success, follow = _success(reading, node, fields)
     foreach, finish = _foreach(reading, name, node, fields)
-    before = _before(reading, node, fields)
+    before = _calls_before(reading, node, fields)
     copied = [call.node for call in (*failure.calls, *follow.calls, *before) if call.kind == "step"]
     keys = StepPart(
         key,
@@ -142,7 +142,7 @@ def _with_child(reading: VisorReading, keys: StepPart, fields: dict[str, Any], k
     return keys.replace(**(child or _NOTHING))
 
 
-def _kind(reading: VisorReading, node: Mapping) -> str:
+def _kind_of(reading: VisorReading, node: Mapping) -> str:
     """The type of a step, or an empty text after a report."""
     entry = node.entries.get("type")
     if entry is None:
@@ -239,7 +239,7 @@ def _success(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tu
     return success_of(reading, read_keys(reading, fields["on_success"], ON_SUCCESS), node.entries["on_success"][0])
 
 
-def _before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Call, ...]:
+def _calls_before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Call, ...]:
     """What runs before the step."""
     if "on_init" not in fields:
         return ()
