@@ -286,9 +286,9 @@ def test_a_list_that_a_step_printed_is_read_as_one(tmp_path: Path) -> None:
     run = Lookup("steps: [{id: a, shell: x}, {id: b, shell: x}, {id: use, shell: x}]", tmp_path)
     run.wrote("a", "[1, {}]\n")
     run.wrote("b", "1\n2\n")
-    assert run.values.listed("a", run.job("use")) == [1, {}]
+    assert run.values.list_of("a", run.job("use")) == [1, {}]
     with pytest.raises(ValueRefused, match=r"^the output of 'b' is not a list$"):
-        run.values.listed("b", run.job("use"))
+        run.values.list_of("b", run.job("use"))
 
 
 def test_secrets_are_redacted_in_texts_and_in_urls(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Performer:
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
             return supposed
         try:
-            memory = self.evaluators.step_events.entered(job, step) if step.effects else {}
+            memory = self.evaluators.step_events.enter(job, step) if step.effects else {}
             return prepare_of(type(step.action))(Attempt(self, order, job, step, memory))
         except ValueRefused as problem:
             return self._refuse(job, step, Failure(Kind.CONTRACT, str(problem), signature="contract: value refused"))
@@ -83,7 +83,7 @@ class Performer:
         """The outcome of an attempt that can't start, after the step's cases; those of a loop are asked later."""
         outcome = Outcome(failure=failure)
         is_answered = bool(step.cases or step.effects) and not isinstance(step.action, FanOut)
-        return self.evaluators.step_events.concluded(job, step, outcome) if is_answered else outcome
+        return self.evaluators.step_events.conclude(job, step, outcome) if is_answered else outcome
 
     def launch_of(
         self, attempt: Attempt, argv: tuple[bytes, ...], fallback: tuple[bytes, ...], more: Variables

@@ -168,7 +168,7 @@ class Observer:
         outcome = self._outcome_of(report, self._state, job, step, self._output)
         if job is None or step is None:
             return outcome
-        return self._evaluators.step_events.concluded(job, step, outcome) if step.cases or step.effects else outcome
+        return self._evaluators.step_events.conclude(job, step, outcome) if step.cases or step.effects else outcome
 
     def _time_limit_of(self, report: Ended) -> float:
         """The time limit of an attempt, for its message."""
@@ -186,7 +186,7 @@ class Observer:
         if job is None or canceled:
             return outcome
         step = self._state.step_of(job)
-        return self._evaluators.step_events.concluded(job, step, outcome) if step.cases or step.effects else outcome
+        return self._evaluators.step_events.conclude(job, step, outcome) if step.cases or step.effects else outcome
 
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
         """Add what the step promised to the outcome: captures, output files, a commit, `end`'s verdict."""
@@ -273,7 +273,7 @@ class Observer:
         own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
         values = capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
         for name in joined:
-            values[name] = "\n".join(filter(None, (*self._values.texts.before(job), values[name])))
+            values[name] = "\n".join(filter(None, (*self._values.texts.outputs_before(job), values[name])))
         if step.transform is None:
             values |= {one.name: parse_result(values[one.name]) for one in captures if one.form == "value"}
         return {name: redact_value(value, self._secrets) for name, value in values.items()} if self._secrets else values

@@ -49,7 +49,7 @@ class JobRecord(Protocol):
 class Memory(Protocol):
     """The memory of a run."""
 
-    def seen(self, job: Job) -> Namespaces:
+    def namespaces(self, job: Job) -> Namespaces:
         """The namespaces that a job can name."""
 
     def write(self, job: Job, changed: Namespaces) -> Namespaces:

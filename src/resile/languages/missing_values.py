@@ -25,7 +25,7 @@ def problem_with(path: Sequence[Key], find: Callable[[Sequence[Key]], Any]) -> s
     for count in range(len(path) - 1, 0, -1):
         value = find(path[:count])
         if value is not MISSING:
-            return f"`{_written(path[:count])}` {_absence(value, path[count], path[0])}"
+            return f"`{_reference_of(path[:count])}` {_absence(value, path[count], path[0])}"
     return ""
 
 
@@ -42,7 +42,7 @@ def capturers(steps: Sequence[Step]) -> dict[str, str]:
     return found
 
 
-def _written(path: Sequence[Key]) -> str:
+def _reference_of(path: Sequence[Key]) -> str:
     """A path as a reference writes it."""
     text = str(path[0])
     for key in path[1:]:

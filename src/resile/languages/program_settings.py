@@ -41,7 +41,7 @@ def http_settings(action: Http, visible: Visible, instead: str = "") -> dict[str
         headers["Content-Type"] = kind
     return {
         "url": url,
-        "shown": _shown(action.url, url),
+        "shown": _url_in_messages(action.url, url),
         "method": action.method,
         "headers": list(headers.items()),
         "body": body,
@@ -59,7 +59,7 @@ def _json_text(data: Any) -> str:
         raise ValueRefused("a number in `json` is not finite, which JSON can't say") from error
 
 
-def _shown(written: str, url: str) -> str:
+def _url_in_messages(written: str, url: str) -> str:
     """How messages call a url: as written, so that they hold no value, and without its query."""
     from urllib.parse import urlsplit
 

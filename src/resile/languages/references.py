@@ -5,7 +5,7 @@
 
 A reference is a name with a path. Everything else that starts with a dollar (`$1`, `$(...)`, `$$`,
 `${VAR:-x}`, `${#x}`, `\\${...}`) belongs to the shell and is left as it stands, and so is a reference whose name
-the workflow does not know. `shell.py` substitutes in commands; here is the plain kind, for environment values,
+the workflow does not know. `shell/` substitutes in commands; here is the plain kind, for environment values,
 folders and file names, where a backslash before a reference keeps it as text and is taken away itself.
 """
 

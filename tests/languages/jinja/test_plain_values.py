@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from resile.languages.jinja.plain_values import as_result, native
+from resile.languages.jinja.plain_values import as_result, plain_data
 from resile.languages.jinja.step_events import Success, error_of
-from resile.languages.jinja.templates import Unknown, render, rendered, value_of
-from resile.languages.jinja.undefined import not_run
+from resile.languages.jinja.templates import Unknown, render, render_data, value_of
+from resile.languages.jinja.undefined import result_not_there
 from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure
@@ -97,7 +97,7 @@ def test_no_value_that_a_template_yields_can_stop_the_log(value: Any, text: str)
     """Whatever a value is and whatever is done with it, it is refused or it is what the log reads back."""
     known = {"v": value, "n": 7}
     try:
-        found = rendered({"x": [text]}, lambda name: known.get(name, MISSING))
+        found = render_data({"x": [text]}, lambda name: known.get(name, MISSING))
     except ValueRefused:
         return
     assert plain(found)
@@ -117,8 +117,8 @@ def test_no_value_that_a_template_yields_can_stop_the_log(value: Any, text: str)
 )
 def test_a_type_of_its_own_becomes_plain(value: Any, data: Any) -> None:
     """A subclass of a plain type is that type, at any depth, as a value and as a key, and as text inside of text."""
-    assert native(value) == data
-    assert plain(native(value))
+    assert plain_data(value) == data
+    assert plain(plain_data(value))
     assert plain(value_of("{{ v }}", {"v": value}.get))
     assert render("<{{ [v] }}>", {"v": value}.get) == f"<{msgspec.json.encode([data]).decode()}>"
 
@@ -147,10 +147,10 @@ def test_data_that_is_too_deep_is_refused() -> None:
     with pytest.raises(ValueRefused, match="deeper than 100 levels"):
         value_of("{{ v }}", {"v": deep}.get)
     text = "[" * 100_000 + "]" * 100_000
-    assert rendered("{{ v | trim }}", {"v": text}.get) == text
+    assert render_data("{{ v | trim }}", {"v": text}.get) == text
 
 
-ABSENT: dict[str, Any] = {"hot": not_run("hot"), "cold": {"v": 3}, "workload": Lazy(list, lambda _: MISSING)}
+ABSENT: dict[str, Any] = {"hot": result_not_there("hot"), "cold": {"v": 3}, "workload": Lazy(list, lambda _: MISSING)}
 
 
 def absent(name: str) -> Any:

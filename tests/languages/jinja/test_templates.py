@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from resile.languages.jinja.plain_values import as_result
 from resile.languages.jinja.sql import render_sql
-from resile.languages.jinja.templates import Unknown, holds, problem, render, render_url, rendered, value_of
-from resile.languages.jinja.undefined import not_run
+from resile.languages.jinja.templates import Unknown, holds, problem, render, render_data, render_url, value_of
+from resile.languages.jinja.undefined import result_not_there
 from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING, ValueRefused
 
@@ -22,7 +22,7 @@ KNOWN: dict[str, Any] = {
     "step": as_result({"n": 1, "data": {"deep": 2}}),
     "rows": as_result([{"a": 5}]),
     "text": as_result("out"),
-    "skipped": not_run("skipped"),
+    "skipped": result_not_there("skipped"),
     "lazy": Lazy(lambda: ["a"], lambda name: {"a": 1}.get(name, MISSING)),
 }
 
@@ -50,7 +50,7 @@ TEXTS: dict[str, Any] = {"zip": "007", "digits": "12", "no": "false", "d": {"a":
 )
 def test_text_among_data_is_read_as_what_it_says(text: str, value: Any) -> None:
     """A name keeps its type and text of the file stays text; what else a template writes is data where it looks so."""
-    found = rendered([{"x": text}], lambda name: TEXTS.get(name, MISSING))
+    found = render_data([{"x": text}], lambda name: TEXTS.get(name, MISSING))
     assert found == [{"x": value}]
     assert type(found[0]["x"]) is type(value)
 

@@ -34,7 +34,7 @@ class RunValues(Protocol):
     def find(self, path: Sequence[str | int], job: Job) -> Any:
         """The value under a path as a job sees it, or MISSING."""
 
-    def listed(self, step: str, job: Job) -> Sequence[Any]:
+    def list_of(self, step: str, job: Job) -> Sequence[Any]:
         """The list that another step printed."""
 
 

@@ -107,7 +107,7 @@ class Inside:
     def _memory(self, job: Job, action: Memory, at: float) -> Outcome:
         """One operation on the memory."""
         texts = self._values.of(job)
-        space = dict(self._values.memory.seen(job).get(action.namespace, {}))
+        space = dict(self._values.memory.namespaces(job).get(action.namespace, {}))
         key = render_text(action.key, texts)
         given: Any = None
         if action.code:

@@ -81,7 +81,7 @@ def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:
     if source.values is not None:
         return source.values
     if not source.template:
-        return attempt.host.values.listed(source.step, attempt.job)
+        return attempt.host.values.list_of(source.step, attempt.job)
     values = render_data(source.template, attempt.lookup)
     if is_one_reference(source.template):
         # JSON text that another step printed is its value.

@@ -44,7 +44,7 @@ class FanoutValues:
         """What the last step of each item gave, of those that succeeded, in the order of the items."""
         last = result_jobs(self._state, job, self._store.jobs(self._run))
         if isinstance(fan_action(self._state, job).steps[-1].action, Function):
-            return self._returned(last)
+            return self._results_of_calls(last)
         found: list[Any] = []
         size = 0
         for number in last:
@@ -55,7 +55,7 @@ class FanoutValues:
             found.append(parse_json(text))
         return found
 
-    def _returned(self, jobs: Sequence[int]) -> list[Any]:
+    def _results_of_calls(self, jobs: Sequence[int]) -> list[Any]:
         """What these calls of a function returned, in this order, as the log has it."""
         found: dict[int, Any] = dict.fromkeys(jobs)
         for entry in self._store.entries(self._run):

@@ -33,10 +33,10 @@ class Memories:
         self._directory = directory
         self._data: Namespaces | None = None
 
-    def seen(self, job: Job) -> Namespaces:
+    def namespaces(self, job: Job) -> Namespaces:
         """Every namespace that a job can speak of."""
         prefix = self._prefix(job)
-        data = self._loaded()
+        data = self._load()
         return {name.removeprefix(prefix): values for name, values in data.items() if name.startswith(prefix)}
 
     def write(self, job: Job, changed: Namespaces) -> Namespaces:
@@ -51,7 +51,7 @@ class Memories:
             raise ValueRefused("a value is no valid text, so it can't be remembered") from error
         if size > VALUE_BYTES_MAX:
             raise ValueRefused(f"the memory would have more than {VALUE_BYTES_MAX} bytes")
-        self._loaded().update(recorded)
+        self._load().update(recorded)
         self._save()
         return recorded
 
@@ -62,7 +62,7 @@ class Memories:
         frame = workflow_frame(self._state, job)
         return f"{frame.name}/" if frame.kind == "child" else ""
 
-    def _loaded(self) -> Namespaces:
+    def _load(self) -> Namespaces:
         """All of it; a file is read when it is first needed, and what the log says counts for more."""
         if self._data is None:
             self._data = {**self._from_file(), **self._state.memory}
@@ -96,7 +96,7 @@ class Memories:
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(f"{path}.part", "wb") as opened:
-                opened.write(msgspec.json.format(msgspec.json.encode(self._loaded())))
+                opened.write(msgspec.json.format(msgspec.json.encode(self._load())))
             os.replace(f"{path}.part", path)
         except OSError as error:
             raise ValueRefused(f"the memory file {file.path!r} can't be written: {error.strerror}") from error

@@ -31,7 +31,7 @@ class OutputTexts:
             last = row
         return "" if last is None else self._read(last, stream)
 
-    def before(self, job: Job) -> list[str]:
+    def outputs_before(self, job: Job) -> list[str]:
         """What the jobs of a handler that came before this one wrote, in order."""
         first = self._state.scopes[job.scope].first
         return [self.last(number, "out") for number in range(first, job.id)]

@@ -69,7 +69,7 @@ class Conditions:
         step = self._state.step_of(job)
         try:
             memory = (
-                self._step_events().after_loop(job, step) if isinstance(step.action, FanOut) and step.effects else {}
+                self._step_events().conclude_loop(job, step) if isinstance(step.action, FanOut) and step.effects else {}
             )
             answers = [(True, "") if arc.when is None else self._holds(arc.when, job, at) for arc in step.arcs]
             taken: list[Arc] = []
@@ -80,7 +80,7 @@ class Conditions:
                     answers[number] = (False, "")
                 if answers[number][0]:
                     taken.append(arc)
-            given = self._step_events().carried(job, taken) if any(arc.args for arc in taken) else {}
+            given = self._step_events().arguments_of_arcs(job, taken) if any(arc.args for arc in taken) else {}
         except ValueRefused as problem:
             refused = redact(problem.message, self._secrets)
             return ArcsAnswered(at, order.job, (False,) * len(step.arcs), refused=refused)
@@ -115,11 +115,11 @@ class Conditions:
         if step.cases or step.effects:
             events = self._step_events()
             failed = None if error is None else Outcome(1, error.failure)
-            outcome = events.hosted(job, step) if failed is None else events.concluded(job, step, failed)
+            outcome = events.conclude_child(job, step) if failed is None else events.conclude(job, step, failed)
         elif error is not None:
             outcome = self._complete(job, step, Outcome(1, error.failure), None, at)
         else:
-            outcome = self._complete(job, step, Outcome(0), self._values.child_gave(job), at)
+            outcome = self._complete(job, step, Outcome(0), self._values.child_values(job), at)
         return ValueAnswered(at, order.job, order.attempt, redact_outcome(outcome, self._secrets))
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ class Values:
                 failed = failed_job(self.state, job)
                 if failed is not None:
                     return self.texts.of_failure(failed)
-        found = walk(self._named(str(head), job), path)
+        found = walk(self._frame_values(str(head), job), path)
         return self._fanout(path, job) if found is MISSING else found
 
     def environment(self, job: Job) -> dict[str, str]:
@@ -190,7 +190,7 @@ class Values:
         encoded = {quote(secret, safe, "utf-8", "surrogateescape") for secret in self._secrets for safe in ("", "/")}
         return redact(self.redact(url), tuple(sorted(encoded, key=len, reverse=True)))
 
-    def _named(self, name: str, job: Job) -> dict[str, Any]:
+    def _frame_values(self, name: str, job: Job) -> dict[str, Any]:
         """The captured values among which a name is looked for: those of the nearest scope that has it."""
         for frame in frames(self.state, job):
             if name in frame.values:
@@ -258,7 +258,7 @@ class Values:
             return MISSING
         return self._fanouts.find(path[1:], other, fan)
 
-    def listed(self, step: str, job: Job) -> list[Any]:
+    def list_of(self, step: str, job: Job) -> list[Any]:
         """The list that a step gave, for a fan-out over it; raises ValueRefused where it gave none."""
         other = self.state.job_named(step, job.scope)
         value = parse_json(self.output(other)) if other is not None else None
@@ -289,17 +289,17 @@ class Values:
             case "attempts":
                 return other.attempts_started
             case "outputs":
-                return walk(self._captured(other), path[2:])
+                return walk(self._captures_of(other), path[2:])
         return self._fanout(path, job)
 
-    def _captured(self, job: Job) -> dict[str, Any]:
+    def _captures_of(self, job: Job) -> dict[str, Any]:
         """The names that a step captures, with their values."""
         frame, step = self.state.frame_of(job.scope), self.state.step_of(job)
         if isinstance(step.action, Child) and not step.capture:
             return frame.outputs.get(step.name, {})
         return {capture.name: frame.values.get(capture.name) for capture in step.capture}
 
-    def child_gave(self, job: Job) -> dict[str, Any]:
+    def child_values(self, job: Job) -> dict[str, Any]:
         """What a child workflow gave: the values of its own where it names some, else those of its steps."""
         step = self.state.step_of(job)
         assert isinstance(step.action, Child)
@@ -316,7 +316,7 @@ class Values:
             # The judge gave one value, and every name that the step captures has it.
             name = step.capture[0].name if step.capture else step.name
             return self.state.frame_of(job.scope).values.get(name, "")
-        captured = self._captured(job)
+        captured = self._captures_of(job)
         if isinstance(step.action, Child) and not step.capture:
             return captured
         if len(captured) == 1:

@@ -119,7 +119,7 @@ class Sandbox:
     def _problem(self, code: str, form: Form, bytes_max: int) -> str | None:
         """Compile the code and say what is wrong with it."""
         try:
-            request = b"\0".join((b"C", form.encode(), _checked_code(code, bytes_max)))
+            request = b"\0".join((b"C", form.encode(), _encode_code(code, bytes_max)))
             _value(self._ask(request, limits.CHECK_SECONDS_MAX), code)
         except Refused as refused:
             return refused.problem
@@ -152,7 +152,7 @@ class Sandbox:
                 raise Refused("lost", f"the sandbox can't be started: {error}") from None
 
     def _replace(self) -> None:
-        """Another helper for the next question, started while nobody waits for it; a failure shows with that one."""
+        """Another helper for the next question, started before it comes; a failure shows with that question."""
         self.close()
         with suppress(OSError):
             self.start()
@@ -176,7 +176,7 @@ def holds(value: Any) -> bool:
     return isinstance(value, list | dict) or bool(value)
 
 
-def _checked_code(code: str, bytes_max: int) -> bytes:
+def _encode_code(code: str, bytes_max: int) -> bytes:
     """The code as it is sent, if it may be."""
     try:
         data = code.encode()
@@ -191,7 +191,7 @@ def _checked_code(code: str, bytes_max: int) -> bytes:
 
 def _request(code: str, context: Mapping[str, Any], now: float, seed: str, form: Form, bytes_max: int) -> bytes:
     """An evaluation as it is sent. Only variables whose names occur in the code are given to it."""
-    source = _checked_code(code, bytes_max)
+    source = _encode_code(code, bytes_max)
     variables = _json({name: value for name, value in context.items() if name in code})
     if len(variables) > limits.VARIABLES_BYTES_MAX:
         raise Refused(
@@ -219,9 +219,9 @@ def _value(answer: bytes, code: str, before: int = 0) -> Any:
     """What an answer says: the value, or Refused."""
     letter, rest = answer[:1], answer[1:]
     if letter == b"V":
-        name, value = _decoded(rest)
+        name, value = _decode(rest)
         if name not in _DATA:
-            raise Refused("type", f"a result of type {_shortened(name)} is no data")
+            raise Refused("type", f"a result of type {_shorten(name)} is no data")
         if name == "Number" and value is None:
             raise Refused("type", "the result is not a finite number")
         return value
@@ -230,19 +230,19 @@ def _value(answer: bytes, code: str, before: int = 0) -> Any:
     if letter == b"L":
         raise Refused("too_large", f"the result has more than {limits.RESULT_BYTES_MAX} bytes")
     if letter == b"D":
-        raise Refused("too_large", f"the variables are too large or too deep: {_shortened(rest.decode())}")
+        raise Refused("too_large", f"the variables are too large or too deep: {_shorten(rest.decode())}")
     if letter == b"X":
-        raise Refused("error", f"the code threw what can't be described: {_shortened(rest.decode())}")
-    thrown, stack = _decoded(rest)
+        raise Refused("error", f"the code threw what can't be described: {_shorten(rest.decode())}")
+    thrown, stack = _decode(rest)
     if letter == b"S":
-        raise Refused("syntax", _with_position(thrown.removeprefix("SyntaxError: "), stack, code, before))
+        raise Refused("syntax", _add_position(thrown.removeprefix("SyntaxError: "), stack, code, before))
     if thrown == "null" or thrown.endswith("out of memory"):
         # The engine throws null when there is no memory left for an error.
         raise Refused("memory", f"out of memory ({limits.MEMORY_BYTES_MAX >> 20} MB), or null was thrown")
-    raise Refused("error", _with_position(thrown if stack else f"thrown: {thrown}", stack, code, before))
+    raise Refused("error", _add_position(thrown if stack else f"thrown: {thrown}", stack, code, before))
 
 
-def _decoded(data: bytes) -> Any:
+def _decode(data: bytes) -> Any:
     """The JSON of an answer."""
     try:
         try:
@@ -256,14 +256,14 @@ def _decoded(data: bytes) -> Any:
         raise Refused("too_large", "the result is nested too deeply") from None
 
 
-def _with_position(message: str, stack: str, code: str, before: int) -> str:
+def _add_position(message: str, stack: str, code: str, before: int) -> str:
     """The message with its place in the user's code, which the frames of the stack count from the second line.
 
     A place in what stands before that code, such as the inside of a helper, is none of the user's.
     """
     import re
 
-    text = _shortened(message)
+    text = _shorten(message)
     for frame in re.finditer(r"<input>:(\d+):(\d+)", stack):
         line, column = int(frame[1]) - 1, int(frame[2])
         lines = code.split("\n")
@@ -276,6 +276,6 @@ def _with_position(message: str, stack: str, code: str, before: int) -> str:
     return text
 
 
-def _shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     """One line of bounded length."""
     return " ".join(message[: limits.PROBLEM_CHARACTERS_MAX].split())

@@ -67,7 +67,7 @@ class Expressions:
             return None, (answer.problem,)
         value = [] if answer.value is None else answer.value
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            return None, (f"run_js must give a list of step names, not {_shown(value)}",)
+            return None, (f"run_js must give a list of step names, not {_beginning_of(value)}",)
         known = self._state.plan_of(job.scope).index
         unknown = [name for name in value if name not in known]
         if unknown:
@@ -96,7 +96,7 @@ class Expressions:
         if answer.value is None:
             return "", False, tuple(problems)
         if not isinstance(answer.value, str):
-            return "", False, (*problems, f"goto_js must give a step's name or null, not {_shown(answer.value)}")
+            return "", False, (*problems, f"goto_js must give a step's name or null, not {_beginning_of(answer.value)}")
         return answer.value, False, tuple(problems)
 
     def _evaluate(
@@ -124,7 +124,7 @@ class Expressions:
             before + code, context, now=at, seed=seed, form=form, bytes_max=bytes_max, before=len(before)
         )
         if self._run.debug is not None:
-            said = answer.problem or _shown(answer.value)
+            said = answer.problem or _beginning_of(answer.value)
             name = self._state.step_of(job).name
             text = f"{what} of {name}: {said} ({answer.milliseconds:.1f} ms)"
             self._run.debug(self._run.redact(text))
@@ -178,7 +178,7 @@ class Expressions:
         error = error_fields(failed)
         return {**error, "code": error.get("exit_code"), "exitCode": error.get("exit_code")}
 
-    def _seen(self, job: Job) -> dict[str, Job]:
+    def _jobs_seen(self, job: Job) -> dict[str, Job]:
         """The jobs that a job can speak of, by step: those around it, the nearest of a name."""
         found: dict[str, Job] = {}
         for scope in scopes_seen(self._state, job):
@@ -191,7 +191,7 @@ class Expressions:
         found: dict[str, Any] = {}
         done = {
             name: other
-            for name, other in self._seen(job).items()
+            for name, other in self._jobs_seen(job).items()
             if (other.attempt and other.status in TERMINAL) or source_item(self._state, name, job) is not MISSING
         }
         for name, other in done.items():
@@ -206,11 +206,11 @@ class Expressions:
             return {}
         return {
             name: [parse_json(value) for value in self._run.history(other)]
-            for name, other in self._seen(job).items()
+            for name, other in self._jobs_seen(job).items()
             if name in code
         }
 
 
-def _shown(value: Any) -> str:
+def _beginning_of(value: Any) -> str:
     """A value in a message."""
     return repr(value)[:SHOWN_CHARACTERS_MAX]

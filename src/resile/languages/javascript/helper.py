@@ -113,7 +113,7 @@ def reap() -> None:
 
 
 def _engine_folder() -> str:
-    """Where the JavaScript engine lies: the helper starts without site-packages and is told."""
+    """The folder of the JavaScript engine, for the helper, which starts without site-packages."""
     spec = PathFinder.find_spec("_quickjs")
     if spec is None or spec.origin is None:
         raise ResileError(

@@ -14,7 +14,7 @@ An answer is one letter and what belongs to it:
     H                 the keeper is there (once, unasked)
     V[class, value]   the result; null for a check          T         time is up
     E[thrown, stack]  the code threw                        L         the result is too large
-    S[thrown, stack]  no wrapping of the code compiles      X text    what was thrown can't be described
+    S[thrown, stack]  no wrapping of the code compiles      X text    what was thrown can't be describe
                                                             D text    the variables can't be taken in
 
 Each evaluation has a context of its own, made before the request comes. What native code does not poll the time
@@ -69,7 +69,7 @@ def restrict(what: int, limit: int) -> None:
 
 
 def serve() -> None:
-    """The worker's life: a context for each request, made while nobody waits for it."""
+    """The worker's life: a context for each request, made before the request comes."""
     while True:
         sandbox = Evaluator()
         request = receive()
@@ -103,13 +103,13 @@ class Evaluator:
                 # The binding cuts whole numbers down to 32 bits.
                 self.prepare(variables, float(now), random_source(code, seed), helpers_source(code))
             except _quickjs.JSException as error:
-                return b"D" + described(error)
+                return b"D" + describe(error)
         self.limit(limits.CODE_CPU_SECONDS_MAX)
         try:
             source, reason = self.compile(form, code)
             answer = f"S{reason}" if reason else self.run(source) if kind == "R" else 'V["Null",null]'
         except _quickjs.JSException as error:
-            text = described(error)
+            text = describe(error)
             return b"T" if text.startswith(b"InternalError: interrupted") else b"X" + text
         answered: bytes = answer.encode()
         return answered if len(answered) <= limits.RESULT_BYTES_MAX else b"L"
@@ -134,7 +134,7 @@ class Evaluator:
         return "", reason
 
 
-def described(error: BaseException) -> bytes:
+def describe(error: BaseException) -> bytes:
     """What the binding says of an exception, in so many bytes."""
     return str(error)[: limits.PROBLEM_CHARACTERS_MAX].encode("utf-8", "replace")
 

@@ -53,11 +53,11 @@ class Jinja:
 
     def render_data(self, data: Any, visible: JinjaNames) -> Any:
         """The data with its texts rendered."""
-        return templates.rendered(data, visible.find)
+        return templates.render_data(data, visible.find)
 
     def render_url(self, url: str, visible: JinjaNames) -> str:
         """The url with its values; the attempt before has rendered the one that it asks for."""
-        is_data = url == str(visible.again.get("url", ""))
+        is_data = url == str(visible.repeat_settings.get("url", ""))
         text = url.strip() if is_data else templates.render_url(url, visible.find)
         check_rendered(url, text, is_value=templates.is_one_output(url))
         return encode_url(text)

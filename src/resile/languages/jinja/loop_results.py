@@ -4,8 +4,8 @@
     over a playbook          what its steps gave, or the one that `return_step` names
     over a pipeline          what its last tool gave
 
-There is a place for each item, so that numbers in the list are those of the items: nothing (null) stands in the place
-of one that failed, whatever answered that, and of one that never ran.
+The list has an entry for each item, in their order; it is null for an item that failed, even if a rule answered the
+failure, and for one that never ran.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LoopResults:
         """What the items of a loop gave, each in its place."""
         action = self._state.step_of(fan).action
         assert isinstance(action, FanOut)
-        gave = self._gave(fan, action)
+        gave = self._values_of(fan, action)
         went_well = {
             index for row, index in self._rows(fan, "", action.steps[-1].name) if row.status == Status.completed
         }
@@ -54,10 +54,10 @@ class LoopResults:
         assert isinstance(action, FanOut)
         inner = action.steps[-1]
         kind = ValueAnswered if isinstance(inner.action, Child) else AttemptEnded
-        last = dict(self._outcomes(self._places(fan, "", inner.name), kind))
+        last = dict(self._outcomes(self._jobs_of_items(fan, "", inner.name), kind))
         return {number for outcome in last.values() for number in outcome.values.get(FIRED, ())}
 
-    def _gave(self, fan: Job, action: FanOut) -> dict[int, Any]:
+    def _values_of(self, fan: Job, action: FanOut) -> dict[int, Any]:
         """What the last good attempts for the items gave, by their numbers."""
         inner = action.steps[-1]
         if not isinstance(inner.action, Child):
@@ -81,7 +81,7 @@ class LoopResults:
         self, fan: Job, within: str, name: str, kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
     ) -> dict[int, Any]:
         """What the last good attempts of a step gave that runs for each item."""
-        places = self._places(fan, within, name)
+        places = self._jobs_of_items(fan, within, name)
         found = self._outcomes(places, kind)
         return {places[job]: outcome.values.get(name) for job, outcome in found if _is_good(outcome)}
 
@@ -90,12 +90,12 @@ class LoopResults:
         tools = {
             number: (index, step.name)
             for step in pipeline.steps
-            for number, index in self._places(fan, within, step.name).items()
+            for number, index in self._jobs_of_items(fan, within, step.name).items()
         }
         found = ((*tools[job], outcome) for job, outcome in self._outcomes(tools))
         return {index: outcome.values.get(name) for index, name, outcome in found if _is_good(outcome)}
 
-    def _places(self, fan: Job, within: str, name: str) -> dict[int, int]:
+    def _jobs_of_items(self, fan: Job, within: str, name: str) -> dict[int, int]:
         """The jobs of a step that runs for each item, or within what does, with the number of the item."""
         return {row.id: index for row, index in self._rows(fan, within, name)}
 

@@ -1,7 +1,7 @@
 """What templates see of values, and what is left of them outside: plain data, of no type but those of JSON.
 
-    as_result(value)    what a step gave, with the tolerance that playbooks count on     tolerated(value, name)
-    native(value)       plain data; the one door through which a value leaves a template
+    as_result(value)    what a step gave, with the tolerance that playbooks count on     stand_in_for(value, name)
+    plain_data(value)       plain data; the one door through which a value leaves a template
     plain_text(value)   a value as text: JSON for lists and mappings
 
 Whatever a template yields may be kept in the log of its run, so what the log could not write, or would read back as
@@ -45,7 +45,7 @@ def as_result(value: Any) -> Any:
     return ResultText(value) if isinstance(value, str) else value
 
 
-def tolerated(value: Any, name: Any) -> Any:
+def stand_in_for(value: Any, name: Any) -> Any:
     """What stands for a part that a step's result does not have, or MISSING."""
     if isinstance(value, ResultDict):
         inner = value.get("data")
@@ -58,7 +58,7 @@ def tolerated(value: Any, name: Any) -> Any:
     return value if isinstance(value, ResultText) and name in _SELF_OF_TEXT else MISSING
 
 
-def native(value: Any, depth: int = 0) -> Any:
+def plain_data(value: Any, depth: int = 0) -> Any:
     """A value as plain data; raises ValueRefused for what is none, and what Jinja raises for what is not there."""
     if value is None or isinstance(value, bool):
         return value
@@ -76,13 +76,13 @@ def native(value: Any, depth: int = 0) -> Any:
     if depth > VALUE_DEPTH_MAX:
         raise ValueRefused(f"data is nested deeper than {VALUE_DEPTH_MAX} levels")
     if isinstance(value, Mapping):
-        return {str.__str__(str(name)): native(inner, depth + 1) for name, inner in value.items()}
+        return {str.__str__(str(name)): plain_data(inner, depth + 1) for name, inner in value.items()}
     if isinstance(value, _LISTED):
-        return [native(inner, depth + 1) for inner in value]
-    return _other(value)
+        return [plain_data(inner, depth + 1) for inner in value]
+    return _text_of_object(value)
 
 
-def _other(value: Any) -> str:
+def _text_of_object(value: Any) -> str:
     """What is neither text, number, list nor mapping, as text where it has one."""
     from jinja2 import Undefined
 
@@ -97,4 +97,4 @@ def _other(value: Any) -> str:
 
 def plain_text(value: Any) -> str:
     """A value as text: JSON for lists and mappings."""
-    return text_of(native(value) if isinstance(value, (Mapping, *_LISTED)) else value)
+    return text_of(plain_data(value) if isinstance(value, (Mapping, *_LISTED)) else value)

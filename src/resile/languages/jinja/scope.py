@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from resile.core.scheduling.finish import execution
 from resile.languages.jinja.loop_results import LoopResults
-from resile.languages.jinja.plain_values import as_result, native
-from resile.languages.jinja.templates import rendered
+from resile.languages.jinja.plain_values import as_result, plain_data
+from resile.languages.jinja.templates import render_data
 from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING
 from resile.languages.surroundings import host_of, item_scope, utc_time, workflow_frame
@@ -85,9 +85,9 @@ class JinjaNames:
         return self._scope.args(self._job) if self._args is None else self._args
 
     @property
-    def again(self) -> dict[str, Any]:
+    def repeat_settings(self) -> dict[str, Any]:
         """The settings that are other in this attempt because the last one asked for it."""
-        return self._scope.again(self._job)
+        return self._scope.repeat_settings(self._job)
 
     def redact_url(self, url: str) -> str:
         """A url without the secrets of the run."""
@@ -110,33 +110,33 @@ class JinjaScope:
         """What a job's texts can name; `more` are names that only they see, `args` other arguments than usual."""
         return JinjaNames(self, job, more, args)
 
-    def subject(self, job: Job) -> Job:
+    def subject_of(self, job: Job) -> Job:
         """The job that another one is about: what follows a step is about that step."""
         scope = self._state.scopes[job.scope]
         return self._state.jobs[scope.owner] if scope.kind == "repair" else job
 
     def find(self, name: str, job: Job) -> Any:
         """The value of a name as a job sees it, or MISSING."""
-        job = self.subject(job)
-        given, own = self.given(job), self._state.step_of(job).args
+        job = self.subject_of(job)
+        given, own = self.arc_arguments(job), self._state.step_of(job).args
         if name in given:
             return given[name]
         if name in own:
-            return rendered(own[name], lambda other: self._behind_args(other, job))
+            return render_data(own[name], lambda other: self._behind_args(other, job))
         return self.args(job) if name == "args" else self._behind_args(name, job)
 
     def args(self, job: Job) -> dict[str, Any]:
         """The arguments of a step: those of the arc that led to it before its own."""
-        job = self.subject(job)
+        job = self.subject_of(job)
         host = self.host(job)
-        names = dict.fromkeys([*self._state.step_of(job).args, *self.given(job)])
+        names = dict.fromkeys([*self._state.step_of(job).args, *self.arc_arguments(job)])
         return {**(self.args(host) if host is not None else {}), **{name: self.find(name, job) for name in names}}
 
-    def given(self, job: Job) -> dict[str, Any]:
+    def arc_arguments(self, job: Job) -> dict[str, Any]:
         """What the arc carried that led to a step; for an item, to its loop."""
         scope = self._state.scopes[job.scope]
         if scope.kind == "item":
-            return self.given(self._state.jobs[scope.owner])
+            return self.arc_arguments(self._state.jobs[scope.owner])
         return scope.arc_arguments.get(self._state.step_of(job).name, {})
 
     def host(self, job: Job) -> Job | None:
@@ -155,20 +155,20 @@ class JinjaScope:
             return {**(around if isinstance(around, Mapping) else {}), **self.scratch(job)}
         if name == PREVIOUS:
             before = self.scratch(job).get(PREVIOUS, "")
-            return self.step(before, job) if before else None
+            return self.step_result(before, job) if before else None
         if name in self._state.plan_of(self._state.frame_of(job.scope).id).index and name != "end":
-            return self.step(name, job)
+            return self.step_result(name, job)
         return {"_task": self._state.step_of(job).name, "attempt": job.attempt}.get(name) or self.find(name, host)
 
     def _behind_args(self, name: str, job: Job) -> Any:
         """A name as the arguments themselves see it: of those, only what the arc carried."""
         host = self.host(job)
-        if host is not None and name not in self.given(job):
+        if host is not None and name not in self.arc_arguments(job):
             return self._of_pipeline(name, job, host)
-        for place in (self.given(job), self._item(job), self.variables(job)):
+        for place in (self.arc_arguments(job), self._item(job), self.variables(job)):
             if name in place:
                 return place[name]
-        value = self.step(name, job)
+        value = self.step_result(name, job)
         if value is not MISSING:
             return value
         if name in self._inputs(job):
@@ -176,18 +176,18 @@ class JinjaScope:
         maker = self._makers(job).get(name)
         return MISSING if maker is None else maker()
 
-    def again(self, job: Job) -> dict[str, Any]:
+    def repeat_settings(self, job: Job) -> dict[str, Any]:
         """The settings that are other in this attempt."""
-        found: dict[str, Any] = self.run.memory.seen(job).get(AGAIN, {}).get(self.key(job), {})
+        found: dict[str, Any] = self.run.memory.namespaces(job).get(AGAIN, {}).get(self.memory_key(job), {})
         return found
 
-    def key(self, job: Job) -> str:
+    def memory_key(self, job: Job) -> str:
         """What a job is called in the memory."""
         return f"{self._state.scopes[job.scope].name}/{self._state.step_of(job).name}"
 
     def variables(self, job: Job) -> dict[str, Any]:
         """The variables of the playbook."""
-        return self.run.memory.seen(job).get(VARS, {})
+        return self.run.memory.namespaces(job).get(VARS, {})
 
     def _item(self, job: Job) -> dict[str, Any]:
         """What is known of the item that a job runs for."""
@@ -202,46 +202,46 @@ class JinjaScope:
         named = {action.item_name: scope.item.value} if action.item_name else {}
         return {"item": scope.item.value, "loop": loop, "loop_index": index, ITER: {**named, "index": index}, **named}
 
-    def step(self, name: str, job: Job) -> Any:
+    def step_result(self, name: str, job: Job) -> Any:
         """What the step of a name gave, MISSING where there is none; one that has not run is not defined."""
         other = self._state.job_named(name, job.scope)
         if other is None:
             return MISSING
-        value = self.value(other)
+        value = self.result_of(other)
         if value is MISSING:
-            from resile.languages.jinja.undefined import not_run
+            from resile.languages.jinja.undefined import result_not_there
 
-            return not_run(name)
+            return result_not_there(name)
         return as_result(value)
 
-    def value(self, job: Job) -> Any:
+    def result_of(self, job: Job) -> Any:
         """What a job gave, or MISSING."""
         step, frame = self._state.step_of(job), self._state.frame_of(job.scope)
         match step.action:
             case FanOut():
                 return self.loops.results(job) if job.id in self._state.fans else MISSING
             case Child() if step.name not in frame.values:
-                return self.gave(job)
+                return self.child_result(job)
         value = frame.values.get(step.name, MISSING)
         if job.status is Status.failed and isinstance(value, dict) and value.get("error") is True:
-            return self._failed(job, value.get("message", ""))
+            return self._failed_result(job, value.get("message", ""))
         return value
 
-    def _failed(self, job: Job, message: str) -> dict[str, Any]:
+    def _failed_result(self, job: Job, message: str) -> dict[str, Any]:
         """What a step gave that failed."""
-        return {"id": self.key(job), "status": "error", "error": message}
+        return {"id": self.memory_key(job), "status": "error", "error": message}
 
-    def own(self, job: Job, value: Any, failure: Failure | None) -> dict[str, Any]:
+    def own_names(self, job: Job, value: Any, failure: Failure | None) -> dict[str, Any]:
         """A step by its own name, as it has just ended with this value; nothing where something else is called so."""
         scope, step = self._state.scopes[job.scope], self._state.step_of(job)
         named = self._state.step_of(self._state.jobs[scope.owner]) if scope.kind == "item" else step
         if failure is not None and not isinstance(value, list):
-            value = self._failed(job, failure.message)
-        before = (self.given(job), step.args, self._item(job), self.variables(job))
+            value = self._failed_result(job, failure.message)
+        before = (self.arc_arguments(job), step.args, self._item(job), self.variables(job))
         names = [name for name in (named.name, *named.aliases) if not any(name in place for place in before)]
         return {} if value is MISSING else dict.fromkeys(names, as_result(value))
 
-    def gave(self, job: Job) -> Any:
+    def child_result(self, job: Job) -> Any:
         """What the playbook of a step gave, or MISSING."""
         step = self._state.step_of(job)
         assert isinstance(step.action, Child)
@@ -260,7 +260,7 @@ class JinjaScope:
             """One of them; what a caller gave says nothing to Jinja unless the file itself says the very same."""
             if name not in declared or inputs[name] != declared[name].default:
                 return inputs[name]
-            return rendered(inputs[name], lambda other: self._behind_workload(other, name, job))
+            return render_data(inputs[name], lambda other: self._behind_workload(other, name, job))
 
         return Lazy(lambda: list(inputs), lambda name: make(name) if name in inputs else MISSING)
 
@@ -287,7 +287,7 @@ class JinjaScope:
             "payload": lambda: self._workload(job),
             "vars": lambda: self._all_variables(job),
             "ctx": lambda: self._all_variables(job),
-            "args": lambda: self.given(job),
+            "args": lambda: self.arc_arguments(job),
             "env": lambda: dict(self.run.public_env),
             "keychain": lambda: self._keychain(job),
             "token": lambda: lambda name, *_: self._keychain(job)[name]["token"],
@@ -300,8 +300,8 @@ class JinjaScope:
             "attempt": lambda: job.attempt,
             "_retry": lambda: dict.fromkeys(("index", "count"), job.error.attempt if job.error else job.attempt),
             "now": lambda: lambda: utc_time(self._state.last_at or self._state.started_at),
-            "result": lambda: self._before(job),
-            "response": lambda: self._before(job),
+            "result": lambda: self._result_before(job),
+            "response": lambda: self._result_before(job),
         }
 
     def _all_variables(self, job: Job) -> Mapping[str, Any]:
@@ -328,7 +328,7 @@ class JinjaScope:
         failed: list[tuple[int, str]] = []
         for name in found["results"]:
             other = self._state.job_named(name, frame.id)
-            value = self.value(other) if other is not None else MISSING
+            value = self.result_of(other) if other is not None else MISSING
             if value is not MISSING:
                 results[name] = value
             if name in found["failed_steps"] and other is not None:
@@ -341,15 +341,15 @@ class JinjaScope:
                 found["first_failure"] = {**broken, "step": step.name}
         return {**found, "id": str(self.run.id), "results": results, "original_failed_step": first}
 
-    def _before(self, job: Job) -> Any:
+    def _result_before(self, job: Job) -> Any:
         """What the step gave from which the path led to this job."""
         scope: Scope = self._state.scopes[job.scope]
         if scope.kind == "item":
-            return self._before(self._state.jobs[scope.owner])
+            return self._result_before(self._state.jobs[scope.owner])
         name = self._state.step_of(job).name
         for route in reversed(self._state.routes):
             if route.trigger == "next" and route.target == name and route.scope == scope.name:
-                return self.step(route.step, job)
+                return self.step_result(route.step, job)
         return MISSING
 
     def context(self, job: Job, find: Callable[[str], Any]) -> dict[str, Any]:
@@ -357,19 +357,19 @@ class JinjaScope:
         host = self.host(job)
         if host is not None:
             tools = self._state.plan_of(self._state.frame_of(job.scope).id).index
-            own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := _data(find(name))) is not MISSING}
+            own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := _as_data(find(name))) is not MISSING}
             return {**self.context(host, find), **own}
         frame = workflow_frame(self._state, job)
         steps = [step.name for step in self._state.plan_of(frame.id).steps]
         names = [*self._workload(job), *steps, *self.variables(job), *self._item(job), *self.args(job), *CONTEXT]
-        return {name: value for name in names if (value := _data(find(name))) is not MISSING}
+        return {name: value for name in names if (value := _as_data(find(name))) is not MISSING}
 
 
-def _data(value: Any) -> Any:
+def _as_data(value: Any) -> Any:
     """A value as data; MISSING for what a step gave that has not run."""
     from jinja2 import Undefined
 
-    return MISSING if value is MISSING or isinstance(value, Undefined) else native(value)
+    return MISSING if value is MISSING or isinstance(value, Undefined) else plain_data(value)
 
 
 def _uuid(text: str) -> str:

@@ -4,7 +4,7 @@
     $tag$ {{ x }} $tag$  as it is, unless it would end the quotes             -- {{ x }}  inert
     {{ x }}              a number, true, false or NULL as such; a plain name as a name; any other text as a text
 
-A text that is one `{{ ... }}` and nothing else is the statement itself: whoever wrote the file asked for that.
+A text that is one `{{ ... }}` and nothing else is the statement itself: the author of the file asked for that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def render_sql(text: str, find: Find) -> str:
     if not is_template(text):
         return text
     if is_one_output(text):
-        return _whole(value_of(text, find))
+        return _statements_of(value_of(text, find))
     if _OPEN in text or _CLOSE in text:
         raise ValueRefused("the statement holds a character that stands for nothing (U+E000 or U+E001)")
     values: list[Any] = []
@@ -61,10 +61,10 @@ def render_sql(text: str, find: Find) -> str:
         return f"{_OPEN}{len(values) - 1}{_CLOSE}"
 
     marked = render(_DOUBLED.sub("", text), find, write)
-    return "".join(_written(piece, values) for piece in pieces(marked))
+    return "".join(_fill(piece, values) for piece in pieces(marked))
 
 
-def _whole(value: Any) -> str:
+def _statements_of(value: Any) -> str:
     """The statement that a value is; a list is several."""
     return ";\n".join(plain_text(item) for item in value) if isinstance(value, list) else plain_text(value)
 
@@ -120,7 +120,7 @@ def _end_of_quotes(text: str, at: int, quote: str, escapes: bool) -> int:
     return len(text)
 
 
-def _written(piece: Piece, values: list[Any]) -> str:
+def _fill(piece: Piece, values: list[Any]) -> str:
     """A part with its values."""
     return _MARK.sub(lambda mark: _value(piece, values[int(mark[1])], piece.text[: mark.start()][-1:]), piece.text)
 

@@ -1,13 +1,12 @@
-"""Cases: what a playbook's step says about its own events, and what follows from it.
+"""Events of a playbook's steps, the cases that hold at them, and the effects of those.
 
     events of a success   call.done, step.exit, step.done          of a loop as a whole also   loop.done
     events of a failure   call.error, call.done, step.exit, step.failed   (only cases that speak of `error` answer one)
 
     at each event the first case that holds counts --> effects (kept with the outcome)   arcs, rules, sinks (`case`)
 
-A condition that names something unknown does not hold. A case of a loop has also come true where it did for one of the
-items. Effects are part of the attempt's outcome, so that what a run
-remembers is in its log.
+A condition that names something unknown does not hold. A case of a loop is also true where it was for one of its items.
+Effects are part of the attempt's outcome, so that the memory of a run is in its log.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 from resile.languages.jinja.loop_results import ASKED_AGAIN, FIRED
 from resile.languages.jinja.plain_values import as_result, plain_text
 from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaNames, JinjaScope
-from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, rendered
+from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, render_data
 from resile.languages.references import MISSING, ValueRefused, walk
 from resile.model.failure import Failure, Outcome
 from resile.model.fanout import FanOut
@@ -42,7 +41,7 @@ _SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
 _ANSWERS = "answers"
 """The namespace of the memory for what tools answered, where cases made something else of it."""
 _ANSWER = ("response", "page")
-# No name holds one, so that a name with an attempt behind it is nobody's.
+# No name holds a line break, so that a name with an attempt behind it is no other name.
 _ATTEMPT = "\n"
 _JUDGING = ("again", "fail")
 _HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
@@ -103,14 +102,14 @@ class Success(str):
         return hash("success")
 
 
-def _outcome(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
+def _outcome_of(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
     """What the tool of a pipeline came to, as its rules see it."""
     known = {"result": result, "http": {"status": status}}
     return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
 
 
 class StepEvents:
-    """Asks the cases of the steps of one run."""
+    """Decides the cases of the steps of one run, and carries out their effects."""
 
     def __init__(self, run: Run) -> None:
         self._state = run.state
@@ -119,68 +118,70 @@ class StepEvents:
 
     def names(self, job: Job) -> JinjaNames:
         """What the texts of a job can name; what follows a step sees what that step gave."""
-        subject = self._scope.subject(job)
+        subject = self._scope.subject_of(job)
         if subject is job:
             return self._scope.names(job)
-        about = self._about(subject, "step.exit")
-        own = rendered(self._state.step_of(job).args, self._scope.names(job, about).find)
+        about = self._names_about(subject, "step.exit")
+        own = render_data(self._state.step_of(job).args, self._scope.names(job, about).find)
         return self._scope.names(job, {**about, **own}, own)
 
     def holds(self, condition: Condition, job: Job) -> tuple[bool, str]:
         """Does a condition hold, of a text or by the number of a case? And what is wrong with it?"""
-        subject = self._scope.subject(job)
+        subject = self._scope.subject_of(job)
         if condition.language == "case":
-            return condition.source in self._standing(subject), ""
-        about = self._about(subject, "step.exit")
+            return condition.source in self._cases_true(subject), ""
+        about = self._names_about(subject, "step.exit")
         if "event" in names_in(condition_text(condition.source)):
             return self._at_some_event(condition.source, subject, about, about), ""
-        return self._holds(condition.source, subject, about)
+        return self._condition_holds(condition.source, subject, about)
 
-    def carried(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
+    def arguments_of_arcs(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
         """What the arcs carry that are taken, by the step that they lead to; raises ValueRefused."""
-        names = self._scope.names(job, self._about(job, "step.exit"))
-        return {arc.step: rendered(arc.args, names.find) for arc in arcs if arc.args}
+        names = self._scope.names(job, self._names_about(job, "step.exit"))
+        return {arc.step: render_data(arc.args, names.find) for arc in arcs if arc.args}
 
-    def entered(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
-        """A step is about to start: what is to be set then is set; what its outcome is to record of it."""
+    def enter(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+        """Set the variables that a step sets when it starts; the changes, for its outcome to record."""
         names = self._scope.names(job, {"event": self._event(job, ON_ENTER)})
-        changed = {one.name: rendered(one.value, names.find) for one in step.effects if one.kind == "enter"}
+        changed = {one.name: render_data(one.value, names.find) for one in step.effects if one.kind == "enter"}
         return self._memory.write(job, {VARS: {**self._scope.variables(job), **changed}}) if changed else {}
 
-    def concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+    def conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """The outcome of an attempt with what follows from it."""
         try:
-            return self._concluded(job, step, outcome)
+            return self._conclude(job, step, outcome)
         except ValueRefused as problem:
             if outcome.failure is not None:
                 return outcome
             return replace(outcome, failure=Failure("contract", str(problem), signature="contract: value refused"))
 
-    def _concluded(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
+    def _conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """The same, or ValueRefused."""
         pages = any(effect.kind == "again" for effect in step.effects)
-        keeper = _Keeper(dict(self._scope.variables(job)), self._scope.again(job) if pages else None)
+        keeper = _Keeper(dict(self._scope.variables(job)), self._scope.repeat_settings(job) if pages else None)
         if self._scope.host(job) is not None:
             keeper.scratch = dict(self._scope.scratch(job))
         before = dict(keeper.variables)
         values, failure = outcome.values, outcome.failure
         value = values.get(step.name)
-        seen = self._view(value, failure)
-        keeper.own = self._scope.own(job, values.get(step.name, MISSING), failure)
-        events = ON_FAILURE if failure is not None else _successes(step)
-        whatever = [effect for effect in step.effects if effect.case < 0 and (failure is None or _answers(effect))]
+        seen = self._result_names(value, failure)
+        keeper.own = self._scope.own_names(job, values.get(step.name, MISSING), failure)
+        events = ON_FAILURE if failure is not None else _events_of_success(step)
+        whatever = [
+            effect for effect in step.effects if effect.case < 0 and (failure is None or _answers_failure(effect))
+        ]
         for effect in whatever:
             if effect.kind not in _JUDGING:
-                self._follow(job, effect, "step.exit", seen, keeper)
+                self._carry_out(job, effect, "step.exit", seen, keeper)
         fired: list[str] = []
-        for event, number in self._fired(job, step, events, {**keeper.own, **seen}):
+        for event, number in self._cases_fired(job, step, events, {**keeper.own, **seen}):
             fired.append(str(number))
             for effect in step.effects:
                 if effect.case == number:
-                    self._follow(job, effect, event, seen, keeper)
+                    self._carry_out(job, effect, event, seen, keeper)
         for effect in whatever:
             if effect.kind in _JUDGING:
-                self._follow(job, effect, "step.exit", seen, keeper)
+                self._carry_out(job, effect, "step.exit", seen, keeper)
         if failure is None:
             if keeper.result is not MISSING:
                 values = {**values, step.name: keeper.result}
@@ -195,73 +196,75 @@ class StepEvents:
         sets = any(effect.kind == "enter" for effect in step.effects)
         changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
         judged_anew = bool(keeper.said) if outcome.failure is not None else keeper.result is not MISSING
-        changed |= self._fired_before(job, fired if judged_anew else None, failed=outcome.failure is not None)
+        changed |= self._memory_of_cases(job, fired if judged_anew else None, failed=outcome.failure is not None)
         if outcome.failure is None:
-            changed |= self._answered(job, step, value if keeper.result is not MISSING else MISSING)
-        memory = self._memory.write(job, changed | self._again(job, keeper, over=failure is None))
+            changed |= self._memory_of_answer(job, step, value if keeper.result is not MISSING else MISSING)
+        memory = self._memory.write(job, changed | self._memory_of_repeat(job, keeper, over=failure is None))
         if fired and self._state.scopes[job.scope].kind == "item":
             # The loop as a whole is asked about them when its items are gone.
             values = {**values, FIRED: fired}
         return replace(outcome, values=values, failure=failure, memory={**outcome.memory, **memory})
 
-    def _follow(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
+    def _carry_out(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
         """One effect, where its conditions hold; it sees what those before it kept."""
         if effect.kind == "enter":
             return
-        kept = {"vars": {**dict(self._all(job)), **keeper.variables}, "ctx": keeper.variables}
+        kept = {"vars": {**dict(self._all_variables(job)), **keeper.variables}, "ctx": keeper.variables}
         if keeper.scratch is not None:
             kept[ITER] = {**self._scope.find(ITER, job), **keeper.scratch}
         more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
         if effect.when and not self._at_some_event(effect.when, job, more, seen):
             return
         if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
-            keeper.keep(effect, rendered(effect.value, self._scope.names(job, more).find))
+            keeper.keep(effect, render_data(effect.value, self._scope.names(job, more).find))
 
     def _at_some_event(self, text: str, job: Job, more: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
         """Does a condition hold: as it stands, or where it speaks of events at one of those of the step?"""
         if "event" not in names_in(condition_text(text)):
-            return self._holds(text, job, more)[0]
-        events = ON_FAILURE if "error" in seen else _successes(self._state.step_of(job))
-        return any(self._holds(text, job, {**more, "event": self._event(job, name, seen)})[0] for name in events)
+            return self._condition_holds(text, job, more)[0]
+        events = ON_FAILURE if "error" in seen else _events_of_success(self._state.step_of(job))
+        return any(
+            self._condition_holds(text, job, {**more, "event": self._event(job, name, seen)})[0] for name in events
+        )
 
-    def hosted(self, job: Job, step: Step) -> Outcome:
+    def conclude_child(self, job: Job, step: Step) -> Outcome:
         """What a step comes to whose playbook went well."""
-        value = self._scope.gave(job)
-        return self.concluded(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
+        value = self._scope.child_result(job)
+        return self.conclude(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
 
-    def after_loop(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
+    def conclude_loop(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
         """What a loop leaves in the memory when it is over."""
-        value = self._scope.value(job)
+        value = self._scope.result_of(job)
         failure = job.error.failure if job.error is not None else None
         outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
-        return self._concluded(job, step, outcome).memory
+        return self._conclude(job, step, outcome).memory
 
-    def _all(self, job: Job) -> Mapping[str, Any]:
+    def _all_variables(self, job: Job) -> Mapping[str, Any]:
         """The variables with the workload behind them."""
         found: Mapping[str, Any] = self._scope.find("vars", job)
         return found
 
-    def _answered(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
+    def _memory_of_answer(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
         """What a tool answered, kept where that is not the step's result and something that follows may ask for it."""
-        before, key = self._memory.seen(job).get(_ANSWERS, {}), self._scope.key(job)
+        before, key = self._memory.namespaces(job).get(_ANSWERS, {}), self._scope.memory_key(job)
         kept = {name: value for name, value in before.items() if name != key}
         after = repr((step.arcs, step.on_success, step.rules))
         if answer is not MISSING and any(word in after for word in _ANSWER):
             kept[key] = answer
         return {_ANSWERS: kept} if kept != before else {}
 
-    def _fired_before(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
+    def _memory_of_cases(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
         """The cases that came true, kept where they changed what they were asked about: the result, or the message."""
-        before, key = self._memory.seen(job).get(FIRED, {}), self._scope.key(job)
+        before, key = self._memory.namespaces(job).get(FIRED, {}), self._scope.memory_key(job)
         kept = {name: value for name, value in before.items() if name.partition(_ATTEMPT)[0] != key}
         if fired is not None:
             kept[f"{key}{_ATTEMPT}{job.attempt}" if failed else key] = fired
         return {FIRED: kept} if kept != before else {}
 
-    def _again(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
+    def _memory_of_repeat(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
         """The settings of one more attempt; none are left when the step is over."""
-        kept = dict(self._memory.seen(job).get(AGAIN, {}))
-        key, wanted = self._scope.key(job), keeper.again
+        kept = dict(self._memory.namespaces(job).get(AGAIN, {}))
+        key, wanted = self._scope.memory_key(job), keeper.again
         if wanted is None and not (over and key in kept):
             return {}
         if wanted is None:
@@ -270,21 +273,21 @@ class StepEvents:
             kept[key] = {**kept.get(key, {}), **wanted, COLLECTED: keeper.pages}
         return {AGAIN: kept}
 
-    def _standing(self, job: Job) -> set[str]:
+    def _cases_true(self, job: Job) -> set[str]:
         """The cases that have come true for a job as it stands: after a success, or after a failure."""
         step, error = self._state.step_of(job), job.error
         if error is not None and error.failure.signature.startswith(ASKED_AGAIN):
             return {error.failure.signature.removeprefix(ASKED_AGAIN)}
-        key = self._scope.key(job)
-        before = self._memory.seen(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
+        key = self._scope.memory_key(job)
+        before = self._memory.namespaces(job).get(FIRED, {}).get(f"{key}{_ATTEMPT}{error.attempt}" if error else key)
         if before is not None:
             return set(before)
-        seen = self._seen(job, error.failure if error is not None else None)
-        events = ON_FAILURE if error is not None else _successes(step)
-        fired = {str(number) for _, number in self._fired(job, step, events, seen)}
+        seen = self._names_of_result(job, error.failure if error is not None else None)
+        events = ON_FAILURE if error is not None else _events_of_success(step)
+        fired = {str(number) for _, number in self._cases_fired(job, step, events, seen)}
         return fired | self._scope.loops.came_true(job) if isinstance(step.action, FanOut) else fired
 
-    def _fired(
+    def _cases_fired(
         self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
     ) -> Iterator[tuple[str, int]]:
         """At each event the first case that holds."""
@@ -293,14 +296,14 @@ class StepEvents:
         for event in events:
             more = {**seen, "event": self._event(job, event, seen)}
             for number, case in enumerate(step.cases):
-                if (case.on_failure or not failed) and self._holds(case.when, job, more)[0]:
+                if (case.on_failure or not failed) and self._condition_holds(case.when, job, more)[0]:
                     if number not in told:
                         yield event, number
                     told.add(number)
                     break
 
-    def _holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:
-        """A condition; one that names what is not there does not hold, and it is told where that is a mistake."""
+    def _condition_holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:
+        """Does a condition hold? One with an unknown name does not; the message says so unless the name is optional."""
         try:
             return holds(text, self._scope.names(job, more).find), ""
         except Unknown as problem:
@@ -309,29 +312,32 @@ class StepEvents:
         except ValueRefused as problem:
             return False, problem.message
 
-    def _about(self, job: Job, event: str) -> dict[str, Any]:
+    def _names_about(self, job: Job, event: str) -> dict[str, Any]:
         """What conditions and arcs of a job can name besides what its texts can."""
-        seen = self._seen(job, _failure(job))
-        answers = self._memory.seen(job).get(_ANSWERS, {})
-        if "error" not in seen and self._scope.key(job) in answers:
-            seen |= dict.fromkeys(_ANSWER, as_result(answers[self._scope.key(job)]))
+        seen = self._names_of_result(job, _failure_of(job))
+        answers = self._memory.namespaces(job).get(_ANSWERS, {})
+        if "error" not in seen and self._scope.memory_key(job) in answers:
+            seen |= dict.fromkeys(_ANSWER, as_result(answers[self._scope.memory_key(job)]))
         return {**seen, "event": self._event(job, event, seen)}
 
-    def _seen(self, job: Job, failure: Failure | None) -> dict[str, Any]:
+    def _names_of_result(self, job: Job, failure: Failure | None) -> dict[str, Any]:
         """The names for what a job came to, its own among them."""
-        value = self._scope.value(job)
-        return {**self._scope.own(job, value, failure), **self._view(None if value is MISSING else value, failure)}
+        value = self._scope.result_of(job)
+        return {
+            **self._scope.own_names(job, value, failure),
+            **self._result_names(None if value is MISSING else value, failure),
+        }
 
-    def _view(self, value: Any, failure: Failure | None) -> dict[str, Any]:
+    def _result_names(self, value: Any, failure: Failure | None) -> dict[str, Any]:
         """The names for what an attempt came to."""
         if failure is not None:
             error = error_of(failure)
             seen = {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
-            return {**seen, "outcome": _outcome(error.status, None, error)}
+            return {**seen, "outcome": _outcome_of(error.status, None, error)}
         whole = as_result(value)
         status = value.get("status_code") if isinstance(value, dict) else None
         gave = dict.fromkeys(("response", "result", "this", "data", "page"), whole)
-        return {**gave, "success": True, "status_code": status, "outcome": _outcome(status, whole, None)}
+        return {**gave, "success": True, "status_code": status, "outcome": _outcome_of(status, whole, None)}
 
     def _event(self, job: Job, name: str, seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The event that a condition speaks of."""
@@ -360,7 +366,7 @@ class _Keeper:
     def keep(self, effect: Effect, value: Any) -> None:
         """One effect."""
         if effect.path:
-            value = _part(value, effect.path)
+            value = _part_of(value, effect.path)
         match effect.kind:
             case "result":
                 self.result = (self.pages or {}).get(effect.name) if effect.name else value
@@ -377,26 +383,26 @@ class _Keeper:
                 self.scratch[effect.name.removeprefix(f"{ITER}.")] = value
             case _:
                 added = self.pages if self.pages is not None and effect.kind != "set" else self.variables
-                self.variables[effect.name] = added[effect.name] = _joined(effect, added.get(effect.name), value)
+                self.variables[effect.name] = added[effect.name] = _join(effect, added.get(effect.name), value)
 
 
-def _answers(effect: Effect) -> bool:
+def _answers_failure(effect: Effect) -> bool:
     """Does an effect follow from a failure, because its condition speaks of one?"""
     return "step.failed" in effect.when or "error" in names_in(condition_text(effect.when or "true"))
 
 
-def _failure(job: Job) -> Failure | None:
+def _failure_of(job: Job) -> Failure | None:
     """Why a job failed; a success that asks for one more attempt did not."""
     failure = job.error.failure if job.error is not None else None
     return None if failure is not None and failure.signature.startswith(ASKED_AGAIN) else failure
 
 
-def _successes(step: Step) -> tuple[str, ...]:
+def _events_of_success(step: Step) -> tuple[str, ...]:
     """The events of a step that went well."""
     return ON_SUCCESS_OF_LOOP if isinstance(step.action, FanOut) else ON_SUCCESS
 
 
-def _part(value: Any, path: str) -> Any:
+def _part_of(value: Any, path: str) -> Any:
     """A part of a result; of an answer, of what it carries first."""
     inner = value.get("data") if isinstance(value, dict) else None
     for whole in (inner, value):
@@ -406,13 +412,13 @@ def _part(value: Any, path: str) -> Any:
     raise ValueRefused(f"the result has no {path!r} to collect")
 
 
-def _joined(effect: Effect, old: Any, value: Any) -> Any:
+def _join(effect: Effect, old: Any, value: Any) -> Any:
     """A value as it is, or together with what was there."""
     match effect.kind:
         case "append":
-            return [*_listed(old), *(value if isinstance(value, list) and effect.path else [value])]
+            return [*_as_list(old), *(value if isinstance(value, list) and effect.path else [value])]
         case "extend":
-            return [*_listed(old), *_listed(value)]
+            return [*_as_list(old), *_as_list(value)]
         case "merge":
             if not isinstance(value, dict) or not isinstance(old, dict | None):
                 raise ValueRefused(f"{effect.name!r} can't be merged: both must be mappings")
@@ -420,7 +426,7 @@ def _joined(effect: Effect, old: Any, value: Any) -> Any:
     return value
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """A value as a list."""
     if value is None:
         return []

@@ -3,11 +3,12 @@
     problem(text)              why the template could never be rendered, or an empty text
     expression_of(text)        what stands between the braces, or in a condition without any
     value_of(text, find)       the value itself where the text is one `{{ ... }}`, else the rendered text
-    render(text, find)         plain text                       rendered(data, find)   data with its texts rendered
+    render(text, find)         plain text                       render_data(data, find)   data with its texts rendered
     render_command, render_url no value can become code         holds(text, find)      a condition
 
-`find` gives the value of a name, or MISSING; only names that a template mentions are asked for. A name that nobody
-knows is an error that says which (Unknown). Templates run in Jinja's sandbox, with few statements and bounded results.
+`find` gives the value of a name, or MISSING; it is only called for names that a template mentions. A name that is
+MISSING is an error that says which (Unknown). Templates run in Jinja's sandbox, with few statements, and
+results are bounded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from resile.languages.jinja.plain_values import native, plain_text, tolerated
+from resile.languages.jinja.plain_values import plain_data, plain_text, stand_in_for
 from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
 from resile.model.limits import VALUE_BYTES_MAX
 
@@ -54,7 +55,7 @@ Write = Callable[[Any], str]
 
 
 class Unknown(ValueRefused):
-    """A template names something that nobody knows."""
+    """A template names something that the step can't see."""
 
 
 class Parsed(Struct, frozen=True):
@@ -89,7 +90,7 @@ def _environment() -> Environment:
                 return obj.part(attribute)
             if isinstance(obj, Mapping) and attribute in obj:
                 return obj[attribute]
-            other = tolerated(obj, attribute)
+            other = stand_in_for(obj, attribute)
             return super().getattr(obj, attribute) if other is MISSING else other
 
         def getitem(self, obj: Any, argument: Any) -> Any:
@@ -98,12 +99,12 @@ def _environment() -> Environment:
                 return obj.part(argument)
             if isinstance(obj, Mapping) and argument in obj:
                 return obj[argument]
-            other = tolerated(obj, argument) if isinstance(argument, str) else MISSING
+            other = stand_in_for(obj, argument) if isinstance(argument, str) else MISSING
             return super().getitem(obj, argument) if other is MISSING else other
 
     @pass_context
     def finalize(context: Context, value: Any) -> str:
-        """An output, written by whoever renders."""
+        """An output that the renderer's `write` function writes."""
         if isinstance(value, Absent):
             str(value)
         text: str = context[_WRITE](value)
@@ -140,7 +141,7 @@ def _filters() -> dict[str, Callable[..., Any]]:
 
     def tojson(value: Any, indent: int | None = None) -> str:
         """A value as JSON, as it stands in no page."""
-        return json.dumps(native(value), ensure_ascii=False, indent=indent)
+        return json.dumps(plain_data(value), ensure_ascii=False, indent=indent)
 
     return {
         "tojson": tojson,
@@ -149,17 +150,17 @@ def _filters() -> dict[str, Callable[..., Any]]:
         "fromjson": lambda text: json.loads(text),
         "b64encode": lambda text: base64.b64encode(text_of(text).encode("utf-8", "surrogateescape")).decode(),
         "b64decode": lambda text: base64.b64decode(text).decode("utf-8", "surrogateescape"),
-        "chosen": _chosen,
-        "ordered": _ordered,
+        "chosen": _filter_items,
+        "ordered": _sort_items,
     }
 
 
-def _chosen(items: Any, name: str, condition: str, **known: Any) -> list[Any]:
+def _filter_items(items: Any, name: str, condition: str, **known: Any) -> list[Any]:
     """The items for which a condition holds that calls them by this name; `known` are the other names in it."""
     return [item for item in items if holds(condition, _finder({**known, name: item}))]
 
 
-def _ordered(items: Any, name: str, key: str, reverse: bool = False, **known: Any) -> list[Any]:
+def _sort_items(items: Any, name: str, key: str, reverse: bool = False, **known: Any) -> list[Any]:
     """The items in the order of what a template with this name for them comes to."""
     return sorted(items, key=lambda item: value_of(key, _finder({**known, name: item})), reverse=reverse)
 
@@ -175,7 +176,7 @@ def is_template(text: str) -> bool:
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
-def parsed(text: str) -> Parsed:
+def parse(text: str) -> Parsed:
     """A template; raises what Jinja raises, and ValueError for what is not run here."""
     from jinja2 import meta, nodes
 
@@ -210,7 +211,7 @@ def problem(text: str) -> str:
     from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
     try:
-        parsed(text)
+        parse(text)
     except TemplateSyntaxError as error:
         return f"{' '.join(str(error.message).split())} (line {error.lineno} of the text)"
     except RecursionError:
@@ -222,13 +223,13 @@ def problem(text: str) -> str:
 
 def names_in(text: str) -> frozenset[str]:
     """The names that a template without a problem asks for."""
-    return parsed(text).names if is_template(text) and not problem(text) else frozenset()
+    return parse(text).names if is_template(text) and not problem(text) else frozenset()
 
 
 def is_one_output(text: str) -> bool:
     """Is the text one `{{ ... }}` and nothing else?"""
     text = text.strip()
-    return text.startswith("{{") and not problem(text) and parsed(text).is_one
+    return text.startswith("{{") and not problem(text) and parse(text).is_one
 
 
 def expression_of(text: str) -> str:
@@ -257,27 +258,27 @@ def render(text: str, find: Find, write: Write = plain_text) -> str:
     refused = problem(text)
     if refused:
         raise ValueRefused(f"the template can't be rendered: {refused}")
-    template = parsed(text)
+    template = parse(text)
     known = {name: value for name in template.names if (value := find(name)) is not MISSING}
     try:
         rendered: str = template.template.render({**known, _WRITE: write})
     except UndefinedError as error:
-        from resile.languages.jinja.undefined import said_of
+        from resile.languages.jinja.undefined import message_of
 
-        said = said_of(error, text, known, _environment())
-        raise Unknown(f"the template `{_shown(text)}` can't be rendered: {said}") from error
+        said = message_of(error, text, known, _environment())
+        raise Unknown(f"the template `{_beginning_of(text)}` can't be rendered: {said}") from error
     except ValueRefused:
         raise
     except Exception as error:
         # Whatever a value does when it is added, compared or passed to a filter.
         said = " ".join(_TYPE.sub(lambda found: repr(_TYPES[found[1]]), str(error)).split()) or type(error).__name__
-        raise ValueRefused(f"the template `{_shown(text)}` can't be rendered: {said}") from error
+        raise ValueRefused(f"the template `{_beginning_of(text)}` can't be rendered: {said}") from error
     if len(rendered) > VALUE_BYTES_MAX:
-        raise ValueRefused(f"the template `{_shown(text)}` gives more than {VALUE_BYTES_MAX} characters")
+        raise ValueRefused(f"the template `{_beginning_of(text)}` gives more than {VALUE_BYTES_MAX} characters")
     return rendered
 
 
-def _shown(text: str) -> str:
+def _beginning_of(text: str) -> str:
     """The beginning of a template, for a message."""
     line = " ".join(text.split())
     return line if len(line) <= 80 else line[:79] + "…"
@@ -292,35 +293,39 @@ def value_of(text: str, find: Find) -> Any:
     def write(value: Any) -> str:
         """Keep the value, as data while whatever goes wrong with it is still the template's."""
         try:
-            found.append(native(value))
+            found.append(plain_data(value))
         except ValueRefused as refused:
-            raise ValueRefused(f"the template `{_shown(text)}` can't be rendered: {refused.message}") from refused
+            raise ValueRefused(
+                f"the template `{_beginning_of(text)}` can't be rendered: {refused.message}"
+            ) from refused
         return ""
 
     render(text.strip(), find, write)
     return found[0]
 
 
-def rendered(data: Any, find: Find) -> Any:
+def render_data(data: Any, find: Find) -> Any:
     """Data with its templates rendered; a name keeps the type of its value, other text is read as what it says."""
     if isinstance(data, str):
         value = value_of(data, find)
-        return _read(value) if isinstance(value, str) and is_template(data) and not _NAME.fullmatch(data) else value
+        return (
+            _read_text(value) if isinstance(value, str) and is_template(data) and not _NAME.fullmatch(data) else value
+        )
     if isinstance(data, list):
-        return [rendered(item, find) for item in data]
+        return [render_data(item, find) for item in data]
     if isinstance(data, dict):
-        return {name: rendered(value, find) for name, value in data.items()}
-    return native(data)
+        return {name: render_data(value, find) for name, value in data.items()}
+    return plain_data(data)
 
 
-def _read(text: str) -> Any:
+def _read_text(text: str) -> Any:
     """Text that a template wrote, as playbooks mean it: JSON, true, false, none or a number; any other as it is."""
     import json
 
     found = text.strip()
     if found[:1] in ("{", "["):
         try:
-            return native(json.loads(found))
+            return plain_data(json.loads(found))
         except (ValueError, RecursionError, ValueRefused):
             return text
     if found.lower() in _WORDS:
@@ -393,7 +398,7 @@ def render_url(text: str, find: Find) -> str:
         count += 1
         if starts and count == 1:
             return plain_text(value)
-        # A slash is part of a path, as in `owner/name`; dots that lead upwards are looked at by whoever asks.
+        # A slash is part of a path, as in `owner/name`; `render_url` of the language checks dots that lead upwards.
         return quote(plain_text(value), "/", "utf-8", "surrogateescape")
 
     return render(text, find, write).strip()

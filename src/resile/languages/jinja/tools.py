@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from resile.languages.contract import Program, render_data, render_text
-from resile.languages.jinja.plain_values import native, plain_text
+from resile.languages.jinja.plain_values import plain_data, plain_text
 from resile.languages.jinja.sql import render_sql
 from resile.languages.program_settings import http_settings
 from resile.languages.references import MISSING, ValueRefused
@@ -40,7 +40,7 @@ def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[s
     file = render_text(action.file, names)
     if file and os.path.splitext(file)[1] not in (".py", ""):
         raise ValueRefused(f"the script {file!r} is no Python file")
-    args = {**names.args, **names.again.get("args", {})}
+    args = {**names.args, **names.repeat_settings.get("args", {})}
     # What code in a file asks for can't be seen from here.
     whole = CONTEXT in action.names or bool(action.file)
     context = names.context() if whole else {}
@@ -48,7 +48,7 @@ def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[s
         if wanted not in args and wanted not in context and wanted != CONTEXT:
             value = names.find(wanted)
             if value is not MISSING and not _is_undefined(value):
-                context[wanted] = native(value)
+                context[wanted] = plain_data(value)
     return {
         "name": name,
         "source": action.source,
@@ -77,7 +77,7 @@ def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
     """A request, with what a case changed for this attempt."""
     from urllib.parse import urlencode
 
-    again = names.again
+    again = names.repeat_settings
     settings = http_settings(action, names, str(again["url"]) if "url" in again else "")
     params = render_data(action.params, names) if action.params is not None else {}
     if not isinstance(params, dict):

@@ -59,7 +59,7 @@ class NotRun(Absent):
         return False
 
 
-def not_run(step: str) -> Absent:
+def result_not_there(step: str) -> Absent:
     """What stands for a step without a result: false in a condition, an error wherever its value is needed."""
     return NotRun(step, name=step, exc=NoResult)
 
@@ -73,23 +73,23 @@ def path_to(path: str, part: Any) -> str:
     return f"{path}.{part}" if part.isidentifier() else f"{path}[{part!r}]"
 
 
-def said_of(error: UndefinedError, text: str, known: Mapping[str, Any], environment: Environment) -> str:
+def message_of(error: UndefinedError, text: str, known: Mapping[str, Any], environment: Environment) -> str:
     """The message of an error about an absent value, with the whole path to it as this template writes it."""
     message = str(error.message)
     found, closed, rest = message.removeprefix("`").partition("` is not defined")
     if not closed:
         return message
-    return f"`{_whole(found, text, known, environment)}{closed}{rest}"
+    return f"`{_path_in(found, text, known, environment)}{closed}{rest}"
 
 
-def _whole(end: str, text: str, known: Mapping[str, Any], environment: Environment) -> str:
+def _path_in(end: str, text: str, known: Mapping[str, Any], environment: Environment) -> str:
     """The path in a template that ends like this and leads to nothing."""
     of_others = ""
     for root, parts in _paths(environment.parse(text)):
         path, value = root, known.get(root, MISSING)
         for part in parts:
             path = path_to(path, part)
-            value = MISSING if value is MISSING else _part(environment, value, part)
+            value = MISSING if value is MISSING else _part_of(environment, value, part)
         if path != end and not path.endswith(end if end.startswith("[") else f".{end}"):
             continue
         if isinstance(value, Undefined):
@@ -99,7 +99,7 @@ def _whole(end: str, text: str, known: Mapping[str, Any], environment: Environme
     return of_others or end
 
 
-def _part(environment: Environment, value: Any, name: Any) -> Any:
+def _part_of(environment: Environment, value: Any, name: Any) -> Any:
     """A part of a value, or MISSING where even looking at it goes wrong."""
     try:
         return environment.getitem(value, name)

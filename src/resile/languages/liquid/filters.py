@@ -35,7 +35,7 @@ MEMORY = "memory_data"
 FOLDER = "readfile_folder"
 
 
-def _plain(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     """Nothing instead of what is not defined, and plain data instead of what only looks like it."""
     if hasattr(value, "__liquid__"):
         return value.__liquid__()
@@ -46,7 +46,7 @@ def _json(value: Any, indent: Any = 0) -> str:
     """The value as JSON text, in one line or laid out."""
     import json
 
-    value, blanks = _plain(value), _whole(indent)
+    value, blanks = _plain_data(value), _whole_number(indent)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     try:
@@ -70,14 +70,14 @@ def _parse_json(value: Any) -> Any:
 
 def _json_escape(value: Any) -> str:
     """Text that can stand between the quotes of a JSON string."""
-    return _json(text_of(_plain(value)))[1:-1]
+    return _json(text_of(_plain_data(value)))[1:-1]
 
 
 def _base64(value: Any) -> str:
     """The text in base 64."""
     import base64
 
-    return base64.b64encode(text_of(_plain(value)).encode("utf-8", "surrogateescape")).decode()
+    return base64.b64encode(text_of(_plain_data(value)).encode("utf-8", "surrogateescape")).decode()
 
 
 def _base64_decode(value: Any) -> str:
@@ -86,12 +86,12 @@ def _base64_decode(value: Any) -> str:
     import binascii
 
     try:
-        return base64.b64decode(text_of(_plain(value)), validate=True).decode("utf-8", "surrogateescape")
+        return base64.b64decode(text_of(_plain_data(value)), validate=True).decode("utf-8", "surrogateescape")
     except (binascii.Error, ValueError):
         return ""
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     """Quoting is done where the value is put into the command."""
     return value
 
@@ -110,7 +110,7 @@ def _get(value: Any, path: Any, default: Any = None) -> Any:
 
 def _not_empty(value: Any) -> bool:
     """Is there anything?"""
-    value = _plain(value)
+    value = _plain_data(value)
     return bool(value.strip() if isinstance(value, str) else value)
 
 
@@ -122,7 +122,7 @@ def _coalesce(value: Any, *others: Any) -> Any:
 def _where_exp(items: Any, _: Any, expression: Any) -> list[Any]:
     """The items for which a comparison holds: `item.field == "x"`; without one, those that have the field."""
     items = items if isinstance(items, list) else []
-    text = text_of(_plain(expression)).strip()
+    text = text_of(_plain_data(expression)).strip()
     found = _CONDITION.match(text)
     if found is None:
         path = text.partition(".")[2]
@@ -156,7 +156,7 @@ def _compare(left: Any, sign: str, right: Any) -> bool:
 
 def _safe_label(value: Any) -> str:
     """Text that can be the label of an issue: letters, digits, `:`, `/`, `-` and blanks."""
-    return _LABEL.sub("", text_of(_plain(value))).strip()
+    return _LABEL.sub("", text_of(_plain_data(value))).strip()
 
 
 def _safe_label_list(value: Any) -> list[str]:
@@ -166,25 +166,25 @@ def _safe_label_list(value: Any) -> list[str]:
 
 def _unescape_newlines(value: Any) -> str:
     """Line breaks where `\\n` is written."""
-    return text_of(_plain(value)).replace("\\n", "\n")
+    return text_of(_plain_data(value)).replace("\\n", "\n")
 
 
 def _memory(context: RenderContext, namespace: Any) -> Mapping[str, Any]:
     """The part of the run's memory that a filter is about."""
     data: Any = context.globals.get(MEMORY) or {}
-    name = text_of(_plain(namespace)) if namespace is not None else data.get("", "default")
+    name = text_of(_plain_data(namespace)) if namespace is not None else data.get("", "default")
     found: Any = data.get(name, {})
     return found if isinstance(found, Mapping) else {}
 
 
 def _memory_get(key: Any, namespace: Any = None, *, context: RenderContext) -> Any:
     """What the run's memory holds under a key."""
-    return _memory(context, namespace).get(text_of(_plain(key)))
+    return _memory(context, namespace).get(text_of(_plain_data(key)))
 
 
 def _memory_has(key: Any, namespace: Any = None, *, context: RenderContext) -> bool:
     """Does the run's memory hold anything under a key?"""
-    return text_of(_plain(key)) in _memory(context, namespace)
+    return text_of(_plain_data(key)) in _memory(context, namespace)
 
 
 def _memory_list(namespace: Any, *_: Any, context: RenderContext) -> list[str]:
@@ -196,7 +196,7 @@ def _read_file(path: Any, *, context: RenderContext) -> str:
     """The text of a file in or below the folder of the run; raises ValueRefused."""
     import os
 
-    name = text_of(_plain(path))
+    name = text_of(_plain_data(path))
     shown = repr(shorten(name, 200))
     try:
         folder = os.path.realpath(str(context.globals.get(FOLDER) or os.curdir))
@@ -204,7 +204,7 @@ def _read_file(path: Any, *, context: RenderContext) -> str:
         if os.path.commonpath((folder, file)) != folder:
             raise ValueRefused(f"{shown} is not below the folder of the run, and is not read")
         if os.path.exists(file) and not os.path.isfile(file):
-            # A pipe would keep the engine waiting for whoever writes into it.
+            # Opening a pipe would block the engine until another process writes into it.
             raise ValueRefused(f"the file {shown} can't be read: it is no regular file")
         with open(file, "rb") as opened:
             data = opened.read(VALUE_BYTES_MAX + 1)
@@ -216,17 +216,17 @@ def _read_file(path: Any, *, context: RenderContext) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _whole(value: Any) -> int:
+def _whole_number(value: Any) -> int:
     """A whole number."""
     try:
-        return int(float(text_of(_plain(value))))
+        return int(float(text_of(_plain_data(value))))
     except (ValueError, OverflowError):
         return 0
 
 
 def _number(value: Any) -> int | float:
     """A number, or what a text says; anything else is none."""
-    value = _plain(value)
+    value = _plain_data(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     try:
@@ -241,20 +241,20 @@ def _divided_by(value: Any, by: Any, is_whole: Any = False) -> int | float:
     left, right = _number(value), _number(by)
     if right == 0:
         raise ValueRefused("a number can't be divided by zero")
-    result = left // right if _plain(is_whole) is True else left / right
+    result = left // right if _plain_data(is_whole) is True else left / right
     return int(result) if float(result).is_integer() else result
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """A list, or one of the one thing that there is."""
-    value = _plain(value)
+    value = _plain_data(value)
     return list(value) if isinstance(value, list | tuple | range) else [] if value is None else [value]
 
 
 def _group_by(items: Any, path: Any) -> list[dict[str, Any]]:
     """The items by the value of a field: pairs of `name` and `items`."""
     groups: dict[str, dict[str, Any]] = {}
-    for item in _listed(items):
+    for item in _as_list(items):
         found = _get(item, path)
         groups.setdefault(text_of(found), {"name": found, "items": []})["items"].append(item)
     return list(groups.values())
@@ -262,7 +262,7 @@ def _group_by(items: Any, path: Any) -> list[dict[str, Any]]:
 
 def _sentence(items: Any, connector: Any = "and") -> str:
     """The items as a phrase: `a, b, and c`."""
-    words = [text_of(_plain(item)) for item in _listed(items)]
+    words = [text_of(_plain_data(item)) for item in _as_list(items)]
     if len(words) < 3:
         return f" {text_of(connector)} ".join(words)
     return f"{', '.join(words[:-1])}, {text_of(connector)} {words[-1]}"
@@ -270,14 +270,14 @@ def _sentence(items: Any, connector: Any = "and") -> str:
 
 def _slug(value: Any) -> str:
     """Letters and digits in lower case, with dashes in between."""
-    return re.sub(r"[^\w]+|_+", "-", text_of(_plain(value)).lower()).strip("-")
+    return re.sub(r"[^\w]+|_+", "-", text_of(_plain_data(value)).lower()).strip("-")
 
 
 def _percent(value: Any) -> str:
     """Text for a url, in which what divides a url stays."""
     from urllib.parse import quote
 
-    return quote(text_of(_plain(value)), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
+    return quote(text_of(_plain_data(value)), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -287,9 +287,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "json_escape": _json_escape,
     "base64": _base64,
     "base64_decode": _base64_decode,
-    "shell_escape": _as_it_is,
-    "escape_shell": _as_it_is,
-    "shell_escape_double": _as_it_is,
+    "shell_escape": _unchanged,
+    "escape_shell": _unchanged,
+    "shell_escape_double": _unchanged,
     "get": _get,
     "not_empty": _not_empty,
     "coalesce": _coalesce,
@@ -301,15 +301,15 @@ FILTERS: dict[str, Callable[..., Any]] = {
     # Those of liquidjs that Liquid itself does not have.
     "jsonify": _json,
     "inspect": _json,
-    "raw": _as_it_is,
-    "to_integer": _whole,
-    "push": lambda items, item: [*_listed(items), item],
-    "pop": lambda items: _listed(items)[:-1],
-    "shift": lambda items: _listed(items)[1:],
-    "unshift": lambda items, item: [item, *_listed(items)],
+    "raw": _unchanged,
+    "to_integer": _whole_number,
+    "push": lambda items, item: [*_as_list(items), item],
+    "pop": lambda items: _as_list(items)[:-1],
+    "shift": lambda items: _as_list(items)[1:],
+    "unshift": lambda items, item: [item, *_as_list(items)],
     "group_by": _group_by,
-    "number_of_words": lambda value: len(text_of(_plain(value)).split()),
-    "normalize_whitespace": lambda value: re.sub(r"\s+", " ", text_of(_plain(value))),
+    "number_of_words": lambda value: len(text_of(_plain_data(value)).split()),
+    "normalize_whitespace": lambda value: re.sub(r"\s+", " ", text_of(_plain_data(value))),
     "array_to_sentence_string": _sentence,
     "slugify": _slug,
     "uri_escape": _percent,

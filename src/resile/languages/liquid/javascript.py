@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from resile.languages.javascript.evaluate import Evaluation, Form
 from resile.languages.javascript.expressions import Expressions
-from resile.languages.liquid.prelude import program, surrounding
+from resile.languages.liquid.prelude import prelude_for, program_parts
 from resile.languages.liquid.scope import LiquidScope
 from resile.languages.references import MISSING
 from resile.model.limits import SCRIPT_BYTES_MAX
@@ -35,7 +35,7 @@ class LiquidCode(Expressions):
 
     def run_script(self, code: str, namespace: str, job: Job, at: float) -> Evaluation:
         """The value of a script, with the memory that it changed and what it logged."""
-        before, after = program(code, namespace)
+        before, after = program_parts(code, namespace)
         return self._evaluate_after("script", code + after, job, at, "body", self._variables(code, job, at), before)
 
     def value(
@@ -54,14 +54,14 @@ class LiquidCode(Expressions):
             more |= {"output": output}
         if outputs and "outputs" in code:
             more["outputs"] = {**more.get("outputs", {}), **outputs}
-        return self._evaluate_after(what, code, job, at, "body", more, surrounding(code, self._namespace(job)))
+        return self._evaluate_after(what, code, job, at, "body", more, prelude_for(code, self._namespace(job)))
 
     def _evaluate(
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
     ) -> Evaluation:
         """Run code with what it mentions, the memory to read, and a log that goes nowhere."""
         variables = {**self._variables(code, job, at), **(more or {})}
-        before = surrounding(code, self._namespace(job))
+        before = prelude_for(code, self._namespace(job))
         if form == "expression" and before:
             return self._evaluate_after(what, f"{code}\n)", job, at, "body", variables, f"{before}(")
         return self._evaluate_after(what, code, job, at, form, variables, before)

@@ -49,7 +49,7 @@ _FILTER_COLON = re.compile(r"\|\s*\w+\Z")
 
 def as_liquid(text: str, *, is_resolved: bool = True) -> str:
     """The text with each of these forms as Liquid has it; escapes in quotes are resolved, or left."""
-    literal = _literal if is_resolved else str
+    literal = _resolve_escapes if is_resolved else str
     parts: list[str] = []
     at, has_raw = 0, True
     while (start := text.find("{", at)) >= 0:
@@ -68,48 +68,48 @@ def as_liquid(text: str, *, is_resolved: bool = True) -> str:
         has_raw = has_raw and not (is_raw and raw is None)
         parts.append(text[at:start])
         at = raw.end() if raw is not None else end + 2
-        change = _output if opener == "{{" else _tag
+        change = _rewrite_output if opener == "{{" else _rewrite_tag
         is_left = raw is not None or len(inside) > PART_CHARACTERS_MAX
         parts.append(text[start:at] if is_left else change(inside, literal))
     return "".join([*parts, text[at:]])
 
 
-def _output(inside: str, literal: Literal) -> str:
+def _rewrite_output(inside: str, literal: Literal) -> str:
     """An output; one of two values becomes a condition."""
     left, right = inside[:1] == "-", inside[-1:] == "-" and len(inside) > 1
     inner = inside[left : len(inside) - right]
-    choice = _choice(inner) or _first(inner)
+    choice = _choice_of(inner) or _first_of_two(inner)
     if choice is None:
-        return "{{" + "-" * left + _plain(inner, literal) + "-" * right + "}}"
+        return "{{" + "-" * left + _rewrite_words(inner, literal) + "-" * right + "}}"
     condition, yes, no = choice
-    asked = "{%" + "-" * left + f" if {_asked(_counted(condition), literal)} " + "%}"
-    parts = (asked, _output(f" {yes} ", literal), "{% else %}", _output(f" {no} ", literal))
+    asked = "{%" + "-" * left + f" if {_rewrite_condition(_compare_bare_values(condition), literal)} " + "%}"
+    parts = (asked, _rewrite_output(f" {yes} ", literal), "{% else %}", _rewrite_output(f" {no} ", literal))
     return "".join(parts) + "{% endif " + "-" * right + "%}"
 
 
-def _tag(inside: str, literal: Literal) -> str:
+def _rewrite_tag(inside: str, literal: Literal) -> str:
     """A tag."""
     condition = _CONDITION.match(inside)
     if condition is not None:
-        return "{%" + condition[1] + _asked(condition[2], literal) + condition[3] + "%}"
+        return "{%" + condition[1] + _rewrite_condition(condition[2], literal) + condition[3] + "%}"
     read = _READ.fullmatch(inside)
     if read is not None:
-        return "{{" + read[1] + f" {_plain(read[2], literal)} | {READ_FILE} " + read[3] + "}}"
+        return "{{" + read[1] + f" {_rewrite_words(read[2], literal)} | {READ_FILE} " + read[3] + "}}"
     assigned = _ASSIGNED_READ.fullmatch(inside)
     if assigned is not None:
-        return "{%" + f"{assigned[1]}{_plain(assigned[2], literal)} | {READ_FILE}{assigned[3]}" + "%}"
+        return "{%" + f"{assigned[1]}{_rewrite_words(assigned[2], literal)} | {READ_FILE}{assigned[3]}" + "%}"
     loop = _LOOP.fullmatch(inside)
     if loop is not None:
         left, word, name, within, items, filters, right = loop.groups()
         options = _OPTIONS.search(filters)
         more = options[0] if options is not None else ""
         filters = filters[: len(filters) - len(more)]
-        first = "{%" + left + f" assign {name}_items = {_plain(items + filters, literal)} " + "%}"
+        first = "{%" + left + f" assign {name}_items = {_rewrite_words(items + filters, literal)} " + "%}"
         return first + "{%" + f"{word}{name}{within}{name}_items {more.strip()} " + right + "%}"
-    return "{%" + _plain(inside, literal) + "%}"
+    return "{%" + _rewrite_words(inside, literal) + "%}"
 
 
-def _plain(inner: str, literal: Literal) -> str:
+def _rewrite_words(inner: str, literal: Literal) -> str:
     """An expression without the words that Liquid does not have."""
 
     def outside(part: str) -> str:
@@ -122,7 +122,7 @@ def _plain(inner: str, literal: Literal) -> str:
     return _outside_quotes(inner, outside, literal)
 
 
-def _literal(quoted: str) -> str:
+def _resolve_escapes(quoted: str) -> str:
     """A text in quotes with its escapes resolved, as far as Liquid can write it."""
     if "\\" not in quoted:
         return quoted
@@ -139,7 +139,7 @@ def _character(escape: str) -> str:
     return f"\\{escape}" if 0xD800 <= code <= 0xDFFF else chr(code)
 
 
-def _asked(condition: str, literal: Literal) -> str:
+def _rewrite_condition(condition: str, literal: Literal) -> str:
     """A condition in the words of Liquid."""
 
     def outside(part: str) -> str:
@@ -147,12 +147,12 @@ def _asked(condition: str, literal: Literal) -> str:
         part = part.replace("!==", "!=").replace("===", "==").replace("&&", " and ").replace("||", " or ")
         return re.sub(r"!(?!=)\s*", " not ", part)
 
-    return _outside_quotes(_plain(_grouped(condition), literal), outside)
+    return _outside_quotes(_rewrite_words(_add_parentheses(condition), literal), outside)
 
 
-def _grouped(condition: str) -> str:
+def _add_parentheses(condition: str) -> str:
     """A condition with each `!` and its operand in parentheses, and each run of `&&` where there is `||` as well."""
-    masked = _masked(condition)
+    masked = _mask(condition)
     is_mixed = "&&" in masked and "||" in masked
     marks: list[tuple[int, str]] = []
     # For each level of parentheses, where its last run begins, and whether it has `&&`; and the `!` before it.
@@ -198,9 +198,9 @@ def _grouped(condition: str) -> str:
     return condition
 
 
-def _counted(condition: str) -> str:
+def _compare_bare_values(condition: str) -> str:
     """A condition in which, of a value by itself, the empty text and zero count as no."""
-    masked = _masked(condition)
+    masked = _mask(condition)
     if _COMPARED_GROUP.search(masked):
         return condition
     parts: list[str] = []
@@ -218,9 +218,9 @@ def _counted(condition: str) -> str:
     return "".join(parts)
 
 
-def _first(inner: str) -> tuple[str, str, str] | None:
+def _first_of_two(inner: str) -> tuple[str, str, str] | None:
     """`a || b` as the three parts of a choice, with the filters behind it for either; None where it is none."""
-    masked = _masked(inner) if "||" in inner else ""
+    masked = _mask(inner) if "||" in inner else ""
     at = masked.find("||")
     if at < 0 or not _PATH.fullmatch(masked[:at].strip()):
         return None
@@ -229,9 +229,9 @@ def _first(inner: str) -> tuple[str, str, str] | None:
     return inner[:at].strip(), f"{inner[:at].strip()} {filters}".strip(), inner[at + 2 :].strip()
 
 
-def _choice(inner: str) -> tuple[str, str, str] | None:
+def _choice_of(inner: str) -> tuple[str, str, str] | None:
     """The three parts of `a ? b : c`, or None where it is none."""
-    masked = _masked(inner)
+    masked = _mask(inner)
     mark = re.search(r"\?(?![.?])", masked)
     if mark is None or not inner[: mark.start()].strip():
         return None
@@ -242,12 +242,12 @@ def _choice(inner: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _masked(inner: str) -> str:
+def _mask(inner: str) -> str:
     """The same text with other letters in place of what stands in quotes, and of the parentheses of a call."""
-    return _CALL.sub(_hidden, _QUOTED.sub(_hidden, inner))
+    return _CALL.sub(_hide, _QUOTED.sub(_hide, inner))
 
 
-def _hidden(found: re.Match[str]) -> str:
+def _hide(found: re.Match[str]) -> str:
     """As many letters that mean nothing."""
     return "'" * len(found[0])
 

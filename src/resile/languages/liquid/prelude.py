@@ -1,10 +1,10 @@
 """The JavaScript around the code of a workflow with Liquid templates: its memory, its log, dates, and helpers.
 
-    surrounding(code, namespace)   what stands before an expression or a body: memory can be read
-    program(code, namespace)       a whole program, its beginning and its end: the code is the inside of a function and
-                                   can write memory; gives {value, memory, log}
+    prelude_for(code, namespace)     the source before an expression or a body: the code can read the memory
+    program_parts(code, namespace)   the sources before and after a script, which can also write it; the program
+                                     returns {value, memory, log}
 
-Only what the code mentions is put before it, in the same line; whoever runs it says how much that is, so that
+A part only stands before code that mentions it, all on the first line; the sandbox subtracts its length, so that
 positions in messages are those in the code.
 """
 
@@ -68,22 +68,19 @@ _HELPERS = {
 }
 
 
-def surrounding(code: str, namespace: str) -> str:
-    """What stands before code that may read the memory and say something; nothing where it mentions nothing."""
-    return _before(code, namespace, _READ_ONLY)
+def prelude_for(code: str, namespace: str) -> str:
+    """The source before code that may read the memory and log; empty where it mentions neither."""
+    return _prelude_of(code, namespace, _READ_ONLY)
 
 
-def program(code: str, namespace: str) -> tuple[str, str]:
-    """What stands before a program and after it; its memory and its log are given back with its value.
-
-    Both are always there, so that what the code wrote can be asked for.
-    """
-    before = _before(f"{code} memory log", namespace, "")
+def program_parts(code: str, namespace: str) -> tuple[str, str]:
+    """The sources before and after a script, which return its value with its memory and its log."""
+    before = _prelude_of(f"{code} memory log", namespace, "")
     return f"{before}return {{ value: (() => {{ ", "\n})() ?? null, memory: memory.$changed(), log: $said };"
 
 
-def _before(code: str, namespace: str, write: str) -> str:
-    """What stands before the code."""
+def _prelude_of(code: str, namespace: str, write: str) -> str:
+    """The source of what the code mentions; `write` is the JavaScript before each write to the memory."""
     parts = [source for word, source in _OF_PLAIN_VALUES.items() if f".{word}" in code]
     if "memory" in code:
         import msgspec

@@ -44,24 +44,24 @@ class LiquidScope:
     def variables(self, job: Job) -> dict[str, Any]:
         """The variables of a template."""
         found: dict[str, Any] = {
-            "outputs": Lazy(lambda: self._names(job), lambda name: self.output(name, job, history=True)),
-            "outputs_history": Lazy(lambda: self._names(job), lambda name: self.history(name, job)),
-            "outputs_raw": Lazy(lambda: self._names(job), lambda name: self.whole(name, job)),
-            "steps": Lazy(lambda: self._names(job), lambda name: self._step(name, job)),
+            "outputs": Lazy(lambda: self._names_seen(job), lambda name: self.output(name, job, history=True)),
+            "outputs_history": Lazy(lambda: self._names_seen(job), lambda name: self.history(name, job)),
+            "outputs_raw": Lazy(lambda: self._names_seen(job), lambda name: self.whole_value(name, job)),
+            "steps": Lazy(lambda: self._names_seen(job), lambda name: self._step_fields_of(name, job)),
             "inputs": self._run.find(("inputs",), job),
             "env": Lazy(lambda: list(self._environment(job)), lambda name: self._environment(job).get(name, MISSING)),
             "event": self._event(job),
             "item": self._run.find(("item",), job),
             "checkName": self._state.step_of(job).name,
             "error": self._error(job),
-            "output": self._own(job),
+            "output": self._own_value(job),
             "attempt": job.attempt,
             "pr": {},
             "files": [],
             "fileCount": 0,
-            "memory": {"listNamespaces": list(self._run.memory.seen(job))},
+            "memory": {"listNamespaces": list(self._run.memory.namespaces(job))},
             FOLDER: self._run.directory,
-            MEMORY: {**self._run.memory.seen(job), "": self._state.workflow_of(job.scope).memory_namespace},
+            MEMORY: {**self._run.memory.namespaces(job), "": self._state.workflow_of(job.scope).memory_namespace},
         }
         found = known_of(found)
         args = self._state.step_of(job).args
@@ -72,15 +72,17 @@ class LiquidScope:
         return {
             "outputs": lambda: self._outputs(job, code),
             "outputs_history": lambda: self._histories(job, code),
-            "outputs_raw": lambda: known_of({name: self.whole(name, job) for name in self._mentioned(job, code)}),
-            "steps": lambda: {name: self._step(name, job) for name in self._mentioned(job, code)},
-            "output": lambda: self._own(job),
+            "outputs_raw": lambda: known_of(
+                {name: self.whole_value(name, job) for name in self._names_mentioned(job, code)}
+            ),
+            "steps": lambda: {name: self._step_fields_of(name, job) for name in self._names_mentioned(job, code)},
+            "output": lambda: self._own_value(job),
             "args": lambda: self.variables(job).get("args", {}),
             "inputs": lambda: self._run.find(("inputs",), job),
             "env": lambda: self._environment(job),
             "event": lambda: self._event(job),
-            "step": lambda: self._about(job),
-            "forEach": lambda: self._items(job),
+            "step": lambda: self._step_fields(job),
+            "forEach": lambda: self._foreach(job),
             "checkName": lambda: self._state.step_of(job).name,
             "metadata": lambda: {"checkName": self._state.step_of(job).name},
             "branch": lambda: "unknown",
@@ -89,13 +91,13 @@ class LiquidScope:
             "filesCount": int,
             "issues": list,
             "debug": dict,
-            "$memory": lambda: self._run.memory.seen(job),
+            "$memory": lambda: self._run.memory.namespaces(job),
         }
 
     def output(self, name: str, job: Job, *, history: bool = False) -> Any:
         """The value of a step as this job sees it, or MISSING."""
         if history and name == "history":
-            return Lazy(lambda: self._names(job), lambda other: self.history(other, job))
+            return Lazy(lambda: self._names_seen(job), lambda other: self.history(other, job))
         known = self._state.step_of(job).aliases.get(name, name)
         other = self._state.job_named(known, job.scope)
         if other is None:
@@ -103,7 +105,7 @@ class LiquidScope:
             if fan is not None:
                 return self.results(fan, known)
             whole = name.removesuffix(_RAW)
-            return self.whole(whole, job) if whole != name else MISSING
+            return self.whole_value(whole, job) if whole != name else MISSING
         if other is job and not isinstance(self._state.step_of(job).action, FanOut):
             # Its own value, once it has one.
             value = self._run.output(job) if job.attempt else None
@@ -112,10 +114,10 @@ class LiquidScope:
         if item is not MISSING:
             # Also while the step whose list it is runs once more.
             return item
-        return self._value(known, other, job) if self._is_seen(other, job) else MISSING
+        return self._value_of(known, other, job) if self._is_seen(other, job) else MISSING
 
     def _is_seen(self, other: Job, job: Job) -> bool:
-        """Is a job over, or did it call for the one that asks, also at second hand?"""
+        """Is a job over, or does the asking job run, directly or not, because it called for that?"""
         if not other.attempt:
             return False
         if other.status in TERMINAL:
@@ -127,23 +129,23 @@ class LiquidScope:
             asking = self._state.jobs[number] if number else None
         return asking is other
 
-    def _value(self, name: str, other: Job, job: Job) -> Any:
-        """The value of a job that has ended, or that is answered or followed by what asks."""
+    def _value_of(self, name: str, other: Job, job: Job) -> Any:
+        """The value of a job that has ended, or that a handler asks for."""
         step = self._state.step_of(other)
         action = step.action
         if isinstance(action, FanOut):
             return self.results(other, _inner_name(action, name))
         if other.error is not None:
             # What was captured may be of an earlier attempt.
-            given = [value for _, value, _ in self.recorded(name, {other.id}, isinstance(action, Child))]
+            given = [value for _, value, _ in self.recorded_values(name, {other.id}, isinstance(action, Child))]
             return given[-1] if given else failed_value(other.error.failure)
         if isinstance(action, Child):
             return self._run.output(other)
         value = self._run.find(("steps", name, "output"), job)
-        # What somebody answers is text, also where it looks like a number.
+        # An answer is text, also where it looks like a number.
         return text_of(value) or action.default if isinstance(action, Ask) else value
 
-    def whole(self, name: str, job: Job) -> Any:
+    def whole_value(self, name: str, job: Job) -> Any:
         """The value of a step, also where an item of it is what this job runs for; of one inside items, all of them."""
         known = self._state.step_of(job).aliases.get(name, name)
         other = self._state.job_named(known, job.scope)
@@ -153,26 +155,26 @@ class LiquidScope:
         if not self._is_seen(other, job):
             return MISSING
         fans = isinstance(self._state.step_of(other).action, FanOut)
-        return self._value(known, other, job) if fans or other.error is not None else self._run.output(other)
+        return self._value_of(known, other, job) if fans or other.error is not None else self._run.output(other)
 
-    def _own(self, job: Job) -> Any:
+    def _own_value(self, job: Job) -> Any:
         """The value of the job itself; in what follows a step, of that step, and in what follows items, their list."""
         scope = self._state.scopes[job.scope]
         subject = self._state.jobs[scope.owner] if scope.kind == "repair" else job
-        producer = self._producer(subject)
+        producer = self._producer_of(subject)
         if producer is not None:
             subject = producer
         return self._run.output(subject) if subject.attempt else MISSING
 
-    def _producer(self, job: Job) -> Job | None:
+    def _producer_of(self, job: Job) -> Job | None:
         """The step whose list a fan-out runs for, of which `on_finish` speaks."""
         action = self._state.step_of(job).action
         over = action.source.step if isinstance(action, FanOut) else ""
         return self._state.job_named(over, job.scope) if over else None
 
-    def _items(self, job: Job) -> dict[str, Any] | None:
+    def _foreach(self, job: Job) -> dict[str, Any] | None:
         """What code of a step with `forEach` knows of its list; others have none."""
-        subject = self._producer(job) or job
+        subject = self._producer_of(job) or job
         transform = self._state.step_of(subject).transform
         if transform is None or not transform.as_items:
             return None
@@ -191,11 +193,11 @@ class LiquidScope:
     def results(self, fan: Job, name: str) -> list[Any]:
         """What a step gave for each item that it succeeded for, in the order of the items, as they ran last."""
         wave = self._state.fan_of(fan)
-        places = {} if wave is None else self._places(fan, name, wave.after)
-        last = {places[job]: value for job, value, worked in self._of_items(fan, name, set(places)) if worked}
+        places = {} if wave is None else self._jobs_of_items(fan, name, wave.after)
+        last = {places[job]: value for job, value, worked in self._values_of_items(fan, name, set(places)) if worked}
         return [last[index] for index in sorted(last)]
 
-    def _places(self, fan: Job, name: str, after: int = 0) -> dict[int, int]:
+    def _jobs_of_items(self, fan: Job, name: str, after: int = 0) -> dict[int, int]:
         """The jobs of a step in the items of a fan-out, those after a number, each with the index of its item."""
         scope = self._state.scopes[fan.scope]
         action = self._state.step_of(fan).action
@@ -211,12 +213,12 @@ class LiquidScope:
             and row.scope[len(prefix) : -1].isdigit()
         }
 
-    def _of_items(self, fan: Job, name: str, jobs: set[int]) -> list[Given]:
+    def _values_of_items(self, fan: Job, name: str, jobs: set[int]) -> list[Given]:
         """What a step gave in items, wave by wave and in the order of the items: a later one has a greater number."""
         action = self._state.step_of(fan).action
         assert isinstance(action, FanOut)
         is_child = any(step.name == name and gives_of_child(step) for step in action.steps)
-        return sorted(self.recorded(name, jobs, is_child), key=lambda given: given[0])
+        return sorted(self.recorded_values(name, jobs, is_child), key=lambda given: given[0])
 
     def history(self, name: str, job: Job) -> list[Any]:
         """Every value that a step gave, oldest first, also those of failed attempts; inside items, in all of them."""
@@ -226,13 +228,13 @@ class LiquidScope:
         fan = self._fan_with(known, job) if other is None else other if isinstance(action, FanOut) else None
         if fan is not None:
             inner = _inner_name(action, known) if isinstance(action, FanOut) else known
-            return [value for _, value, _ in self._of_items(fan, inner, set(self._places(fan, inner)))]
+            return [value for _, value, _ in self._values_of_items(fan, inner, set(self._jobs_of_items(fan, inner)))]
         if other is None:
             return []
         is_child = gives_of_child(self._state.step_of(other))
-        return [value for _, value, _ in self.recorded(known, {other.id}, is_child)]
+        return [value for _, value, _ in self.recorded_values(known, {other.id}, is_child)]
 
-    def recorded(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[Given]:
+    def recorded_values(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[Given]:
         """What attempts of these jobs gave in this epoch, as the log has it: the job, the value, whether it worked."""
         found: list[Given] = []
         # The attempt that opens a child workflow gives the inputs of that, and no value.
@@ -246,7 +248,7 @@ class LiquidScope:
                 found.append((event.job, value, failure is None))
         yield from found
 
-    def _names(self, job: Job) -> list[str]:
+    def _names_seen(self, job: Job) -> list[str]:
         """The steps whose values a job can see."""
         scopes = scopes_seen(self._state, job)
         names = [step.name for scope in scopes for step in self._state.plan_of(scope.id).steps]
@@ -260,18 +262,18 @@ class LiquidScope:
         aliases = list(self._state.step_of(job).aliases)
         return [name for name in dict.fromkeys(names + inner + aliases) if self.output(name, job) is not MISSING]
 
-    def _mentioned(self, job: Job, code: str) -> list[str]:
+    def _names_mentioned(self, job: Job, code: str) -> list[str]:
         """The steps that code speaks of; all of them where it walks over the mapping itself."""
-        names = self._names(job)
+        names = self._names_seen(job)
         named = [name for name in names if name in code]
         walks = "Object." in code or " in outputs" in code or "stringify(outputs" in code
         return names if walks else named
 
     def _outputs(self, job: Job, code: str) -> dict[str, Any]:
         """The outputs that code speaks of, with their history where it says so."""
-        found = {name: self.output(name, job) for name in self._mentioned(job, code)}
+        found = {name: self.output(name, job) for name in self._names_mentioned(job, code)}
         found |= {
-            f"{name}{_RAW}": self.whole(name, job) for name in found if f"{name}{_RAW}" in code
+            f"{name}{_RAW}": self.whole_value(name, job) for name in found if f"{name}{_RAW}" in code
         }  # fmt: skip
         if "history" in code:
             found["history"] = self._histories(job, code)
@@ -281,20 +283,20 @@ class LiquidScope:
         """Every value of the steps that code speaks of."""
         scopes = scopes_seen(self._state, job)
         names = {step.name for scope in scopes for step in self._state.plan_of(scope.id).steps if step.name in code}
-        return {name: self.history(name, job) for name in sorted(names | set(self._mentioned(job, code)))}
+        return {name: self.history(name, job) for name in sorted(names | set(self._names_mentioned(job, code)))}
 
-    def _step(self, name: str, job: Job) -> Any:
+    def _step_fields_of(self, name: str, job: Job) -> Any:
         """A step as code of a workflow's outputs sees it."""
         value = self.output(name, job)
         return MISSING if value is MISSING else {"output": value}
 
-    def _about(self, job: Job) -> dict[str, Any]:
+    def _step_fields(self, job: Job) -> dict[str, Any]:
         """The step itself; in what follows items, the one whose list they are."""
-        step = self._state.step_of(self._producer(job) or job)
+        step = self._state.step_of(self._producer_of(job) or job)
         return {"id": step.name, "tags": list(step.tags), "events": list(step.events), "group": step.group or None}
 
     def _event(self, job: Job) -> dict[str, Any]:
-        """What the run is for; a run by hand where nobody said."""
+        """The triggering event; "manual" by default."""
         inputs = self._run.find(("inputs",), job)
         name = inputs.get("event", "all") if isinstance(inputs, dict) else "all"
         name = "manual" if name == "all" else name
@@ -311,7 +313,7 @@ class LiquidScope:
 
 
 def known_of(found: dict[str, Any]) -> dict[str, Any]:
-    """What there is of these."""
+    """These without the missing ones."""
     return {name: value for name, value in found.items() if value is not MISSING}
 
 

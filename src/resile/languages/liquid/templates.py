@@ -8,7 +8,7 @@
 In a command each `{{ ... }}` first becomes a reference with a name of its own; what the template makes of the text
 around it (`if`, `for`) is then read as shell, and every value is quoted for the place where its reference stands.
 Filters that quote for the shell change nothing there. `{% capture %}` makes a value, which is quoted as a whole.
-Before anything else a text is brought into the words of Liquid (liquid_texts).
+lenient_syntax.py first rewrites what Visor accepts and Liquid does not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SLOT = "slot"
 Write = Callable[[Any], str]
 
 
-def _bounded() -> Environment:
+def _make_environment() -> Environment:
     """An environment with our limits, in which an answer is text or has one."""
     from io import StringIO
 
@@ -104,7 +104,7 @@ def _environment() -> Environment:
     from liquid.filter import with_context
 
     class Writing(OutputNode):
-        """An output that is written by whoever renders the template."""
+        """An output that the renderer's `write` function writes."""
 
         def render_to_output(self, context: RenderContext, buffer: Any) -> int:
             """Write the value."""
@@ -134,7 +134,7 @@ def _environment() -> Environment:
             finally:
                 names[_SLOT] = outer
 
-    made = _bounded()
+    made = _make_environment()
     made.tags[Output.name] = type("WritingOutput", (Output,), {"node_class": Writing})(made)
     made.tags["cycle"] = type("WritingCycle", (CycleTag,), {"node_class": Cycling})(made)
     made.tags["echo"] = type("WritingEcho", (EchoTag,), {"node_class": Echoing})(made)
@@ -167,7 +167,7 @@ def plain_text(value: Any) -> str:
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
-def _parsed(text: str) -> BoundTemplate:
+def _parse(text: str) -> BoundTemplate:
     """A template; raises LiquidError."""
     return _environment().from_string(as_liquid(text))
 
@@ -185,7 +185,7 @@ def problem(text: str) -> str:
     from liquid.exceptions import LiquidError
 
     try:
-        analysis = _parsed(text).analyze(include_partials=False)
+        analysis = _parse(text).analyze(include_partials=False)
     except LiquidError as error:
         said = " ".join(str(error.message).split()) or "it does not parse"
         return f"{said} (line {_line_of(error, text)} of the text)"
@@ -206,7 +206,7 @@ def names_in(text: str) -> frozenset[str]:
     """The variables that a template without a problem asks for."""
     if not is_template(text) or problem(text):
         return frozenset()
-    return frozenset(_parsed(text).analyze(include_partials=False).globals)
+    return frozenset(_parse(text).analyze(include_partials=False).globals)
 
 
 def _line_of(error: LiquidError, text: str) -> int:
@@ -232,7 +232,7 @@ def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -
     if refused:
         raise ValueRefused(f"the template can't be rendered: {refused}")
     try:
-        return _parsed(text).render({**variables, _SLOT: write})
+        return _parse(text).render({**variables, _SLOT: write})
     except ValueRefused:
         raise
     except Exception as error:

@@ -1,6 +1,6 @@
 """Values in shell commands, quoted for the place where they stand; and commands that need no shell at all.
 
-    render_shell("echo \\"${x}\\"", lookup)   text -> shell_places.read -> shell_render
+    render_shell("echo \\"${x}\\"", lookup)   text -> lexer.read -> render
     plain_argv("make -j4 all")              words that run without a shell, as make decides it
 
 Whatever a value holds, the shell reads it as that value: it never ends a quote, never starts a command. Where a

@@ -1,4 +1,4 @@
-"""A command with its values: pieces of `shell_places.read`, each hole written for its place."""
+"""A command with its values: pieces of `lexer.read`, each hole written for its place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
             out.append(piece)
         elif isinstance(piece, Hole):
             value = lookup(piece.name)
-            out.append(piece.source if value is MISSING else _quoted(piece, _text(piece.name, value)))
+            out.append(piece.source if value is MISSING else _quote(piece, _text(piece.name, value)))
         elif isinstance(piece, BodyStart):
             bodies.append(len(out))
         else:
@@ -49,11 +49,11 @@ def _text(name: str, value: Any) -> str:
     return text if isinstance(value, str) else _ESCAPED.sub(lambda found: _ECHOED.get(found[0], found[0]), text)
 
 
-def _quoted(hole: Hole, value: str) -> str:
+def _quote(hole: Hole, value: str) -> str:
     """The value, written so that the shell reads exactly it in this place."""
     if hole.is_raw:
         return value
-    text = _written(hole, value)
+    text = _write_for_place(hole, value)
     if hole.in_document and hole.place in ("word", "single"):
         # In a here-document bash joins lines at a backslash even inside single quotes: part the two.
         text = text.replace("\\\n", "\\''\n")
@@ -61,7 +61,7 @@ def _quoted(hole: Hole, value: str) -> str:
     return _HEREDOC.sub(r"\\\g<0>", text) if hole.in_backquotes else text
 
 
-def _written(hole: Hole, value: str) -> str:
+def _write_for_place(hole: Hole, value: str) -> str:
     """The value as its innermost place wants it."""
     match hole.place:
         case "word":
