@@ -15,25 +15,30 @@ _NOTHING: dict[str, Any] = {}
 
 
 class EventLog:
-    """Writes notes about one run, all with the time `at`, into the list of `actions`."""
+    """Writes notes about one run, all with the time `at`, into the list of `actions`.
 
-    __slots__ = ("actions", "at", "state")
+    `order` adds an action: something that the engine must perform or write down.
+    """
+
+    __slots__ = ("actions", "at", "order", "state", "wakeups")
 
     def __init__(self, state: State, at: float) -> None:
         self.state, self.at = state, at
         self.actions: list[Action] = []
+        self.order = self.actions.append
+        self.wakeups: list[int] = []
 
     def note(self, kind: str, job: Job, data: dict[str, Any] = _NOTHING, because: int = 0) -> int:
         """Note something about a job; unless `because` says otherwise, its own last note is the cause."""
         state = self.state
         state.seq = seq = state.seq + 1
-        self.actions.append(
+        self.order(
             Note(
                 seq,
                 self.at,
                 kind,
                 state.scopes[job.scope].name,
-                state.step_of(job).name,
+                state.plans[job.scope].steps[job.step].name,
                 job.id,
                 job.attempt,
                 STATUS_NAMES[job.status],
@@ -52,19 +57,17 @@ class EventLog:
         """
         state = self.state
         seq = state.seq + 1
-        scope, step, status = state.scopes[job.scope].name, state.step_of(job).name, STATUS_NAMES[job.status]
-        because = because or job.last_event_seq or job.because
-        self.actions += (
-            Note(seq, self.at, first, scope, step, job.id, job.attempt, status, because, _NOTHING),
-            Note(seq + 1, self.at, second, scope, step, job.id, job.attempt, status, seq, data),
-        )
+        scope, step = state.scopes[job.scope].name, state.plans[job.scope].steps[job.step].name
+        status, because = STATUS_NAMES[job.status], because or job.last_event_seq or job.because
+        self.order(Note(seq, self.at, first, scope, step, job.id, job.attempt, status, because, _NOTHING))
+        self.order(Note(seq + 1, self.at, second, scope, step, job.id, job.attempt, status, seq, data))
         state.seq = job.last_event_seq = seq + 1
         state.touched.append(job.id)
 
     def note_run(self, kind: str, status: str, because: int, **data: Any) -> int:
         """Note something about the run as a whole."""
         self.state.seq = seq = self.state.seq + 1
-        self.actions.append(Note(seq, self.at, kind, "", "", 0, 0, status, because, data))
+        self.order(Note(seq, self.at, kind, "", "", 0, 0, status, because, data))
         return seq
 
     def note_route(self, job: Job, trigger: Trigger, action: str, target: str | None, rule: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.actions import AnswerCondition, Order, Record
+from resile.core.actions import AnswerCondition
 from resile.core.event_log import EventLog
 from resile.core.scheduling.plan import queue_key
 from resile.core.scheduling.reservations import granted, mark_active, mark_idle
@@ -31,22 +31,14 @@ class Reaction(EventLog):
     works them off before the reaction ends.
     """
 
-    __slots__ = ("wakeups",)
-
-    def __init__(self, state: State, at: float) -> None:
-        super().__init__(state, at)
-        self.wakeups: list[int] = []
-
-    def order(self, action: Order | Record) -> None:
-        """Have the engine perform or write down something."""
-        self.actions.append(action)
+    __slots__ = ()
 
     def wake(self, job: Job, because: int) -> None:
         """Everything that a job waited for holds: have its `when` evaluated, or make it ready."""
         state = self.state
         if job.tokens:
             job.tokens -= 1
-        step = state.step_of(job)
+        step = state.plans[job.scope].steps[job.step]
         if step.in_order and not has_turn(state, job):
             scope = state.scopes[job.scope]
             fan = state.fans[scope.owner]
@@ -87,12 +79,12 @@ class Reaction(EventLog):
         job.pending_question = ""
         state.set_ended(job, self.at)
         job.rule, job.repair_scope, job.calls, job.error = NO_RULE, 0, (), None
-        kind = "step_recovered" if job.recovered else SETTLED_NOTES[status]
+        kind = "step_recovered" if job.repaired and status is COMPLETED else SETTLED_NOTES[status]
         if job.start_recorded:
             self.note_pair("step.exit", kind, job, data, because)
         else:
             self.note(kind, job, data, because)
-        is_end = state.is_end(job)
+        is_end = job.step == state.plans[job.scope].end
         scope.open -= not is_end
         if scope.owner or (job.callers and not is_end):
             self.wakeups.append(job.id)

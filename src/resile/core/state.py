@@ -244,6 +244,18 @@ class Failed(Struct, frozen=True, gc=False):
     message: str
 
 
+class Plans(dict[int, Plan]):
+    """The plans of a state's scopes, by id, each made when it is first read: at every event several are read."""
+
+    def __init__(self, state: State, root: Plan) -> None:
+        super().__init__({ROOT: root})
+        self._state = state
+
+    def __missing__(self, scope: int) -> Plan:
+        plan = self[scope] = self._state.make_plan(scope)
+        return plan
+
+
 class State(Struct, dict=True, rename=_STATE_NAMES):
     """Everything the core knows of a run.
 
@@ -254,7 +266,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     `plans` of its scopes, by id, are each state's own and no part of a snapshot.
     """
 
-    plans: ClassVar[dict[int, Plan]]
+    plans: ClassVar[Plans]
     seq: int = 0
     epoch: int = 1
     phase: Literal["new", "running", "ending", "ended", "redriving"] = "new"
@@ -305,21 +317,19 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return self.plans[ROOT]
 
     def plan_of(self, scope: int) -> Plan:
-        """The plan of any scope, made when it is first needed; all items of a fan-out share one."""
-        plans = self.plans
-        plan = plans.get(scope)
-        if plan is None:
-            where = self.scopes[scope]
-            owner = self.jobs[where.owner]
-            if where.kind == "repair":
-                around = self.plan_of(owner.scope)
-                step, rules = around.steps[owner.step], around.rules[owner.step]
-                actions = step.on_success if where.rule == SUCCESS else rules[where.rule].repair
-                plan = Plan(actions.steps if actions is not None else (), None, around.workflow)
-            else:
-                plan = self._inner_plan(owner)
-            plans[scope] = plan
-        return plan
+        """The plan of any scope."""
+        return self.plans[scope]
+
+    def make_plan(self, scope: int) -> Plan:
+        """Make the plan of a scope; all items of a fan-out share one."""
+        where = self.scopes[scope]
+        owner = self.jobs[where.owner]
+        if where.kind != "repair":
+            return self._inner_plan(owner)
+        around = self.plans[owner.scope]
+        step, rules = around.steps[owner.step], around.rules[owner.step]
+        actions = step.on_success if where.rule == SUCCESS else rules[where.rule].repair
+        return Plan(actions.steps if actions is not None else (), None, around.workflow)
 
     def _inner_plan(self, owner: Job) -> Plan:
         """The plan of the scopes that a fan-out or a child workflow opens: one for all of them."""
@@ -351,11 +361,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
-        # Called several times for each attempt, so the usual way is short.
-        try:
-            return self.plans[job.scope].steps[job.step]
-        except KeyError:
-            return self.plan_of(job.scope).steps[job.step]
+        return self.plans[job.scope].steps[job.step]
 
     def times(self, job: Job) -> tuple[float | None, float | None]:
         """When a job began and when it ended, as far as it has."""
@@ -380,8 +386,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     def is_end(self, job: Job) -> bool:
         """Is this the `end` of its workflow?"""
-        plan = self.plans.get(job.scope) or self.plan_of(job.scope)
-        return job.step == plan.end
+        return job.step == self.plans[job.scope].end
 
     def frame_of(self, scope: int) -> Scope:
         """The scope whose names a job sees first: its item's, its child workflow's, or the root; repairs have none."""
@@ -437,7 +442,7 @@ def new_state(workflow: Workflow) -> State:
 def attach(state: State, workflow: Workflow) -> State:
     """Give a state its definition, which is stored once and not in every snapshot."""
     state.__dict__["workflow"] = workflow
-    state.__dict__["plans"] = {ROOT: plan_of(workflow)}
+    state.__dict__["plans"] = Plans(state, plan_of(workflow))
     if not state.jobs:
         count = len(state.plan.steps)
         state.jobs = {number + 1: Job(number + 1, ROOT, number) for number in range(count)}

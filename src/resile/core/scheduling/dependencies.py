@@ -22,7 +22,7 @@ from resile.model.status import BLOCKED, CANCELED, COMPLETED, PENDING_FAILED, RE
 def settle_and_inform(reaction: Reaction, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
     """End a job for this visit, and count it as over for its dependents and for joins."""
     state = reaction.state
-    scope, plan = state.scopes[job.scope], state.plan_of(job.scope)
+    scope, plan = state.scopes[job.scope], state.plans[job.scope]
     reaction.settle(job, status, data, because)
     if job.step == plan.end:
         return

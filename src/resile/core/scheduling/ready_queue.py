@@ -31,7 +31,7 @@ def dispatch(reaction: Reaction) -> None:
                 reserve_early(reaction)
             return
         reaction.order(reserve(state, job))
-        plan = state.plan_of(job.scope)
+        plan = state.plans[job.scope]
         if plan.dependents[job.step]:
             queue_for_reserving_ahead(state, state.scopes[job.scope], plan, job.step)
 
@@ -46,8 +46,12 @@ def _next_ready(state: State, ahead: bool) -> Job | None:
         # Jobs that were canceled meanwhile, or dropped with their item, are passed over.
         while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not READY):
             queue.pop()
-        older = number and job is not None and (best is None or job.queue_number < best.queue_number)
-        if older and job is not None and (not key or fits(state, job)):
+        if (
+            number
+            and job is not None
+            and (best is None or job.queue_number < best.queue_number)
+            and (not key or fits(state, job))
+        ):
             best, best_queue = job, queue
     if best is None or best_queue is None or (ahead and state.fans and _may_be_held_back(state, best)):
         return None

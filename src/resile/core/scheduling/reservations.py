@@ -25,7 +25,7 @@ def mark_idle(state: State, job: Job) -> None:
 
 def granted(state: State, job: Job) -> Resources | None:
     """The share of the machine for a job: what its step asks for, or the more that it was granted last."""
-    resources = state.step_of(job).resources
+    resources = state.plans[job.scope].steps[job.step].resources
     if not (job.memory_bytes or job.runtime_seconds):
         return resources
     resources = resources or Resources()
