@@ -68,12 +68,12 @@ def on_route_answered(reaction: Reaction, event: RouteAnswered) -> None:
 
 def on_value_answered(reaction: Reaction, event: ValueAnswered) -> None:
     """What a child workflow gave is known to be as it must be, or not."""
-    from resile.core.fanout.child_workflow import child_judged
+    from resile.core.fanout.child_workflow import take_child_value
 
     job = reaction.state.jobs.get(event.job)
     if job is not None and job.pending_question == "value" and job.attempt == event.attempt:
         job.pending_question = ""
-        child_judged(reaction, job, event.outcome)
+        take_child_value(reaction, job, event.outcome)
 
 
 def on_timer_fired(reaction: Reaction, event: TimerFired) -> None:

@@ -1,7 +1,7 @@
 """Child workflows: another definition run as one step, in a scope of its own, with its own `end`.
 
     attempt (its inputs) --> begin_child --> its steps --> its `end` --> verdict --> the parent's ladder, or success
-                                                  where the step looks at values: --> AnswerValue --> child_judged
+                                                  where the step looks at values: --> AnswerValue --> take_child_value
 
 The parent waits and inherits the verdict. All of it is in the parent's log, so a crash finds the child where it was.
 """
@@ -28,7 +28,7 @@ from resile.model.workflow import Child
 
 
 def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: float) -> None:
-    """The inputs are known: open the child's scope; the time of the attempt, which began then, goes on."""
+    """An attempt rendered the inputs: open the child's scope; the timeout still counts from when it `began`."""
     state = reaction.state
     job.hosting = True
     job.exit_code = None
@@ -45,19 +45,19 @@ def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: flo
 
 
 def begin_end(reaction: Reaction, scope: Scope) -> None:
-    """Everything else of a child is terminal: its `end` runs, once."""
+    """Run the `end` of a child, once, because all its other jobs are terminal."""
     state = reaction.state
     scope.ending = True
     reaction.wake(end_of(state, scope), state.seq)
 
 
 def end_of(state: State, scope: Scope) -> Job:
-    """The `end` of a child."""
+    """The job of a child's `end`."""
     return state.jobs[scope.first + state.plan_of(scope.id).end]
 
 
 def expire_child(reaction: Reaction, job: Job) -> None:
-    """A child took too long: kill what it runs; its `end` still runs, and then it has failed."""
+    """Kill the attempts of a child that took too long; its `end` still runs, and then it has failed."""
     state = reaction.state
     scope = next(found for found in state.scopes.values() if found.owner == job.id and found.kind == "child")
     limit = state.step_of(job).timeout_seconds or 0.0
@@ -65,8 +65,8 @@ def expire_child(reaction: Reaction, job: Job) -> None:
     stop_scope(reaction, scope, job.last_event_seq)
 
 
-def child_over(reaction: Reaction, scope: Scope) -> None:
-    """A child's `end` is done: its verdict is that of the step that called it."""
+def end_child(reaction: Reaction, scope: Scope) -> None:
+    """Conclude a child whose `end` is done: its verdict is that of the step that ran it."""
     state = reaction.state
     end = end_of(state, scope)
     if end.status not in TERMINAL:
@@ -96,7 +96,7 @@ def child_over(reaction: Reaction, scope: Scope) -> None:
         return
     failure = None if verdict == "completed" else _failure(scope, failed)
     if state.step_of(job).transform is None:
-        _concluded(reaction, job, failure, data)
+        _conclude_step(reaction, job, failure, data)
         return
     if failure is not None:
         job.error = Error(reaction.at, job.attempt, state.step_of(job).name, failure, tuple(failed))
@@ -105,8 +105,8 @@ def child_over(reaction: Reaction, scope: Scope) -> None:
     reaction.order(AnswerValue(job.id, job.attempt, job.last_event_seq))
 
 
-def child_judged(reaction: Reaction, job: Job, outcome: Outcome) -> None:
-    """What a child gave is the step's value; where that is not as it must be, the step has failed."""
+def take_child_value(reaction: Reaction, job: Job, outcome: Outcome) -> None:
+    """Take what the engine made of a child's outputs as the step's value, or as its failure."""
     state = reaction.state
     step = state.step_of(job)
     assert isinstance(step.action, Child)
@@ -122,11 +122,11 @@ def child_judged(reaction: Reaction, job: Job, outcome: Outcome) -> None:
         data["remarks"] = list(outcome.remarks)
     if failure is not None and state.first_failure is None:
         state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
-    _concluded(reaction, job, failure, data)
+    _conclude_step(reaction, job, failure, data)
 
 
-def _concluded(reaction: Reaction, job: Job, failure: Failure | None, data: dict[str, Any]) -> None:
-    """The step that ran a child has succeeded, or its rules answer its failure."""
+def _conclude_step(reaction: Reaction, job: Job, failure: Failure | None, data: dict[str, Any]) -> None:
+    """End the attempt of the step that ran a child: it has succeeded, or climbs its ladder."""
     state = reaction.state
     if failure is None:
         job.exit_code = 0

@@ -1,6 +1,6 @@
-"""Fan-outs: one scope for each item, as many at a time as may be, each forgotten when it is over.
+"""Fan-outs: one scope for each item, a bounded number at a time, each dropped when it is over.
 
-    attempt (lists the items) --> begin_items --> pump: read, open --> items run --> item_over (outcomes.py)
+    attempt (lists the items) --> begin_items --> pump: read, open --> items run --> end_item (item_outcomes.py)
                                                     ^                                   |
                                                     +------------ until all are done <--+--> finish
 
@@ -17,7 +17,7 @@ from resile.core.fanout.breaker import count_start, holds_back, may_start
 from resile.core.fanout.failure_reports import count_failure, report_rest, uncount
 from resile.core.fanout.naming import fan_action, fan_name, item_id, map_name, short_name
 from resile.core.fanout.progress import Fan
-from resile.core.fanout.redrive_groups import group_over
+from resile.core.fanout.redrive_groups import end_group
 from resile.core.fanout.worktrees import isolated
 from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
@@ -39,7 +39,7 @@ BY_CANCEL = "canceled"
 
 
 def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
-    """The items are listed: from here on they run for the job; the time of the attempt, which began then, goes on."""
+    """An attempt listed the items: run them in place of the job, whose timeout still counts from when it `began`."""
     state = reaction.state
     action = fan_action(state, job)
     label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
@@ -58,7 +58,7 @@ def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
 
 
 def items_read(reaction: Reaction, job: Job, items: tuple[Item, ...], place: int, last: bool) -> None:
-    """Another chunk has come."""
+    """Take another chunk of items."""
     state = reaction.state
     fan = state.fans[job.id]
     fan.reading = False
@@ -71,7 +71,7 @@ def items_read(reaction: Reaction, job: Job, items: tuple[Item, ...], place: int
 
 
 def pump(reaction: Reaction, job: Job) -> None:
-    """Start what may start, read on where the queue runs low, and finish when nothing is left."""
+    """Start the items that may start, read more where the queue runs low, and finish when none is left."""
     state = reaction.state
     fan, action = state.fans[job.id], fan_action(state, job)
     if fan.stopped:
@@ -91,12 +91,12 @@ def pump(reaction: Reaction, job: Job) -> None:
 
 
 def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
-    """Ask for the next items."""
+    """The order to read the next items."""
     return ReadItems(job.id, fan.label, fan.place, min(ITEMS_PER_READ, fan.goal - fan.taken), because)
 
 
 def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
-    """Open items as far as there is room: those that were gated, those whose wait is over, the next of the input."""
+    """Open items while there is room: first gated ones, then those whose wait is over, then the next of the input."""
     state = reaction.state
     limit = _limit(state, action, fan)
     idle = sum(is_parked(state, state.scopes[number]) for number in fan.active.values()) if state.parked else 0
@@ -153,7 +153,7 @@ def open_item(reaction: Reaction, job: Job, fan: Fan, item: Item, number: int, t
 
 
 def _begin_item(reaction: Reaction, job: Job, fan: Fan, scope: Scope) -> None:
-    """Let the first steps of an item go; its time begins."""
+    """Wake the first steps of an item, and start the clock of its timeout."""
     state = reaction.state
     item, limit = scope.item, fan_action(state, job).item_timeout_seconds
     assert item is not None
@@ -165,7 +165,7 @@ def _begin_item(reaction: Reaction, job: Job, fan: Fan, scope: Scope) -> None:
 
 
 def item_timer(reaction: Reaction, job: Job, index: int, number: int) -> None:
-    """An item's backoff is over, or its time is."""
+    """The timer of an item fired: its backoff is over, or its time is up."""
     state = reaction.state
     fan = state.fans[job.id]
     if index in fan.waiting:
@@ -181,7 +181,7 @@ def item_timer(reaction: Reaction, job: Job, index: int, number: int) -> None:
 
 
 def expire_item(reaction: Reaction, job: Job, scope: Scope) -> None:
-    """An item took too long: kill what it runs; then it has failed."""
+    """Kill the attempts of an item that took too long; it has failed when they have ended."""
     state = reaction.state
     limit = fan_action(state, job).item_timeout_seconds or 0.0
     running = next(
@@ -206,14 +206,14 @@ def expire_item(reaction: Reaction, job: Job, scope: Scope) -> None:
 
 
 def expire_map(reaction: Reaction, job: Job) -> None:
-    """The whole fan-out took too long: kill what runs; what never started is kept."""
+    """Kill the attempts of a fan-out that took too long; items that never started become dead letters."""
     state = reaction.state
     state.fans[job.id].expired = True
     stop_items(reaction, job, f"timed out after {state.step_of(job).timeout_seconds:g}s")
 
 
 def stop_items(reaction: Reaction, job: Job, why: str) -> None:
-    """Start nothing more of a fan-out and kill what it runs."""
+    """Start no more items of a fan-out and kill the attempts of those that run."""
     state = reaction.state
     fan = state.fans[job.id]
     fan.stopped = fan.stopped or why
@@ -223,37 +223,37 @@ def stop_items(reaction: Reaction, job: Job, why: str) -> None:
 
 
 def _drain(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Nothing more starts: whatever waits is kept as a dead letter."""
+    """Make dead letters of the items that wait, because the fan-out has stopped."""
     state = reaction.state
     for item in fan.queue:
-        hold(reaction, job, fan, item)
+        keep_unstarted(reaction, job, fan, item)
     fan.queue.clear()
     for waiting in list(fan.waiting.values()):
         name = item_id(state, job, waiting.item)
         if uncount(fan, name, waiting.item):
             fan.failed += 1
             count_failure(fan, name, waiting.item.history[-1])
-        keep(reaction, job, waiting.item, "stopped")
+        dead_letter(reaction, job, waiting.item, "stopped")
     fan.waiting.clear()
 
 
-def hold(reaction: Reaction, job: Job, fan: Fan, item: Item) -> None:
-    """An item that never got its turn is kept, for a redrive."""
+def keep_unstarted(reaction: Reaction, job: Job, fan: Fan, item: Item) -> None:
+    """Make a dead letter of an item that never started, for a redrive."""
     reason: LetterReason = "circuit_open" if fan.circuit != "closed" else "not_started"
     if fan.redrive:
         # It is a dead letter already, and stays as it is.
         fan.counted.pop(item.index, None)
         return
     fan.held += 1
-    keep(reaction, job, item, reason)
+    dead_letter(reaction, job, item, reason)
 
 
-def keep(reaction: Reaction, job: Job, item: Item, reason: LetterReason) -> None:
+def dead_letter(reaction: Reaction, job: Job, item: Item, reason: LetterReason) -> None:
     """Write a dead letter."""
     state = reaction.state
     name, step = fan_name(state, job), state.step_of(job).name
     letter = DeadLetter(name, map_name(state, job), step, job.id, job.scope, item, reason, reaction.at)
-    reaction.order(KeepLetter(letter, goes_on=not state.fans[job.id].redrive and ran_before(state, job)))
+    reaction.order(KeepLetter(letter, goes_on=not state.fans[job.id].redrive and may_have_letters(state, job)))
     _mark_kept(state, job)
     last = item.history[-1] if item.history else None
     data: dict[str, Any] = {"item": f"{name}[{item.index}]", "reason": reason, "failures": len(item.history)}
@@ -262,8 +262,8 @@ def keep(reaction: Reaction, job: Job, item: Item, reason: LetterReason) -> None
     reaction.note("item_dead_lettered", job, data)
 
 
-def ran_before(state: State, job: Job) -> bool:
-    """Has a fan-out, or something around it, run before, so that there may be letters of it?"""
+def may_have_letters(state: State, job: Job) -> bool:
+    """May there be dead letters of this fan-out, because it, or a scope around it, has run before?"""
     inner: Job | None = job
     while inner is not None:
         fan, scope = state.fans.get(inner.id), state.scopes[inner.scope]
@@ -274,7 +274,7 @@ def ran_before(state: State, job: Job) -> bool:
 
 
 def _mark_kept(state: State, job: Job) -> None:
-    """The scopes around a dead letter must be there again when it is tried again."""
+    """Mark the scopes around a dead letter: a redrive will restore them."""
     scope = state.scopes[job.scope]
     while scope.owner and not scope.kept_for_redrive:
         owner = state.jobs[scope.owner]
@@ -284,7 +284,7 @@ def _mark_kept(state: State, job: Job) -> None:
 
 
 def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """All items are done: the map step has succeeded, or climbs its ladder."""
+    """Conclude a fan-out whose items are all over: its step has succeeded, or climbs its ladder."""
     state = reaction.state
     job.hosting = False
     job.timer_at = 0.0
@@ -292,7 +292,7 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     if fan.redrive:
         fan.redrive = False
         reaction.note("redrive_finished", job, counts(fan))
-        group_over(reaction, job)
+        end_group(reaction, job)
         return
     if reopen_if_stale(reaction, job):
         return

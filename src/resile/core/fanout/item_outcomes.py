@@ -1,6 +1,6 @@
-"""What an item came to, and what that means: counts, another try, a dead letter, the end of the fan-out.
+"""What follows when an item is over: counts, another execution, a dead letter, the end of the fan-out.
 
-item_over --> succeeded                                  --> breaker, next
+end_item --> succeeded                                  --> breaker, next
           --> failed --> tries left: wait, again
                      --> kept or skipped --> breaker --> enough of it? stop
 """
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from resile.core.actions import DropLetter, SetTimer
 from resile.core.fanout import breaker
 from resile.core.fanout.failure_reports import count_and_report_failure, report, uncount
-from resile.core.fanout.fanout import BY_CANCEL, counts, hold, keep, open_item, pump, ran_before
+from resile.core.fanout.fanout import BY_CANCEL, counts, dead_letter, keep_unstarted, may_have_letters, open_item, pump
 from resile.core.fanout.naming import fan_action, fan_name, item_id
 from resile.core.fanout.progress import Fan, Waiting
 from resile.core.reaction import Reaction, has_turn
@@ -29,8 +29,8 @@ FINE = (COMPLETED, SKIPPED, DISABLED)
 _NOT_BEGUN = (BLOCKED, READY, DISABLED)
 
 
-def item_over(reaction: Reaction, scope: Scope) -> None:
-    """One execution of an item has come to its end; its scope is forgotten."""
+def end_item(reaction: Reaction, scope: Scope) -> None:
+    """Conclude one execution of an item and drop its scope."""
     state = reaction.state
     job = state.jobs[scope.owner]
     fan, policy, item = state.fans[job.id], fan_action(state, job).policy, scope.item
@@ -40,22 +40,22 @@ def item_over(reaction: Reaction, scope: Scope) -> None:
     fan.gated = [number for number in fan.gated if number != scope.id]
     close_scope(reaction, scope)
     if worked:
-        _succeeded(reaction, job, fan, policy, scope, item)
+        _count_success(reaction, job, fan, policy, scope, item)
     elif (
         scope.number == 1
         and scope.first_failure is None
         and not any(found.attempts_started for found in state.jobs_in(scope))
     ):
-        hold(reaction, job, fan, item)
+        keep_unstarted(reaction, job, fan, item)
     else:
-        _failed(reaction, job, fan, policy, scope, item)
+        _answer_failure(reaction, job, fan, policy, scope, item)
     if fan.held_back:
-        _next_in_order(reaction, fan)
+        _wake_next_in_order(reaction, fan)
     pump(reaction, job)
 
 
-def _next_in_order(reaction: Reaction, fan: Fan) -> None:
-    """An item is over: the job that waited for it, if any, has its turn."""
+def _wake_next_in_order(reaction: Reaction, fan: Fan) -> None:
+    """Wake the job that waited for an earlier item to be over, if there is one."""
     state = reaction.state
     for number in [fan.held_back[turn] for turn in sorted(fan.held_back)]:
         waiting = state.jobs.get(number)
@@ -63,8 +63,8 @@ def _next_in_order(reaction: Reaction, fan: Fan) -> None:
             reaction.wake(waiting, waiting.because)
 
 
-def _succeeded(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item) -> None:
-    """An item is done."""
+def _count_success(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item) -> None:
+    """Count an item that succeeded."""
     state = reaction.state
     if uncount(fan, item_id(state, job, item), item):
         fan.successful += 1
@@ -73,28 +73,28 @@ def _succeeded(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scop
     if policy.breaker is not None:
         breaker.count_success(reaction, job, fan, policy.breaker, scope.started_at)
     if not fan.stopped:
-        _judge_rate(reaction, job, fan, policy)
-    _progress(reaction, job, fan)
+        _stop_at_rate(reaction, job, fan, policy)
+    _note_progress(reaction, job, fan)
 
 
 def _drop_letter(reaction: Reaction, job: Job, item: Item) -> None:
-    """An item is a dead letter no more, if it was one: where it, or something around it, has run before."""
+    """Drop the dead letter of an item that is done, where an earlier execution may have left one."""
     state = reaction.state
-    if ran_before(state, job):
+    if may_have_letters(state, job):
         reaction.order(DropLetter(fan_name(state, job), item.index, item.value))
 
 
-def _failed(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item) -> None:
-    """An execution of an item failed: try it again, keep it, or skip it; and see what that means for the others."""
+def _answer_failure(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scope: Scope, item: Item) -> None:
+    """Run a failed item again, skip it, or make a dead letter of it; and stop the fan-out where too many failed."""
     state = reaction.state
     stopped = state.is_stopping(job) or fan.stopped == BY_CANCEL
     canceled = stopped and (scope.first_failure is None or scope.first_failure.kind == Kind.CANCELED)
-    failure = scope.first_failure or _cut_short(state, reaction.at, scope)
+    failure = scope.first_failure or _failure_of_stopped_item(state, reaction.at, scope)
     history = (*item.history, failure)[-ITEM_HISTORY_MAX:]
     kept = replace(item, history=history)
     if not fan.stopped and not stopped and scope.number < policy.attempts_max:
-        _count_trip(reaction, job, fan, policy, scope.started_at)
-        _again(reaction, job, fan, policy, kept, scope)
+        _count_for_breaker(reaction, job, fan, policy, scope.started_at)
+        _retry_item(reaction, job, fan, policy, kept, scope)
         return
     name = item_id(state, job, item)
     counts = uncount(fan, name, item)
@@ -102,8 +102,8 @@ def _failed(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scope: 
     if canceled:
         # Neither a success nor a failure: it is kept, to be run again.
         fan.held += counts
-        keep(reaction, job, kept, "canceled")
-        _progress(reaction, job, fan)
+        dead_letter(reaction, job, kept, "canceled")
+        _note_progress(reaction, job, fan)
         return
     fan.bad += 1
     if counts:
@@ -113,16 +113,16 @@ def _failed(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, scope: 
         _drop_letter(reaction, job, item)
     else:
         fan.failed += counts
-        keep(reaction, job, kept, "stopped" if scope.first_failure is None else "failed")
+        dead_letter(reaction, job, kept, "stopped" if scope.first_failure is None else "failed")
     report(reaction, job, fan, policy)
-    _count_trip(reaction, job, fan, policy, scope.started_at)
+    _count_for_breaker(reaction, job, fan, policy, scope.started_at)
     if not fan.stopped:
-        _judge(reaction, job, fan, policy)
-    _progress(reaction, job, fan)
+        _stop_at_limit(reaction, job, fan, policy)
+    _note_progress(reaction, job, fan)
 
 
-def _cut_short(state: State, at: float, scope: Scope) -> ItemFailure:
-    """What an item failed of that was ended from outside: the step that was under way."""
+def _failure_of_stopped_item(state: State, at: float, scope: Scope) -> ItemFailure:
+    """The failure of an item that was stopped from outside, at the step that was under way."""
     ended = next((job for job in state.jobs_in(scope) if job.status is TERMINATED), None)
     return ItemFailure(
         scope.number,
@@ -137,8 +137,8 @@ def _cut_short(state: State, at: float, scope: Scope) -> ItemFailure:
     )
 
 
-def _count_trip(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, began: float) -> None:
-    """Tell the breaker of a failure."""
+def _count_for_breaker(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, began: float) -> None:
+    """Count a failure for the circuit breaker, and hold items back where it opens."""
     state = reaction.state
     if policy.breaker is not None and not fan.stopped:
         was = fan.circuit
@@ -148,19 +148,19 @@ def _count_trip(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, beg
 
 
 def _gate(state: State, fan: Fan) -> None:
-    """The circuit has opened: items that are open and have not begun, because others took the slots, wait for it."""
-    for scope in _not_begun(state, fan):
+    """Have open items that have not started yet wait for the circuit to close."""
+    for scope in _unstarted_items(state, fan):
         unstart_scope(state, scope)
         fan.gated.append(scope.id)
 
 
-def _not_begun(state: State, fan: Fan) -> list[Scope]:
-    """The open items of which nothing has been ordered to start."""
+def _unstarted_items(state: State, fan: Fan) -> list[Scope]:
+    """The open items of which no attempt has been reserved."""
     scopes = [state.scopes[number] for number in fan.active.values()]
     return [scope for scope in scopes if all(found.status in _NOT_BEGUN for found in state.jobs_in(scope))]
 
 
-def _again(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, item: Item, scope: Scope) -> None:
+def _retry_item(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, item: Item, scope: Scope) -> None:
     """Run an item once more, after its wait; while it waits it holds no slot."""
     state = reaction.state
     number, turn = scope.number, scope.turn
@@ -175,36 +175,36 @@ def _again(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, item: It
     reaction.order(SetTimer(job.id, number + 1, reaction.at + delay, seq, item=item.index))
 
 
-def _judge(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
-    """Has enough failed to end the fan-out?"""
+def _stop_at_limit(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
+    """Stop the fan-out where enough items have failed."""
     if policy.on_item_failure == "stop" or not policy.continue_on_failure:
         _stop(reaction, job, fan, f"stopped at the first failed item (of {fan.goal})")
     elif policy.failures_max and fan.bad >= policy.failures_max:
         _stop(reaction, job, fan, f"{fan.bad} items failed (max_failures {policy.failures_max})")
     else:
-        _judge_rate(reaction, job, fan, policy)
+        _stop_at_rate(reaction, job, fan, policy)
 
 
-def _judge_rate(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
-    """Has too large a share failed, now that there are enough to tell?"""
+def _stop_at_rate(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
+    """Stop the fan-out where too large a share of the items has failed, once there are enough to tell."""
     if fan.done >= policy.threshold_items_min and fan.bad / fan.done > policy.failure_threshold:
         why = f"{fan.bad} of {fan.done} items failed (failure_threshold {policy.failure_threshold:g})"
         _stop(reaction, job, fan, why)
 
 
 def _stop(reaction: Reaction, job: Job, fan: Fan, why: str) -> None:
-    """The fan-out ends: nothing more begins."""
+    """Stop a fan-out: no more items begin."""
     state = reaction.state
     fan.stopped = why
-    for scope in _not_begun(state, fan):
+    for scope in _unstarted_items(state, fan):
         stop_scope(reaction, scope, job.last_event_seq)
     rate = round(fan.bad / fan.done, 6)
     data = {"message": why, "failed": fan.bad, "processed": fan.done, "failure_rate": rate}
     reaction.note("threshold_reached", job, data)
 
 
-def _progress(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Every so often the log says how far a fan-out has come."""
+def _note_progress(reaction: Reaction, job: Job, fan: Fan) -> None:
+    """Note how far a fan-out has come, every so many items."""
     step = max(1, fan.goal // PROGRESS_NOTES)
     if fan.done % step == 0 or fan.done == fan.goal:
         reaction.note("map_progress", job, {"done": fan.done, "of": fan.goal, **counts(fan)})

@@ -1,4 +1,4 @@
-"""What the core remembers of one fan-out: how far it has come, and what became of its items.
+"""What the core remembers of one fan-out: how far it has come, and how its items ended.
 
 Items that are done leave nothing behind but a count, so a million of them take no memory.
 """
@@ -25,7 +25,7 @@ class Waiting(Struct, frozen=True, gc=False):
 
 
 class Pattern(Struct, gc=False):
-    """Failures that look alike."""
+    """Failures with the same signature."""
 
     kind: str
     message: str
@@ -86,7 +86,7 @@ class Fan(Struct, gc=False, omit_defaults=True):
 
     @property
     def settled(self) -> int:
-        """How many items have come to an end."""
+        """How many items have ended."""
         return self.successful + self.failed + self.skipped
 
     @property
@@ -99,7 +99,7 @@ class Fan(Struct, gc=False, omit_defaults=True):
 
 
 def add(total: Fan, fan: Fan, times: int = 1) -> None:
-    """Count what a fan-out came to into a total; with -1, take it out again."""
+    """Add the numbers of a fan-out to a total; with -1, take them out again."""
     total.total += times * fan.total
     total.successful += times * fan.successful
     total.failed += times * fan.failed

@@ -1,6 +1,6 @@
-"""Dead letters of a run that has ended, at work again; its verdict stays.
+"""Redrives: dead letters of a run that has ended run again; its verdict stays.
 
-    begin --> groups_read --> the scopes around a fan-out are restored, its letters run --> group_over --+
+    begin --> groups_read --> the scopes around a fan-out are restored, its letters run --> end_group ---+
                   ^                                                                                      |
                   +------------------------- as many at a time as items may run <-----------------------+--> the end
 
@@ -20,11 +20,11 @@ from resile.model.items import LetterGroup
 
 
 def begin(reaction: Reaction, redrive: Redrive, by: str) -> None:
-    """Selected letters are to run again."""
+    """Begin a redrive of selected dead letters."""
     state = reaction.state
     state.phase = "redriving"
     state.redrive = redrive
-    # Whatever ended the run then does not hold the letters back now.
+    # A cancel or a spent budget that ended the run does not stop its redrive.
     state.canceled, state.aborted = False, ""
     reaction.note_run("run_resumed", "running", state.seq, redrive=redrive.total, map=redrive.map, by=by)
     go_on(reaction, redrive)
@@ -37,7 +37,7 @@ def groups_read(
     place: int,
     last: bool,
 ) -> None:
-    """Which fan-outs come next is known."""
+    """Take the next fan-outs of a redrive."""
     state = reaction.state
     redrive.reading = False
     redrive.place, redrive.last = place, last or redrive.stopped
@@ -51,7 +51,7 @@ def groups_read(
 
 
 def _begin_group(reaction: Reaction, redrive: Redrive, job: Job, group: LetterGroup) -> None:
-    """The letters of one fan-out run."""
+    """Run the dead letters of one fan-out."""
     state = reaction.state
     fan = state.fans[job.id]
     fan.label, fan.parallel, fan.place, fan.taken = redrive.label, redrive.parallel, group.offset, 0
@@ -68,7 +68,7 @@ def _begin_group(reaction: Reaction, redrive: Redrive, job: Job, group: LetterGr
 
 
 def stop(reaction: Reaction) -> None:
-    """Start nothing more and kill what runs."""
+    """Stop a redrive: start no more items and kill the attempts of those that run."""
     state = reaction.state
     redrive = state.redrive
     assert redrive is not None

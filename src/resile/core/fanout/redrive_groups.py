@@ -14,8 +14,8 @@ from resile.core.scheduling.scopes import close_scope
 from resile.core.state import Job, Scope, State
 
 
-def group_over(reaction: Reaction, job: Job) -> None:
-    """The letters of one fan-out have had their turn: what was restored for them alone goes, and others come."""
+def end_group(reaction: Reaction, job: Job) -> None:
+    """Close a fan-out whose dead letters have run, with the scopes restored for it alone, and read the next."""
     state = reaction.state
     redrive = state.redrive
     assert redrive is not None
@@ -33,12 +33,12 @@ def group_over(reaction: Reaction, job: Job) -> None:
 
 
 def read_more(state: State, redrive: Redrive) -> ReadGroups:
-    """Ask for the next fan-outs."""
+    """The order to read the next fan-outs."""
     return ReadGroups(redrive.label, redrive.place, redrive.parallel - len(redrive.open), state.seq)
 
 
 def go_on(reaction: Reaction, redrive: Redrive) -> None:
-    """Read on while there is room, and end when nothing is left."""
+    """Read more fan-outs while there is room, and end the redrive when none is left."""
     state = reaction.state
     if redrive.reading:
         return

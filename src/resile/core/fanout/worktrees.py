@@ -1,4 +1,4 @@
-"""Items that work apart from each other: each in a git worktree of its own, merged back in the order of the items.
+"""Isolation: each item runs in a git worktree of its own, merged back in the order of the items.
 
     worktree --> the item's steps, in that folder --> merge (in order): what the item committed
 
@@ -63,5 +63,5 @@ def isolated(action: FanOut) -> tuple[Step, ...]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """A name that no step of the item has."""
+    """This name, or the first one after it that no step of the item has."""
     return name if name not in taken else _free(f"{name}_", taken)

@@ -5,9 +5,9 @@ react.py works the wakeups off after each event, so that all that follows from a
 
 from __future__ import annotations
 
-from resile.core.fanout.child_workflow import begin_end, child_over
+from resile.core.fanout.child_workflow import begin_end, end_child
 from resile.core.fanout.fanout import pump
-from resile.core.fanout.item_outcomes import item_over
+from resile.core.fanout.item_outcomes import end_item
 from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import after_repair
 from resile.core.recovery.on_success import after_success_steps
@@ -90,11 +90,11 @@ def _end_if_over(reaction: Reaction, scope: Scope) -> None:
     if scope.open or is_busy(state, scope):
         return
     if scope.kind == "item":
-        item_over(reaction, scope)
+        end_item(reaction, scope)
     elif not scope.ending:
         begin_end(reaction, scope)
     else:
-        child_over(reaction, scope)
+        end_child(reaction, scope)
 
 
 def _skip_unreached(reaction: Reaction, scope: Scope) -> None:
