@@ -83,6 +83,7 @@ def test_succeeded_items_leave_and_failed_ones_stay(program: Program) -> None:
     fix(program, 0, 2)
     document = program.json("dlq", "retry", "1", code=1)
     assert document == {
+        "version": 1,
         "run": 1,
         "map": "work",
         "status": "finished",
