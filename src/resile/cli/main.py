@@ -29,7 +29,7 @@ EXIT_BROKEN_PIPE = 141
 def main() -> NoReturn:
     """The program: carry out the command line, and end.
 
-    At once, because an interpreter that ends by itself first takes every module apart, which nobody needs: whatever
+    At once, because an interpreter that ends by itself first takes every module apart, for nothing: whatever
     had to reach a file or a stream is there by now.
     """
     os._exit(carry_out(sys.argv[1:]))
@@ -41,7 +41,7 @@ def carry_out(words: list[str]) -> int:
     try:
         code = _answer(words)
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): end quietly, as a program killed by SIGPIPE would.
+        # The reader of our output has gone (`| head`): end quietly, as a program killed by SIGPIPE would.
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

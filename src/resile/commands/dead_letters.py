@@ -68,7 +68,7 @@ def letters(store: Store, number: int, step: str | None = None) -> Iterator[Dead
 def letter(store: Store, number: int, which: str, step: str | None = None) -> DeadLetterDocument:
     """The record of one item, which is named by its id or its index."""
     row = row_of(store, number)
-    found = _named(store, row, step, which)
+    found = _letters_named(store, row, step, which)
     if len(found) > 1:
         names = ", ".join(one.item_id for one in found[:NAMES_MAX])
         more = f" and {len(found) - NAMES_MAX} more" if len(found) > NAMES_MAX else ""
@@ -83,7 +83,7 @@ def letter(store: Store, number: int, which: str, step: str | None = None) -> De
     return DeadLetterDocument(**structs.asdict(record(row, found[0], apart_steps(store, row))))
 
 
-def _named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
+def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
     """The letters that are meant by an index, an item's name in its own scope, or its full name, which is the best."""
     index = which if which.isdigit() else which.rpartition("[")[2].removesuffix("]")
     if not (index.isascii() and index.isdigit() and len(index) <= INDEX_DIGITS_MAX):

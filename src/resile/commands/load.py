@@ -166,14 +166,14 @@ def read_inputs(
         except ResileError as problem:
             problems.append(problem)
     if problems:
-        raise _together(workflow, problems)
+        raise _combine(workflow, problems)
     return values
 
 
 def _value(name: str, declared: Input, text: str | None) -> Any:
     """The value of one input: as given, or its default."""
     if text is not None:
-        return _checked(name, declared, _converted(name, declared, text))
+        return _checked(name, declared, _convert_input(name, declared, text))
     if declared.required:
         raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
     return declared.default
@@ -215,7 +215,7 @@ def _object(name: str, workflow: Workflow, value: Any) -> Any:
     return _checked(name, declared, value)
 
 
-def _together(workflow: Workflow, problems: list[ResileError]) -> ResileError:
+def _combine(workflow: Workflow, problems: list[ResileError]) -> ResileError:
     """One problem as it is, several as findings."""
     first = problems[0]
     if len(problems) == 1:
@@ -260,7 +260,7 @@ def _file_text(name: str, path: str) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _converted(name: str, declared: Input, text: str) -> Any:
+def _convert_input(name: str, declared: Input, text: str) -> Any:
     """The text of an input as its declared type."""
     try:
         match declared.kind:

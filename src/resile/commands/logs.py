@@ -79,7 +79,7 @@ def logs(
 def follow_logs(
     store: Store, number: int, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
 ) -> Iterator[LogPart]:
-    """The same, and what is still being written, until nobody drives the run any more."""
+    """The same, and what is still being written, until no engine drives the run any more."""
     row = row_of(store, number)
     running: dict[tuple[int, int], _Reader] = {}
     with store.reading():

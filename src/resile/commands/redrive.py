@@ -6,7 +6,7 @@
 
 The letters of a map inside of another belong to many fan-outs, one for each item around it; each is written down as a
 group, with the scopes that the store kept for it, so that its items see what they saw then.
-A letter leaves only when its item has succeeded, and whoever redrives holds the run's lease from the selection on: so
+A letter leaves only when its item has succeeded, and a redrive holds the run's lease from the selection on: so
 no item runs twice at a time and none is lost. A redrive that was interrupted is finished as it was begun.
 """
 
@@ -86,7 +86,7 @@ def preview(store: Store, call: RedriveCall) -> RedrivePreview:
         _refuse_unended(row, state)
         fans = _one_map(store, row, call)
         name = fans[0].map if fans else None
-        letters = _selected(store, row, fans, call)
+        letters = _select_letters(store, row, fans, call)
     items: list[str] = []
     selected = 0
     for letter in letters:
@@ -103,7 +103,7 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
     try:
         row = row_of(store, call.run)
         state = fold_log(store, row)
-        task = _unfinished(row, state, call) or _begun(store, row, state, call)
+        task = _unfinished(row, state, call) or _begin_redrive(store, row, state, call)
         if task is None:
             return _result_of(store, call.run, None, _Outcome(), "completed")
         status = _drive(store, row, state, lease, task, listener)
@@ -150,7 +150,7 @@ def _unfinished(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
     return _Task(begun.map, path, [RunResumed(time.time(), capacity, caller())], capacity)
 
 
-def _begun(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
+def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
     """A new redrive, its items written down; None where nothing is selected."""
     _refuse_unended(row, state)
     fans = _one_map(store, row, call)
@@ -193,7 +193,7 @@ def _groups(
     store: Store, row: RunRow, state: State, fans: list[LetterCount], call: RedriveCall
 ) -> Iterator[tuple[LetterGroup, Iterator[Item]]]:
     """What is selected of each fan-out, with the scopes around it, outermost first."""
-    selected = _selected(store, row, fans, call)
+    selected = _select_letters(store, row, fans, call)
     for _, letters in groupby(selected, key=lambda letter: (letter.name, letter.job)):
         first = next(letters)
         around: list[dict[str, Any]] = []
@@ -209,7 +209,7 @@ def _groups(
 
 
 def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
-    """The fan-outs of the map that is meant; refused where it could be several, or where nobody knows its place."""
+    """The fan-outs of the map that is meant; refused where it could be several, or where its place is unknown."""
     found = fan_outs(store, row, call.step)
     # An older version kept the letters of a map inside of another without what was around it.
     fans = [fan for fan in found if fan.scope]
@@ -227,7 +227,7 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
     return fans
 
 
-def _selected(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
+def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
     """The letters that a call means, as a stream, by fan-out and index."""
     wanted = None if call.filter is None else _Filter(call.filter, row, apart_steps(store, row))
     try:

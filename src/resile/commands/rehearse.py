@@ -45,7 +45,7 @@ _OF_A_GO = ("step_started", "attempt_started", "attempt_succeeded", "step.exit",
 _EXIT_CODES = {"fail": 1, "park": 4, "interrupted": 130}
 
 
-def supposed(text: str, message: str) -> Failure:
+def parse_failure(text: str, message: str) -> Failure:
     """A failure as people write it: `exit:10`, `signal:9`, `signal:TERM`, `timeout`, `oom` …"""
     name, colon, detail = text.partition(":")
     kind = next((known for known in MATCHED_KINDS if known == name), None)
@@ -89,7 +89,7 @@ def _number(kind: str, detail: str) -> int | None:
 def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], listener: EngineListener) -> Rehearsal:
     """Walk one step's ladder: what fired, what the repairs did, what would happen then."""
     workflow, _ = load(path, None)
-    staged = _staged(workflow, name)
+    staged = _stage_workflow(workflow, name)
     given = read_inputs(workflow, inputs, [])
     capacity = measure(workflow.max_parallel, None, None, None)
     refuse_misfits(staged, capacity)
@@ -167,7 +167,7 @@ class _Stage:
         )
 
     def _verdict(self, job: Job) -> str:
-        """What the ladder came to: how the step stands, or the last rule that let it go on."""
+        """The result of the ladder: the status of the step, or the last rule that let it go on."""
         if job.status is Status.pending_failed:
             return "park"
         if job.status is not Status.completed:
@@ -201,7 +201,7 @@ class _Stage:
             )
 
 
-def _staged(workflow: Workflow, name: str) -> Workflow:
+def _stage_workflow(workflow: Workflow, name: str) -> Workflow:
     """The step behind all its ancestors, at once; every other step only for those who call for it."""
     known = {step.name: step for step in workflow.steps}
     if name not in known:

@@ -80,9 +80,9 @@ class RunOutcome:
 
 
 class EngineListener(Protocol):
-    """Somebody who looks on while a run goes; called on the engine's thread.
+    """What an engine calls while it drives a run, on its own thread.
 
-    `debug`, where there is one, is told of every expression that is evaluated.
+    `debug`, where there is one, gets a text for every expression that is evaluated.
     """
 
     debug: Callable[[str], None] | None
@@ -224,7 +224,7 @@ def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
     if calls_functions(workflow):
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
-        # A fan-out that asks for more at a time gets it, unless somebody said how much there may be.
+        # A fan-out that asks for more at a time gets it, unless the caller or the file sets a limit.
         asked = max(
             (wanted for host in steps_with_inner_steps(workflow.steps) for wanted in _item_slots(host)), default=0
         )
@@ -277,7 +277,7 @@ def _is_in_git(folder: str) -> bool:
 
 
 def _refuse_unfinished(row: RunRow, verb: str) -> None:
-    """Steps of an unfinished run may still be running; they must come to an end first."""
+    """Steps of an unfinished run may still be running; they must end first."""
     if row.status not in RUN_ENDED and row.status != "parked":
         raise ResileError(
             "run-unfinished",

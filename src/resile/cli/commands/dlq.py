@@ -150,12 +150,12 @@ def _data(value: Any, paint: Paint, size: int) -> list[str]:
     """What an item is, as indented JSON."""
     text = msgspec.json.format(encode(value), indent=2).decode().split("\n")
     bar = paint("dim", "|")
-    lines = [f"  {bar} {fit(_indented(line), size - 4)}" for line in text[:DATA_LINES_MAX]]
+    lines = [f"  {bar} {fit(_indent(line), size - 4)}" for line in text[:DATA_LINES_MAX]]
     more = len(text) - DATA_LINES_MAX
     return [*lines, f"  {bar} … {more} more lines; --json shows all"] if more > 0 else lines
 
 
-def _indented(line: str) -> str:
+def _indent(line: str) -> str:
     """A line of JSON with its indentation."""
     text = line.lstrip(" ")
     return " " * (len(line) - len(text)) + escape(text)
@@ -227,13 +227,13 @@ def export(call: Call) -> int:
 
 
 def purge(call: Call) -> int:
-    """Remove dead letters, once somebody has confirmed it."""
+    """Remove dead letters, once the user has confirmed it."""
     step, signature = call.text("step"), call.text("signature")
     if not call.flag("yes") and not sys.stdin.isatty():
         hint = command_hint(f"dlq purge {call.run} --yes", call.db)
         raise refusal("there is no terminal to ask on, and dead letters that are removed do not come back", hint)
     count = call.client.count_dead_letters(call.run, step, signature)
-    if count and not call.flag("yes") and not _confirmed(call.run, count):
+    if count and not call.flag("yes") and not _confirm(call.run, count):
         say("nothing was removed")
         return 1
     answer = call.client.purge(call.run, step, signature)
@@ -244,7 +244,7 @@ def purge(call: Call) -> int:
     return 0
 
 
-def _confirmed(run: int, count: int) -> bool:
+def _confirm(run: int, count: int) -> bool:
     """Ask on the terminal."""
     sys.stderr.write(f"remove {plural(count, 'dead letter')} of run {run} for good? [y/N] ")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`explain`: for each failure the rules it came to, the one that answered, what came of that and what it took along.
+"""`explain`: each failure with the rules that the core looked at, the one it applied, and the consequences.
 
     STEP (file:line:column) how it stands
       attempt 1: what broke
@@ -161,7 +161,7 @@ class _Page:
             yield _line(inner, "then", escape(attempt.then))
 
     def _rule(self, rule: RuleReport, indent: str) -> Iterator[str]:
-        """One rule that a failure came to, and its repair."""
+        """One rule that the core looked at, and its repair."""
         decision = rule.decision
         word = f"{_WORDS.get(decision, decision):<9}"
         shown = self._paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
@@ -183,7 +183,7 @@ class _Page:
             yield from self._step(step, indent)
         if len(steps) > STEPS_SHOWN_MAX:
             yield f"{indent}and {plural(len(steps) - STEPS_SHOWN_MAX, 'more step')}"
-        # What most items came to comes first.
+        # The largest groups come first.
         groups = sorted(found.items, key=lambda group: -group.names.count)
         for group in groups[:GROUPS_SHOWN_MAX]:
             yield from self._group(group, indent)
@@ -193,7 +193,7 @@ class _Page:
             yield f"{indent}and {plural(hidden, 'more item')} in other ways; `{counts}` counts the dead letters"
 
     def _group(self, group: ItemGroup, indent: str) -> Iterator[str]:
-        """Items that came to the same end, the first of them in full."""
+        """Items that ended alike, the first of them in full."""
         names = group.names
         where = f"{escape(group.step)}: " if group.step else ""
         said = escape(group.message)
@@ -252,7 +252,7 @@ def _stands(status: str) -> str:
 
 
 def _came_to(group: ItemGroup) -> str:
-    """How many items came to what."""
+    """How many items ended how."""
     count = group.names.count
     what = plural(count, "item") if count > 1 else escape(group.names.first[0])
     if group.outcome == "passed":

@@ -161,7 +161,7 @@ def events_follow(call: Call) -> int:
 
 
 def _types(call: Call) -> list[str]:
-    """The types asked for; a name that nobody uses is an error, not an empty list."""
+    """The types asked for; an unknown name is an error, not an empty list."""
     names = call.texts("type")
     for name in names:
         if name not in EVENT_TYPES and name not in ALIASES:

@@ -25,7 +25,7 @@ from resile.commands.documents.runs import MapMetrics
 
 
 def metrics(call: Call) -> int:
-    """Show the rules of a run, its maps, and what its attempts came to."""
+    """Show the rules of a run, its maps, and its attempts by how they ended."""
     document = call.client.metrics(call.run)
     if call.json:
         print_document(document)

@@ -67,7 +67,7 @@ def rehearse(call: Call) -> int:
     given = call.text("fail")
     if given is None:
         raise refusal("`resile rehearse` needs --fail", f"resile rehearse {path} {step} --fail exit:1")
-    failure = command.supposed(given, call.text("message") or "")
+    failure = command.parse_failure(given, call.text("message") or "")
     headline = f"{escape(step)} of {escape(path)}, supposed to fail: {escape(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
     with stdout_reserved_for_json(call.json), ProgressWatcher(display) as watch:

@@ -102,7 +102,7 @@ def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
             messages = _messages(call, watch, finished)
             write_text(summary(finished.document, messages, paint, columns(sys.stdout), call.db))
     except OSError as error:
-        # Nobody gets the summary, but the exit code still says how the run ended.
+        # The summary is lost, but the exit code still says how the run ended.
         abandon_stdout()
         if not isinstance(error, BrokenPipeError):
             say(f"resile: the summary could not be written: {error.strerror}")

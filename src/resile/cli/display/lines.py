@@ -80,7 +80,7 @@ class Lines:
         say(f"run {run}: {escape(state.workflow.name)}, {plural(tally.total, 'step')}")
 
     def look_at(self, state: State, tally: Tally) -> None:
-        """Small runs are told in full, but an implicit `end` is not worth a word."""
+        """Small runs are shown in full, without an implicit `end`."""
         self._tally, self._state = tally, state
         self._small = tally.total <= EVERY_STEP_MAX
         if isinstance(state.workflow.end.action, Noop):
@@ -161,7 +161,7 @@ class Lines:
                 return self._answer(note, kind, step)
 
     def _fan_out(self, note: Note, kind: str) -> str:
-        """One event of a map in words; in a large one only what its items come to in all."""
+        """One event of a map in words; in a large one only the totals of its items."""
         state, step, data = self._state, escape(scoped_name(note.scope, note.step)), note.data
         assert state is not None
         fan = state.fans.get(note.job)

@@ -39,7 +39,7 @@ class Pace:
         self._samples: deque[tuple[float, int]] = deque([(now, done)], maxlen=PACE_SAMPLES_MAX)
 
     def rate(self, now: float, done: int) -> float:
-        """Items each second; 0 where nobody can say yet."""
+        """Items each second; 0 where that is not known yet."""
         samples = self._samples
         if now - samples[-1][0] >= PACE_SECONDS / PACE_SAMPLES_MAX:
             samples.append((now, done))
@@ -65,7 +65,7 @@ class Progress:
         redrive = state.redrive
         if redrive is not None:
             fans = [fan for number in list(redrive.open) if (fan := state.fans.get(number)) is not None]
-            found[REDRIVE] = redrive.map, _summed(redrive, fans)
+            found[REDRIVE] = redrive.map, _sum_fans(redrive, fans)
         for number, fan in list(state.fans.items()):
             job = state.jobs.get(number)
             if job is None or not job.hosting or (redrive is not None and number in redrive.open):
@@ -95,7 +95,7 @@ class Progress:
         return f"{escape(name)}: {', '.join(parts)}"
 
 
-def _summed(redrive: Redrive, fans: list[Fan]) -> Fan:
+def _sum_fans(redrive: Redrive, fans: list[Fan]) -> Fan:
     """All letters of a redrive as if they were one fan-out's."""
     from resile.core.fanout.progress import Fan
 

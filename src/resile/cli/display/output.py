@@ -1,7 +1,7 @@
 """What goes to stdout and stderr, and in which colors; shared by every command.
 
 stdout carries the answer: text, or with `--json` exactly one document. Everything else is said on stderr, with
-plain writes that a signal handler may use too and that never end a run when nobody listens any more.
+plain writes that a signal handler may use too and that never end a run when stderr is closed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def stdout_reserved_for_json(json: bool) -> Iterator[None]:
 
 
 def abandon_stdout() -> None:
-    """Nobody reads stdout any more: let what is still buffered go nowhere instead of failing at exit."""
+    """The reader of stdout has gone: let what is still buffered go nowhere instead of failing at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -111,7 +111,7 @@ def say(text: str) -> None:
         while data:
             data = data[os.write(2, data) :]
     except OSError:
-        # The run matters more than somebody reading along.
+        # The run matters more than its messages.
         return
 
 

@@ -44,7 +44,7 @@ _ATTEMPT_OVER = frozenset({"attempt_failed", "attempt_lost"})
 
 
 class Tally:
-    """Counts of a run: how many steps came to what, what runs, and the last word of what failed.
+    """Counts of a run: its steps by status, what runs, and the last messages of failed steps.
 
     `before` is how many steps had ended when the engine took the run, or are kept in a new epoch. Steps inside items
     and child workflows run, but only those of the workflow itself are counted.
@@ -77,7 +77,7 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """How many steps have come to an end."""
+        """How many steps have ended."""
         return len(self._settled)
 
     @property
@@ -129,7 +129,7 @@ class Tally:
         self.before = self.done
 
     def _settle(self, job: int, word: str) -> None:
-        """A step has come to its end."""
+        """Count a step that ended."""
         before = self._settled.get(job)
         if before is not None:
             self.counts[before] -= 1
@@ -156,7 +156,7 @@ def _word(status: str, recovered: bool, tolerated: bool) -> str:
 
 
 class Display(Protocol):
-    """Shows a run to somebody."""
+    """Shows a run while it goes."""
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """The run has an id."""

@@ -4,9 +4,9 @@
     attempt_*        action_completed|failed   step_* of an item                   iteration_completed
     *_canceled       *_cancelled               a playbook inside a playbook        its own first and last events
 
-It is a view: what a run wrote is told in other words, and what NoETL has no word for is left out. A playbook that a
+It is a view: the events of a run under other names; events that NoETL has no name for are left out. A playbook that a
 step runs begins and ends with events of its own here, which share the number of the step's event that they stand for;
-the tools of a pipeline are told as steps inside their step, without an `end` of their own.
+the tools of a pipeline are shown as steps inside their step, without an `end` of their own.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Place:
 def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
     """The events of a run under NoETL's names."""
     places = {ROOT: _Place(workflow)}
-    will_retry = _retried(events)
+    will_retry = _failures_retried(events)
     for number, event in enumerate(events):
         place = _place_of(event, places)
         step = place.steps.get(event.step or "") if place is not None else None
@@ -83,15 +83,15 @@ def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
         if place is not None and place.is_pipeline and event.step == "end":
             continue
         if place is None or place.loop is None:
-            yield from _told(event, step, place, number in will_retry)
+            yield from _translate(event, step, place, number in will_retry)
         else:
-            yield from _of_item(event, step, place.loop, number in will_retry)
+            yield from _translate_item(event, step, place.loop, number in will_retry)
         if step is not None and event.type == "attempt_started":
             caller = place.loop if place is not None and place.loop is not None else step
-            yield from _opened(event, step, caller.name, places)
+            yield from _open_playbook(event, step, caller.name, places)
 
 
-def _retried(events: list[Event]) -> set[int]:
+def _failures_retried(events: list[Event]) -> set[int]:
     """The failed attempts after which there is another one."""
     found: set[int] = set()
     next_of: dict[int | None, str] = {}
@@ -139,7 +139,7 @@ def _remember(event: Event, place: _Place) -> None:
         place.canceled += kind == "step_canceled"
 
 
-def _told(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> Iterator[Event]:
+def _translate(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> Iterator[Event]:
     """One event in NoETL's words, with what stands for the end of a playbook before it."""
     kind, data = event.type, event.data
     loops = step is not None and isinstance(step.action, FanOut)
@@ -151,7 +151,7 @@ def _told(event: Event, step: Step | None, place: _Place | None, will_retry: boo
         yield _rename(event, "iterator_completed", "COMPLETED" if kind == "attempt_succeeded" else "FAILED", data)
     elif kind in NAMES and not (loops and kind == "attempt_started"):
         if _child_of(event, step):
-            yield from _closed(event)
+            yield from _close_playbook(event)
         more = _more(event, step, place, will_retry)
         yield _rename(event, *NAMES[kind], {**data, **more})
 
@@ -170,13 +170,13 @@ def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
     return {"child_execution_id": f"{event.run}/{inner}", "child_status": event.data["verdict"]}
 
 
-def _of_item(event: Event, step: Step | None, loop: Step, will_retry: bool) -> Iterator[Event]:
+def _translate_item(event: Event, step: Step | None, loop: Step, will_retry: bool) -> Iterator[Event]:
     """One event of an item, told of its loop; the item's number says which."""
     kind = event.type
     index = int((event.scope or ROOT).rpartition("[")[2].rstrip("]"))
     child = _child_of(event, step)
     if child:
-        yield from _closed(event)
+        yield from _close_playbook(event)
     data = {**event.data, **child, "index": index}
     event = structs.replace(event, step=loop.name)
     if kind in _SETTLED:
@@ -236,7 +236,7 @@ def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
     return {**found, "auto_injected": True} if injected else found
 
 
-def _opened(event: Event, step: Step, caller: str, places: dict[str, _Place]) -> Iterator[Event]:
+def _open_playbook(event: Event, step: Step, caller: str, places: dict[str, _Place]) -> Iterator[Event]:
     """A playbook inside the playbook begins, or a loop, whose items are then known as its own."""
     scope = _path(event.scope or ROOT, step.name)
     if isinstance(step.action, FanOut):
@@ -252,7 +252,7 @@ def _opened(event: Event, step: Step, caller: str, places: dict[str, _Place]) ->
     yield _rename(inner, *NAMES["workflow_initialized"], {"steps": len(step.action.workflow.steps)})
 
 
-def _closed(event: Event) -> Iterator[Event]:
+def _close_playbook(event: Event) -> Iterator[Event]:
     """A playbook inside the playbook is over."""
     verdict = event.data["verdict"]
     failed: list[str] = event.data["failed_steps"]
