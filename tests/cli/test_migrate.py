@@ -44,10 +44,11 @@ def test_json(program: Program) -> None:
     """Where it went and each difference; without a file the text comes along."""
     program.write(OLD, "old.yml")
     document = program.json("migrate", "old.yml")
-    assert document.keys() == {"out", "differences", "text"}
+    assert document.keys() == {"version", "out", "differences", "text"}
     assert (document["out"], document["text"]) == (None, NEW)
     assert [(found["code"], found["line"]) for found in document["differences"]] == [("unchecked", 3)]
     assert program.json("migrate", "old.yml", "-o", "new.yaml") == {
+        "version": 1,
         "out": "new.yaml",
         "differences": document["differences"],
     }
