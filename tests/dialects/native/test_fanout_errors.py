@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resile.dialects.compile import compile_file
-from resile.dialects.native.step import FANOUT_DEPTH_MAX
+from resile.dialects.native.context import FANOUT_DEPTH_MAX
 from resile.model.limits import CHILD_DEPTH_MAX, STEPS_MAX
 from tests.dialects.native.test_native_errors import findings, step_findings, workflow_findings
 

@@ -15,13 +15,12 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from resile.dialects.compile import Compiled, compile_file
+from resile.dialects.compile import compile_file
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.native.context import CallStack, NativeReading
 from resile.dialects.native.keys.programs import read_data
-from resile.dialects.native.step import NativeReading
 from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import filled, text, wrong
@@ -34,16 +33,7 @@ from resile.model.workflow import Child, Input, Step, Workflow
 _read_path = filled(text, "`workflow`")
 
 
-class Family(Struct):
-    """The files that are being compiled, outermost first, with the steps below each; and those that are done."""
-
-    open: list[str]
-    counts: list[int]
-    known: dict[str, tuple[Compiled, int]] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
-
-
-_compiling: ContextVar[Family | None] = ContextVar("compiling", default=None)
+_compiling: ContextVar[CallStack | None] = ContextVar("compiling", default=None)
 """Tells a child that is being compiled whose child it is."""
 
 
@@ -102,18 +92,16 @@ def _inline(reading: NativeReading, node: Mapping) -> tuple[Workflow | None, str
 
     Files in it are relative to this file where it says none.
     """
-    from resile.dialects.native.compile import compile_part
-
     known = reading.parts.get(id(node)) if reading.is_checked else None
     if known is not None:
         return known
     part = NativeReading(reading.source, reading.report, reading.dialect, reading.is_checked)
-    part.family, part.level = reading.family, reading.level + 1
+    part.call_stack, part.level = reading.call_stack, reading.level + 1
     part.onward, part.needing = reading.onward, reading.needing
     if part.level > CHILD_DEPTH_MAX:
         reading.report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
         return None, ""
-    workflow = compile_part(part, node)
+    workflow = reading.readers.workflow(part, node)
     reading.parts[id(node)] = workflow, "" if part.source is reading.source else part.source.file
     return reading.parts[id(node)]
 
@@ -131,23 +119,23 @@ def compile_child(reading: NativeReading, path: str, node: Node, is_counted: boo
         folder = source.folder
     file = os.path.join(folder, path)
     real = os.path.realpath(file)
-    if reading.family is None:
+    if reading.call_stack is None:
         here = os.path.realpath(os.path.join(source.folder, os.path.basename(source.file)))
-        reading.family = _compiling.get() or Family([here], [0])
-    family = reading.family
-    if real in family.open:
-        chain = [os.path.basename(name) for name in [*family.open[family.open.index(real) :], real]]
+        reading.call_stack = _compiling.get() or CallStack([here], [0])
+    stack = reading.call_stack
+    if real in stack.open:
+        chain = [os.path.basename(name) for name in [*stack.open[stack.open.index(real) :], real]]
         message = f"this workflow calls itself: {' calls '.join(f'`{shorten(name)}`' for name in chain)}"
         report.error("cycle", message, node, hint="a loop inside a workflow is `next` or `goto`")
         return None
-    if len(family.open) > CHILD_DEPTH_MAX:
+    if len(stack.open) > CHILD_DEPTH_MAX:
         report.error("limit", f"workflows in workflows go no deeper than {CHILD_DEPTH_MAX} levels", node)
         return None
-    return _take_in(reading, family, file, real, node, is_counted)
+    return _take_in(reading, stack, file, real, node, is_counted)
 
 
 def _take_in(
-    reading: NativeReading, family: Family, file: str, real: str, node: Node, is_counted: bool
+    reading: NativeReading, stack: CallStack, file: str, real: str, node: Node, is_counted: bool
 ) -> Workflow | None:
     """Compile a child, or take it as it was compiled before; its findings are told once."""
     import os
@@ -157,27 +145,27 @@ def _take_in(
         kind = "a folder" if os.path.isdir(file) else "no regular file"
         report.error("file", f"`{shorten(file, 200)}` is {kind}", node, hint="name a workflow file")
         return None
-    if real not in family.known:
-        family.open.append(real)
-        family.counts.append(0)
-        token = _compiling.set(family)
+    if real not in stack.known:
+        stack.open.append(real)
+        stack.counts.append(0)
+        token = _compiling.set(stack)
         compiled = compile_file(file)
         _compiling.reset(token)
-        family.open.pop()
-        below = family.counts.pop()
+        stack.open.pop()
+        below = stack.counts.pop()
         own = len(compiled.workflow.steps) + 1 if compiled.workflow is not None else 0
-        family.known[real] = compiled, own + below
-    compiled, count = family.known[real]
-    family.counts[-1] += count if is_counted else 0
-    if family.counts[-1] > STEPS_MAX:
+        stack.known[real] = compiled, own + below
+    compiled, count = stack.known[real]
+    stack.counts[-1] += count if is_counted else 0
+    if stack.counts[-1] > STEPS_MAX:
         report.error("limit", f"workflows in workflows have more than {STEPS_MAX} steps in all", node)
         return None
     missing = [finding for finding in compiled.diagnostics if finding.code == "file" and not finding.line]
     if missing:
         report.error("file", missing[0].message, node, hint=missing[0].hint)
         return None
-    if real not in family.told:
-        family.told.add(real)
+    if real not in stack.told:
+        stack.told.add(real)
         for finding in compiled.diagnostics:
             into = report.errors if finding.severity == "error" else report.warnings
             if len(into) < DIAGNOSTICS_MAX:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.native.context import Defaults, NativeReading, Readers
 from resile.dialects.native.function import check_functions
 from resile.dialects.native.graph import report_strangers
 from resile.dialects.native.ir import lift_ir
@@ -20,7 +21,7 @@ from resile.dialects.native.keys.steps import TABLES as TABLES
 from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.reference_checks import check_references
 from resile.dialects.native.scope import Named, named_steps, phase_steps, read_drafts, settle
-from resile.dialects.native.step import NativeReading, Within
+from resile.dialects.native.step import read_step
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
@@ -53,6 +54,7 @@ def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workfl
 
 def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     """The workflow in a mapping: the whole of a file, or one that stands inside another."""
+    reading.readers = Readers(read_step, settle, compile_part)
     root = lift_ir(reading, root, WORKFLOW)
     fields = read_mapping(reading, root, WORKFLOW)
     if "source" in fields:
@@ -63,7 +65,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
 
         refuse_parallel(reading, root)
     reading.language = language_named(fields.get("templates", "dollar"))
-    within = Within(fields.get("shell_program", "sh"))
+    within = Defaults(fields.get("shell_program", "sh"))
     _read_ladder(reading, fields, within)
     is_mapreduce = "mode" in root.entries
     named = _mapreduce(reading, root, fields) if is_mapreduce else _steps(reading, root, fields)
@@ -98,7 +100,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     )
 
 
-def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Within) -> None:
+def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Defaults) -> None:
     """What the workflow says for all its steps: its agent, its failure handlers, its defaults, its error policy."""
     reading.agent = fields.get("agent", {})
     if "failure_handlers" in fields:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
+from resile.dialects.native.context import Defaults, NativeReading, StepDraft
 from resile.dialects.native.keys.steps import STEP
 from resile.dialects.native.needs import read_needs
-from resile.dialects.native.step import Drafted, NativeReading, Within, read_step
 from resile.model.workflow import Shell, Step
 
 _OWN = frozenset(("shell", "needs", "outputs"))
@@ -21,15 +21,15 @@ Shared = tuple[tuple[str, int], ...]
 
 
 def read_expansion(
-    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within, known: dict[Shared, Step]
-) -> Drafted:
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Defaults, known: dict[Shared, Step]
+) -> StepDraft:
     """The step that a mapping describes; `known` has a step for each set of shared keys that was read before."""
     entries = node.entries
     shared = tuple([(word, id(value)) for word, (_, value) in entries.items() if word not in _OWN])
     model = known.get(shared)
     command = entries["shell"][1] if "shell" in entries else None
     if model is None or not isinstance(command, Scalar) or name == "end":
-        draft = read_step(reading, name, node, key, within)
+        draft = reading.readers.step(reading, name, node, key, within)
         if command is not None and name != "end":
             known[shared] = draft.step
         return draft
@@ -40,6 +40,6 @@ def read_expansion(
         outputs=tuple([path for path, _ in _outputs(reading, entries["outputs"][1])]) if "outputs" in entries else (),
         origin=reading.origin(key),
     )
-    return Drafted(
+    return StepDraft(
         step, node, key, read_needs(reading, *_needs(reading, entries["needs"][1])) if "needs" in entries else ()
     )

@@ -17,12 +17,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.failures.error_policy import Policy, hand_over, read_policy
+from resile.dialects.native.context import FANOUT_DEPTH_MAX, Defaults, NativeReading, Policy, Scope
+from resile.dialects.native.failures.error_policy import hand_over, read_policy
 from resile.dialects.native.keys.fanout import INPUT_STEP, MAP
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.keys.steps import ROOTS
-from resile.dialects.native.scope import named_steps, phase_steps, read_drafts, settle
-from resile.dialects.native.step import FANOUT_DEPTH_MAX, NativeReading, Scope, Within
+from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
 from resile.dialects.native.step_types.map import FILE_ENDINGS
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
@@ -36,7 +36,7 @@ _SELECTION = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offs
 _SETTINGS = ("max_parallel", "item_timeout_seconds", "isolation", "scope", "item_name")
 
 
-def read_map(reading: NativeReading, name: str, node: Node, within: Within) -> FanOut | None:
+def read_map(reading: NativeReading, name: str, node: Node, within: Defaults) -> FanOut | None:
     """The fan-out that a `map` describes."""
     fields = read_mapping(reading, node, MAP)
     if not isinstance(node, Mapping):
@@ -68,7 +68,7 @@ def input_of(step: Mapping) -> Scalar | Mapping:
 
 
 def _item_steps(
-    reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], policy: Policy, within: Within
+    reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], policy: Policy, within: Defaults
 ) -> tuple[Step, ...]:
     """What runs for each item."""
     steps: Node | None = fields.get("steps")
@@ -89,7 +89,7 @@ def _item_steps(
         refuse_end(reading, drafts.pop("end", None))
         hand_over(reading, policy, drafts, within.program)
         is_list = "steps" not in node.entries or isinstance(steps, Sequence)
-        result = settle(reading, drafts, is_list)
+        result = reading.readers.scope(reading, drafts, is_list)
     outer.inner.update((inner, name) for inner in drafts)
     return result
 
@@ -109,7 +109,7 @@ def refuse_end(reading: NativeReading, end: Any) -> None:
         reading.report.error("reserved", "no step of an item can be called `end`", end.key, hint=hint)
 
 
-def _source(reading: NativeReading, node: Mapping, fields: dict[str, Any], within: Within) -> Source | None:
+def _source(reading: NativeReading, node: Mapping, fields: dict[str, Any], within: Defaults) -> Source | None:
     """Where the items come from and which of them are taken."""
     given: Node | None = fields.get("input")
     if given is None:
@@ -121,7 +121,7 @@ def _source(reading: NativeReading, node: Mapping, fields: dict[str, Any], withi
     return Source(**origin, **{field: fields[field] for field in _SELECTION if field in fields})
 
 
-def _input(reading: NativeReading, node: Node, within: Within) -> dict[str, Any] | None:
+def _input(reading: NativeReading, node: Node, within: Defaults) -> dict[str, Any] | None:
     """The input of a map, as fields of a Source."""
     if isinstance(node, Sequence):
         values = _values(reading, node)
@@ -146,7 +146,7 @@ def _input(reading: NativeReading, node: Node, within: Within) -> dict[str, Any]
     return {"command": value, "program": within.program}
 
 
-def _said(reading: NativeReading, node: Mapping, within: Within) -> dict[str, Any] | None:
+def _said(reading: NativeReading, node: Mapping, within: Defaults) -> dict[str, Any] | None:
     """An input that says what it is."""
     fields = read_mapping(reading, node, INPUT_STEP)
     if len(node.entries) != 1:
@@ -173,7 +173,7 @@ def _is_file(reading: NativeReading, value: str) -> bool:
     return os.path.isfile(os.path.join(reading.source.folder, value))
 
 
-def _from_step(reading: NativeReading, step: str, node: Node, within: Within) -> dict[str, Any] | None:
+def _from_step(reading: NativeReading, step: str, node: Node, within: Defaults) -> dict[str, Any] | None:
     """Another step of the same scope; in a handler, a command before."""
     if within.before is not None and step not in within.before:
         hint = did_you_mean(step, within.before, "before it") or "there is no command before it"

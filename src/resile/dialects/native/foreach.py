@@ -17,20 +17,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
-from resile.dialects.native.failures.commands import read_success
-from resile.dialects.native.failures.error_policy import Policy, hand_over, read_policy
-from resile.dialects.native.keys.failures import ON_FINISH
-from resile.dialects.native.routes import called_only, called_steps, callers
-from resile.dialects.native.scope import settle
-from resile.dialects.native.step import (
+from resile.dialects.native.context import (
     FANOUT_DEPTH_MAX,
-    Drafted,
+    Defaults,
     ForEach,
     NativeReading,
+    Policy,
     Scope,
-    Within,
+    StepDraft,
     place_of,
 )
+from resile.dialects.native.failures.commands import read_success
+from resile.dialects.native.failures.error_policy import hand_over, read_policy
+from resile.dialects.native.keys.failures import ON_FINISH
+from resile.dialects.native.routes import called_only, called_steps, callers
 from resile.errors import shorten
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 from resile.model.limits import LOOPS_MAX, NAME_CHARACTERS_MAX
@@ -47,7 +47,7 @@ def finishing(name: str) -> str:
     return f"{name}\n"
 
 
-def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Within) -> ForEach:
+def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> ForEach:
     """What stands beside `foreach: true`."""
     policy = read_policy(reading, fields["error_policy"]) if "error_policy" in fields else None
     on_finish = None
@@ -59,7 +59,7 @@ def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[
     return ForEach(inner, place, policy, fields.get("max_parallel"), on_finish, in_turn)
 
 
-def fold(reading: NativeReading, drafts: dict[str, Drafted], is_list: bool) -> dict[str, Drafted]:
+def fold(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) -> dict[str, StepDraft]:
     """The steps of a scope, those that run for items put into fan-outs."""
     remedies = called_only(drafts, called_steps(reading.scope, drafts))
     paths = _paths(reading, drafts, is_list, remedies)
@@ -81,7 +81,7 @@ def fold(reading: NativeReading, drafts: dict[str, Drafted], is_list: bool) -> d
 
 
 def _paths(
-    reading: NativeReading, drafts: dict[str, Drafted], is_list: bool, remedies: frozenset[str]
+    reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool, remedies: frozenset[str]
 ) -> dict[str, Path]:
     """For whose items each step runs; what waits for itself runs for none, and is reported elsewhere."""
     before: dict[str, list[str]] = {}
@@ -109,7 +109,7 @@ def _paths(
     return paths
 
 
-def _path(reading: NativeReading, name: str, draft: Drafted, ways: set[Path]) -> Path:
+def _path(reading: NativeReading, name: str, draft: StepDraft, ways: set[Path]) -> Path:
     """For whose items one step runs, by those it needs."""
     if draft.fanout and not any(ways):
         # A front end that works it out for a step has no key to point to.
@@ -152,13 +152,13 @@ def _owners(members: set[str]) -> set[str]:
 
 def _fold_one(
     reading: NativeReading,
-    drafts: dict[str, Drafted],
+    drafts: dict[str, StepDraft],
     producer: str,
     foreach: ForEach,
     members: set[str],
     paths: dict[str, Path],
     is_list: bool,
-) -> dict[str, Drafted]:
+) -> dict[str, StepDraft]:
     """The steps, those that run for the items of one producer replaced by a fan-out."""
     scope = reading.scope
     inner = Scope(scope)
@@ -172,7 +172,7 @@ def _fold_one(
     policy = foreach.policy or Policy(ErrorPolicy(on_item_failure="fail"))
     with reading.inside(inner):
         hand_over(reading, policy, items, foreach.within.program)
-        steps = settle(reading, items, is_list)
+        steps = reading.readers.scope(reading, items, is_list)
     name = _name([step.name for step in steps if not step.called_only] or list(items))
     first = next(iter(items.values()))
     if name in drafts and name not in members:
@@ -189,7 +189,7 @@ def _fold_one(
         scope=producer,
     )
     step = Step(name=name, action=fan, rules=_rules(foreach), on_success=foreach.on_finish, origin=first.step.origin)
-    draft = Drafted(step, Mapping({}, first.key.line, first.key.column), first.key, tuple(outside.values()))
+    draft = StepDraft(step, Mapping({}, first.key.line, first.key.column), first.key, tuple(outside.values()))
     return _replaced(drafts, members, draft)
 
 
@@ -205,8 +205,8 @@ def _move(scope: Scope, inner: Scope, owners: set[str]) -> None:
     scope.texts[:] = [text for text in scope.texts if text.owner not in owners]
     inner.named = [named for named in scope.named if named.owner in owners]
     scope.named = [named for named in scope.named if named.owner not in owners]
-    inner.spoken = [spoken for spoken in scope.spoken if spoken[0] in owners]
-    scope.spoken = [spoken for spoken in scope.spoken if spoken[0] not in owners]
+    inner.names_in_code = [use for use in scope.names_in_code if use[0] in owners]
+    scope.names_in_code = [use for use in scope.names_in_code if use[0] not in owners]
     inner.captured = {name: owner for name, owner in scope.captured.items() if owner in owners}
     scope.captured = {name: owner for name, owner in scope.captured.items() if owner not in owners}
 
@@ -215,17 +215,19 @@ def _rename(scope: Scope, before: str, now: str) -> None:
     """What a producer says about the end of its items is said by the fan-out."""
     scope.texts[:] = [replace(text, owner=now) if text.owner == before else text for text in scope.texts]
     scope.named = [replace(named, owner=now) if named.owner == before else named for named in scope.named]
-    scope.spoken = [(now, literal) if owner == before else (owner, literal) for owner, literal in scope.spoken]
+    scope.names_in_code = [
+        (now, literal) if owner == before else (owner, literal) for owner, literal in scope.names_in_code
+    ]
     scope.captured = {name: now if owner == before else owner for name, owner in scope.captured.items()}
 
 
 def _inside(
     reading: NativeReading,
-    draft: Drafted,
+    draft: StepDraft,
     members: set[str],
     outside: dict[tuple[str, ...], Needed],
     level: int,
-) -> Drafted:
+) -> StepDraft:
     """A step as it stands in the item: what it needs from outside is needed by the fan-out."""
     kept: list[Needed] = []
     for need, node in draft.needs:
@@ -247,9 +249,9 @@ def _accepting(step: Step) -> Step:
     return replace(step, rules=tuple(rules))
 
 
-def _replaced(drafts: dict[str, Drafted], members: set[str], fan: Drafted) -> dict[str, Drafted]:
+def _replaced(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft) -> dict[str, StepDraft]:
     """The steps of the scope, with the fan-out where the first of its steps stood."""
-    result: dict[str, Drafted] = {}
+    result: dict[str, StepDraft] = {}
     for name, draft in drafts.items():
         if name in members:
             result.setdefault(fan.step.name, fan)

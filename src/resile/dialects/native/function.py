@@ -24,7 +24,7 @@ from resile.model.rules import Rule
 from resile.model.workflow import Capture, Function, Given
 
 if TYPE_CHECKING:
-    from resile.dialects.native.step import Drafted, NativeReading, Scope
+    from resile.dialects.native.context import NativeReading, Scope, StepDraft
 
 _KINDS: tuple[str, ...] = get_args(Given.__annotations__["kind"])
 _NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "transform", "checks")
@@ -134,7 +134,7 @@ def _is_first(reading: NativeReading, scope: Scope, name: str) -> bool:
     return not order.before.get(name) and not (order.in_order and order.place[name])
 
 
-def _check_file(reading: NativeReading, draft: Drafted, action: Function) -> None:
+def _check_file(reading: NativeReading, draft: StepDraft, action: Function) -> None:
     """The file of a function must be there, for nothing could write it before the call."""
     import os
 
@@ -149,7 +149,7 @@ def _check_file(reading: NativeReading, draft: Drafted, action: Function) -> Non
 
 
 def _check_arguments(
-    reading: NativeReading, draft: Drafted, action: Function, inputs: dict[str, Any], is_item: bool
+    reading: NativeReading, draft: StepDraft, action: Function, inputs: dict[str, Any], is_item: bool
 ) -> None:
     """What arguments name must be there when the call is made: needed steps, declared inputs, an item."""
     where = draft.node.entries["function"][0]

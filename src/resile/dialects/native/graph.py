@@ -9,73 +9,21 @@ Everything here is iterative and linear in steps and edges: a chain of 100,000 s
 from __future__ import annotations
 
 from collections import abc
-from functools import cached_property
 
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
-from resile.dialects.native.needs import Needed
-from resile.dialects.native.step import Drafted, How, NativeReading, Stranger
+from resile.dialects.native.context import How, NativeReading, Needed, StepDraft, UnknownName
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.model.workflow import Arc, Need, Step
 
 CYCLE_STEPS_SHOWN = 50
-ANCESTOR_VISITS_MAX = 2_000_000
-
-
-class Ancestors:
-    """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
-
-    def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
-        self.steps = steps
-        self.is_list = is_list
-        self.visits = 0
-
-    @cached_property
-    def in_order(self) -> bool:
-        """Does the order of the file say who runs before whom?"""
-        return self.is_list and not any(step.arcs or step.called_only for step in self.steps)
-
-    @cached_property
-    def place(self) -> dict[str, int]:
-        """Where each step stands in the file."""
-        return {step.name: number for number, step in enumerate(self.steps)}
-
-    @cached_property
-    def before(self) -> dict[str, list[str]]:
-        """The steps that lead to each step at once; worked out when it is first asked, which most files never do."""
-        before: dict[str, list[str]] = {}
-        for step in self.steps:
-            before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
-            for arc in step.arcs:
-                before.setdefault(arc.step, []).append(step.name)
-        return before
-
-    def has(self, step: str, other: str) -> bool:
-        """Does `other` run before `step`? Everything runs before `end`."""
-        return step == "end" or self.has_before(step, other)
-
-    def has_before(self, step: str, other: str) -> bool:
-        """Does a path lead from `other` to `step`? Yes where finding out would take too long."""
-        if self.in_order and step in self.place and other in self.place:
-            return self.place[other] < self.place[step]
-        seen: set[str] = set()
-        found = list(self.before.get(step, ())) if step != "end" else []
-        while found and self.visits < ANCESTOR_VISITS_MAX:
-            self.visits += 1
-            name = found.pop()
-            if name == other:
-                return True
-            if name not in seen:
-                seen.add(name)
-                found.extend(self.before.get(name, ()))
-        return bool(found)
 
 
 def connect(
-    reading: NativeReading, drafts: dict[str, Drafted], is_list: bool, called_only: frozenset[str]
+    reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool, called_only: frozenset[str]
 ) -> tuple[Step, ...]:
     """The steps with their edges; what does not fit is reported and left out."""
     steps: list[Step] = []
@@ -101,7 +49,7 @@ def connect(
 
 
 def _known_needs(
-    reading: NativeReading, drafts: dict[str, Drafted], name: str, sound: dict[int, frozenset[str]]
+    reading: NativeReading, drafts: dict[str, StepDraft], name: str, sound: dict[int, frozenset[str]]
 ) -> tuple[Need, ...]:
     """What a step needs, of what it may need; a list that many steps share is looked at once."""
     given = drafts[name].needs
@@ -117,7 +65,7 @@ def _known_needs(
 
 
 def _is_known(
-    reading: NativeReading, drafts: dict[str, Drafted], name: str, need: Need, node: Scalar | Mapping
+    reading: NativeReading, drafts: dict[str, StepDraft], name: str, need: Need, node: Scalar | Mapping
 ) -> bool:
     """May this step need those?"""
     known = True
@@ -135,7 +83,7 @@ def _is_known(
     return known
 
 
-def _leads_somewhere(reading: NativeReading, drafts: dict[str, Drafted], arc: Arc, node: Scalar) -> bool:
+def _leads_somewhere(reading: NativeReading, drafts: dict[str, StepDraft], arc: Arc, node: Scalar) -> bool:
     """Is there a step at the end of this arc?"""
     if arc.step in drafts or (arc.step == "end" and reading.scope.around is None):
         return True
@@ -145,7 +93,7 @@ def _leads_somewhere(reading: NativeReading, drafts: dict[str, Drafted], arc: Ar
 
 def unknown_step(reading: NativeReading, how: How, name: str, node: Scalar | Mapping) -> None:
     """Report a name that no step of this scope has."""
-    stranger = Stranger(reading.scope, how, node, name)
+    stranger = UnknownName(reading.scope, how, node, name)
     if reading.scope.around is None:
         _report(reading.report, stranger)
     else:
@@ -162,7 +110,7 @@ def report_strangers(reading: NativeReading) -> None:
             _report(reading.report, stranger)
 
 
-def _report(report: Diagnostics, stranger: Stranger) -> None:
+def _report(report: Diagnostics, stranger: UnknownName) -> None:
     """Say where a step is that can't be named from here, or that there is none."""
     name, scope = stranger.name, stranger.scope
     jumps = stranger.how != "needs"
@@ -185,7 +133,7 @@ def _report(report: Diagnostics, stranger: Stranger) -> None:
     report.error("unknown-step", f"there is no step `{shorten(name)}`", stranger.node, hint=hint)
 
 
-def _refuse_cycles(report: Diagnostics, drafts: dict[str, Drafted], steps: list[Step], is_list: bool) -> None:
+def _refuse_cycles(report: Diagnostics, drafts: dict[str, StepDraft], steps: list[Step], is_list: bool) -> None:
     """Report the steps that wait for each other."""
     if _are_in_order(steps):
         return
@@ -236,7 +184,7 @@ def _are_in_order(steps: list[Step]) -> bool:
     return True
 
 
-def _report_cycle(report: Diagnostics, drafts: dict[str, Drafted], names: list[str], is_list: bool) -> None:
+def _report_cycle(report: Diagnostics, drafts: dict[str, StepDraft], names: list[str], is_list: bool) -> None:
     """Name every step of a cycle with its place."""
     if len(names) == 1:
         return

@@ -6,38 +6,17 @@ so are long lists of them: a check of one covers all steps that share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from resile.dialects.formats.nodes import Mapping, Scalar
+from resile.dialects.native.context import Needed, Needs
 from resile.errors import shorten
 from resile.model.workflow import Need
 
 if TYPE_CHECKING:
-    from resile.dialects.native.step import NativeReading
+    from resile.dialects.native.context import NativeReading
 
 SHARED_NEEDS_MIN = 8
-
-
-class Needed(Struct, frozen=True, gc=False):
-    """A long list of needs, each with its node; steps whose lists are written alike share the needs."""
-
-    needs: tuple[Need, ...]
-    nodes: list[Scalar | Mapping]
-
-    def __iter__(self) -> Iterator[tuple[Need, Scalar | Mapping]]:
-        """Each need with its node."""
-        return zip(self.needs, self.nodes, strict=True)
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self.needs)
-
-
-Needs = Needed | tuple[tuple[Need, Scalar | Mapping], ...]
-"""What a step needs, each need with its node."""
 
 
 def read_needs(reading: NativeReading, values: tuple[str | Need, ...], nodes: list[Scalar | Mapping]) -> Needs:

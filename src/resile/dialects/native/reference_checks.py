@@ -11,8 +11,8 @@ from collections import ChainMap
 from typing import Any
 
 from resile.dialects.formats.nodes import Mark, Node
+from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.steps import ROOTS
-from resile.dialects.native.step import Drafted, NativeReading, Scope
 from resile.dialects.reading.context import Reading, Text
 from resile.dialects.reading.suggestions import did_you_mean, nearest
 from resile.errors import shorten
@@ -43,7 +43,7 @@ _NESTING = frozenset("'\"`\\<>()[]")
 _SECOND_SHELL = r"(?:^|[\s;&|(])(?:(eval)|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\s"
 
 
-def check_references(reading: NativeReading, inputs: dict[str, Any], end: Drafted | None) -> None:
+def check_references(reading: NativeReading, inputs: dict[str, Any], end: StepDraft | None) -> None:
     """Check captured names and every text that was read, scope by scope, outer ones first."""
     root = reading.scopes[0]
     if end is not None:
@@ -81,7 +81,7 @@ def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> d
     return captured
 
 
-def _check_fallback(reading: Reading, draft: Drafted, where: Node) -> None:
+def _check_fallback(reading: Reading, draft: StepDraft, where: Node) -> None:
     """What a step captures is read from its fallback too, so that must print something."""
     for rule in draft.step.rules:
         last = rule.repair.steps[-1] if rule.then == "fallback" and rule.repair is not None else None
@@ -103,7 +103,7 @@ class _ReferenceChecker:
         self.inputs = inputs
         self.scope = reading.scopes[0]
         self.captured: ChainMap[str, str] = ChainMap()
-        self.drafts: ChainMap[str, Drafted] = ChainMap()
+        self.drafts: ChainMap[str, StepDraft] = ChainMap()
         self.lines: list[str] = []
         self.reported: set[tuple[int, int, str]] = set()
 
@@ -174,7 +174,7 @@ class _ReferenceChecker:
         """Is there a failure that this text can speak of: in a handler, or in a step that is called for?"""
         return text.in_repair or text.owner in self.scope.called
 
-    def _map_step(self) -> Drafted | None:
+    def _map_step(self) -> StepDraft | None:
         """The fan-out that `${map.…}` speaks of: the one that is called so."""
         draft = self.drafts.get("map")
         return draft if draft is not None and _fans_out(draft) else None
@@ -417,17 +417,17 @@ def _has_run(scope: Scope, owner: str, is_inside: bool, step: str) -> bool:
     return scope.ancestors.has(owner, step)
 
 
-def _fans_out(draft: Drafted) -> bool:
+def _fans_out(draft: StepDraft) -> bool:
     """Does a step run others for each item? One whose `map` could not be read does, and what is wrong is said there."""
     return isinstance(draft.step.action, FanOut) or "map" in draft.node.entries
 
 
-def _is_unread_child(draft: Drafted) -> bool:
+def _is_unread_child(draft: StepDraft) -> bool:
     """Does a step run a workflow that could not be read, so that what it captures is unknown?"""
     return "workflow" in draft.node.entries and not isinstance(draft.step.action, Child)
 
 
-def _outputs(draft: Drafted) -> set[str]:
+def _outputs(draft: StepDraft) -> set[str]:
     """The names that `outputs` of a step has: what it captures, or what its child workflow does."""
     if isinstance(draft.step.action, Child):
         from resile.dialects.native.child_workflow import captured_names

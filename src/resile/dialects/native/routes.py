@@ -15,8 +15,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
-from resile.dialects.native.graph import Ancestors, unknown_step
-from resile.dialects.native.step import Drafted, How, Named, NativeReading, Scope, Within
+from resile.dialects.native.ancestors import Ancestors
+from resile.dialects.native.context import Defaults, How, NameUse, NativeReading, Scope, StepDraft
+from resile.dialects.native.graph import unknown_step
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
@@ -28,7 +29,7 @@ STRING_LITERAL = r"""(['"`])((?:(?!\1)[^\\\n])*)\1"""
 
 
 def read_routes(
-    reading: NativeReading, fields: dict[str, Any], within: Within, by_default: frozenset[str] = frozenset()
+    reading: NativeReading, fields: dict[str, Any], within: Defaults, by_default: frozenset[str] = frozenset()
 ) -> tuple[str, tuple[str, ...], tuple[Transition, ...]]:
     """The static parts of `goto`, `run` and `transitions`; the names in them are kept to be looked at."""
     goto: Scalar | None = fields.get("goto")
@@ -38,17 +39,17 @@ def read_routes(
     targets += [("transitions", node) for _, node in transitions if node is not None]
     for key, node in targets:
         if within.before is None:
-            reading.scope.named.append(Named(reading.owner, key, node, key in by_default))
+            reading.scope.named.append(NameUse(reading.owner, key, node, key in by_default))
         elif node.text not in within.before:
             hint = did_you_mean(node.text, within.before, "before it") or "there is no command before it"
             message = f"no command `{shorten(node.text)}` stands before this one in its handler"
             reading.report.error("goto", message, node, hint=hint)
     if "run" in by_default and _is_remedy(reading.owner, run):
         run = ()
-    reading.scope.named += [Named(reading.owner, "run", node, "run" in by_default) for _, node in run]
+    reading.scope.named += [NameUse(reading.owner, "run", node, "run" in by_default) for _, node in run]
     if "run_js" in fields:
         literals = dict.fromkeys(literal for _, literal in re.findall(STRING_LITERAL, fields["run_js"]))
-        reading.scope.spoken += [(reading.owner, literal) for literal in literals]
+        reading.scope.names_in_code += [(reading.owner, literal) for literal in literals]
     calls = tuple(dict.fromkeys(name for name, _ in run))
     return goto.text if goto is not None else "", calls, tuple(transition for transition, _ in transitions)
 
@@ -61,15 +62,15 @@ def _is_remedy(owner: str, run: tuple[tuple[str, Scalar], ...]) -> bool:
 def callers(scope: Scope) -> Iterator[tuple[str, str]]:
     """Who calls for whom, by names and in code; names that no step has among them."""
     yield from ((named.owner, named.node.text) for named in scope.named if named.how == "run")
-    yield from scope.spoken
+    yield from scope.names_in_code
 
 
-def called_steps(scope: Scope, drafts: dict[str, Drafted]) -> frozenset[str]:
+def called_steps(scope: Scope, drafts: dict[str, StepDraft]) -> frozenset[str]:
     """The steps that others call for; also those that run anyway."""
     return frozenset(name for _, name in callers(scope) if name in drafts)
 
 
-def called_only(drafts: dict[str, Drafted], called: frozenset[str]) -> frozenset[str]:
+def called_only(drafts: dict[str, StepDraft], called: frozenset[str]) -> frozenset[str]:
     """The steps that run only when they are called for: nothing that runs anyway needs them or leads to them."""
     said = {name: entry[1] for name, draft in drafts.items() if (entry := draft.node.entries.get("called_only"))}
     if not called and not said:
@@ -80,7 +81,7 @@ def called_only(drafts: dict[str, Drafted], called: frozenset[str]) -> frozenset
     return remedies_among((called | kept) - always, {name: edges_of(draft) for name, draft in drafts.items()}, kept)
 
 
-def edges_of(draft: Drafted) -> frozenset[str]:
+def edges_of(draft: StepDraft) -> frozenset[str]:
     """The steps that a step needs, and those that it leads to."""
     needed = [name for need, _ in draft.needs for name in need.any_of]
     return frozenset([*needed, *(arc.step for arc, _ in draft.arcs)])
@@ -102,7 +103,7 @@ def remedies_among(
 def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Ancestors) -> tuple[Step, ...]:
     """Look at every name; the steps, without default names where those lead nowhere."""
     scope, drafts = reading.scope, reading.scope.drafts
-    runs: dict[str, list[Named]] = {}
+    runs: dict[str, list[NameUse]] = {}
     astray: set[str] = set()
     strange: dict[str, set[str]] = {}
     for named in scope.named:
@@ -154,7 +155,7 @@ def _drop_unknown_targets(step: Step, strange: set[str]) -> Step:
     return replace(step, rules=tuple(rules))
 
 
-def _drop_default_jumps(report: Diagnostics, step: Step, draft: Drafted, is_astray: bool) -> Step:
+def _drop_default_jumps(report: Diagnostics, step: Step, draft: StepDraft, is_astray: bool) -> Step:
     """The step without default jumps that do not lead back; a remedy has none, it returns to its caller."""
     written = [draft.node.entries.get(word) for word in ("on_failure", "on_fail")]
     own = any(
@@ -174,7 +175,7 @@ def _drop_default_jumps(report: Diagnostics, step: Step, draft: Drafted, is_astr
     return replace(step, rules=tuple(rules))
 
 
-def _report_unknown(reading: NativeReading, named: Named) -> None:
+def _report_unknown(reading: NativeReading, named: NameUse) -> None:
     """Report a name that no step has; a default is reported once."""
     report, node = reading.report, named.node
     if named.by_default and any(e.line == node.line and e.column == node.column for e in report.errors):
@@ -185,7 +186,7 @@ def _report_unknown(reading: NativeReading, named: Named) -> None:
     unknown_step(reading, named.how, node.text, node)
 
 
-def _refuse_goto(reading: NativeReading, named: Named, ancestors: Ancestors) -> None:
+def _refuse_goto(reading: NativeReading, named: NameUse, ancestors: Ancestors) -> None:
     """Report a jump that does not lead back."""
     owner, name = named.owner, named.node.text
     if owner == "end":
@@ -201,7 +202,7 @@ def _refuse_goto(reading: NativeReading, named: Named, ancestors: Ancestors) -> 
     reading.report.error("goto", message, named.node, hint=hint)
 
 
-def _refuse_circles(report: Diagnostics, runs: dict[str, list[Named]]) -> None:
+def _refuse_circles(report: Diagnostics, runs: dict[str, list[NameUse]]) -> None:
     """A remedy whose own remedy is the step that waits for it would wait for ever."""
     for start, first in runs.items():
         for named in first:

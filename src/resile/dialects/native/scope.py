@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.ancestors import Ancestors
+from resile.dialects.native.context import Defaults, NativeReading, StepDraft, is_dangling
 from resile.dialects.native.expansions import Shared, read_expansion
-from resile.dialects.native.graph import Ancestors, connect
+from resile.dialects.native.graph import connect
 from resile.dialects.native.keys.fanout import PHASE
 from resile.dialects.native.routes import called_only, called_steps, check_routes
-from resile.dialects.native.step import Drafted, NativeReading, Within, is_dangling, read_step
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import name_problem
@@ -56,10 +57,10 @@ def phase_steps(reading: NativeReading, node: Node, word: str, unnamed: str) -> 
     return named_steps(reading, commands, word, unnamed) if commands is not None else ()
 
 
-def read_drafts(reading: NativeReading, named: Iterable[Named], within: Within) -> dict[str, Drafted]:
+def read_drafts(reading: NativeReading, named: Iterable[Named], within: Defaults) -> dict[str, StepDraft]:
     """Every step by its name, in the order of the file."""
     report = reading.report
-    drafts: dict[str, Drafted] = {}
+    drafts: dict[str, StepDraft] = {}
     known: dict[Shared, Step] = {}
     for name, key, node in named:
         problem = name_problem(name)
@@ -74,7 +75,7 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Within) 
         if reading.is_checked:
             draft = read_expansion(reading, name, node, place, within, known)
         else:
-            draft = read_step(reading, name, node, place, within)
+            draft = reading.readers.step(reading, name, node, place, within)
         first = drafts.get(name)
         if first is not None:
             where = f"{first.key.line}:{first.key.column}"
@@ -85,7 +86,7 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Within) 
     return drafts
 
 
-def settle(reading: NativeReading, drafts: dict[str, Drafted], is_list: bool) -> tuple[Step, ...]:
+def settle(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) -> tuple[Step, ...]:
     """The steps of the scope that is being read, with their edges; what does not fit is reported."""
     scope = reading.scope
     if any(draft.foreach is not None or draft.fanout for draft in drafts.values()):

@@ -5,37 +5,26 @@ The same door for every step: those of the workflow, `end`, and the commands of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
 from resile.dialects.native.function import capture_of_result, check_beside, check_types
 from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native.keys.programs import read_inputs
 from resile.dialects.native.keys.steps import ACTIONS, ARC, ARCS, STEP
-from resile.dialects.native.needs import Needs, read_needs
-from resile.dialects.reading.context import Reading, Source, Text
-from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.native.needs import read_needs
+from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
 from resile.model.fanout import FanOut
-from resile.model.rules import Origin, Rule, SuccessActions
+from resile.model.rules import Rule, SuccessActions
 from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Validate
 
-if TYPE_CHECKING:
-    from resile.dialects.native.child_workflow import Family
-    from resile.dialects.native.failures.error_policy import Policy
-    from resile.dialects.native.failures.ladder import Answer
-    from resile.dialects.native.graph import Ancestors
-    from resile.model.workflow import Workflow
-
-FANOUT_DEPTH_MAX = 8
 _PASSED_ON = (
     "grace_seconds",
     "capture",
@@ -62,7 +51,6 @@ _LADDER_KEYS = frozenset(
         "continue_on_error",
     )
 )
-_HANGS_ON = frozenset(("on_failure", "on_fail", "max_attempts", "max_retries", "fail_workflow"))
 _NOT_FOR_END = {
     "needs": "`end` runs after every other step by itself",
     "next": "nothing runs after `end`",
@@ -97,134 +85,14 @@ _ACTIONS = frozenset(ACTIONS)
 _BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish", "in_turn")
 
 
-How = Literal["needs", "next", "run", "goto", "transitions"]
-
-
-class Named(Struct, frozen=True, gc=False):
-    """A step of the workflow that another one names; looked at once all steps are known."""
-
-    owner: str
-    how: How
-    node: Scalar
-    by_default: bool = False
-
-
-class Within(Struct, frozen=True, gc=False):
-    """Where a step stands and what it takes over; `before` names the commands before it in a handler."""
-
-    program: str = "sh"
-    env: dict[str, str] = {}
-    working_dir: str = ""
-    before: tuple[str, ...] | None = None
-
-
-class Scope(Struct):
-    """Steps that know each other by name: those of the workflow, or those that run for each item of a fan-out.
-
-    `around` is the scope that holds the fan-out, `owner` its step there; `is_inside`: in one of its handlers.
-    `spoken` are (owner, text) in the code of `run_js`: where one is the name of a step, that step counts as named.
-    `captured` are names that handlers capture, with the step whose handler it is. `inner` names the steps that
-    stand in fan-outs of this scope, with the step that runs them.
-    """
-
-    around: Scope | None = None
-    owner: str = ""
-    is_inside: bool = False
-    texts: list[Text] = field(default_factory=list)
-    named: list[Named] = field(default_factory=list)
-    spoken: list[tuple[str, str]] = field(default_factory=list)
-    captured: dict[str, str] = field(default_factory=dict)
-    inner: dict[str, str] = field(default_factory=dict)
-    drafts: dict[str, Drafted] = field(default_factory=dict)
-    called: frozenset[str] = frozenset()
-    ancestors: Ancestors | None = None
-
-
-class Stranger(Struct, frozen=True, gc=False):
-    """A name that the scope of an item does not know; reported once the names around it are known."""
-
-    scope: Scope
-    how: How
-    node: Scalar | Mapping
-    name: str
-
-
-class NativeReading(Reading):
-    """A native file being read: what the workflow says for its steps, and what they say about each other.
-
-    `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
-    `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
-    `family` are the files of the workflows that this one calls; `level` counts the workflows in which this one stands,
-    `dialect` is that of the user's file. `needs` are those read so far, by their text: most are repeated. `onward` and
-    `needing` are what hints call the ways on and back. `parts` are the compiled workflows of steps, by the identity of
-    their nodes, which copies of a step share.
-    """
-
-    def __init__(self, source: Source, report: Diagnostics, dialect: str = "native", is_checked: bool = False) -> None:
-        super().__init__(source, report)
-        self.dialect = dialect
-        self.is_checked = is_checked
-        self.onward = "`next` leads on to another step"
-        self.needing = "`needs`"
-        self.parts: dict[int, tuple[Workflow | None, str]] = {}
-        self.agent: dict[str, Any] = {}
-        self.handlers: dict[str, tuple[Rule, ...]] = {}
-        self.defaults: Answer | None = None
-        self.scope = Scope(texts=self.texts)
-        self.scopes = [self.scope]
-        self.strangers: list[Stranger] = []
-        self.lists: dict[str, list[Node]] = {}
-        self.handlers_used: set[str] = set()
-        self.policy: Policy | None = None
-        self.policy_used = False
-        self.family: Family | None = None
-        self.level = 0
-        self.needs: dict[str, Need] = {}
-        self.need_lists: dict[tuple[Any, ...], tuple[Need, ...]] = {}
-
-    @contextmanager
-    def inside(self, scope: Scope) -> Iterator[None]:
-        """Read the steps of another scope; its texts and names are kept with it."""
-        outer = self.scope, self.owner, self.depth
-        self.scope, self.owner, self.depth = scope, "", 0
-        self.texts = scope.texts
-        self.scopes.append(scope)
-        yield
-        self.scope, self.owner, self.depth = outer
-        self.texts = self.scope.texts
-
-
-class ForEach(Struct, frozen=True):
-    """What a step says about the items that its output is."""
-
-    within: Within
-    place: Origin
-    policy: Policy | None = None
-    max_parallel: int | None = None
-    on_finish: SuccessActions | None = None
-    in_turn: bool = False
-
-
-class Drafted(Struct, gc=False):
-    """A step on its way: names it refers to keep their nodes until all steps are known."""
-
-    step: Step
-    node: Mapping
-    key: Scalar | Mapping
-    needs: Needs = ()
-    arcs: tuple[tuple[Arc, Scalar], ...] = ()
-    foreach: ForEach | None = None
-    fanout: str = ""
-
-
-def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Within) -> Drafted:
+def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Defaults) -> StepDraft:
     """The step that a mapping describes; what is wrong with it is reported."""
     origin = reading.origin(key)
     command = _plain_command(reading, node, within) if name != "end" else None
     if command is not None:
         needed = node.entries.get("needs")
         needs: Needs = read_needs(reading, *STEP.keys["needs"].read(reading, needed[1])) if needed else ()
-        return Drafted(Step(name=name, action=command, origin=origin), node, key, needs)
+        return StepDraft(Step(name=name, action=command, origin=origin), node, key, needs)
     node = lift_ir(reading, node, STEP)
     fields = read_mapping(reading, node, STEP)
     if not reading.is_checked:
@@ -242,7 +110,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         mode, arcs = _arcs(reading, fields["next"])
     rules = _rules(reading, node, fields, inner)
     for _, copied in fields.get("copies", ()):
-        reading.scope.named.append(Named(reading.owner, "run", copied))
+        reading.scope.named.append(NameUse(reading.owner, "run", copied))
     if isinstance(action, Function):
         check_beside(reading, node, action)
         fields["capture"] = capture_of_result(name)
@@ -263,10 +131,12 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         origin=origin,
         **{field: fields[field] for field in _PASSED_ON if field in fields},
     )
-    return Drafted(step, node, key, needs, arcs, _foreach(reading, name, node, fields, inner), fields.get("fanout", ""))
+    return StepDraft(
+        step, node, key, needs, arcs, _foreach(reading, name, node, fields, inner), fields.get("fanout", "")
+    )
 
 
-def _plain_command(reading: NativeReading, node: Mapping, within: Within) -> Shell | None:
+def _plain_command(reading: NativeReading, node: Mapping, within: Defaults) -> Shell | None:
     """The command of a step that has nothing besides, or only needs; of these a large file has many."""
     entry = node.entries.get("shell")
     if entry is None or len(node.entries) > (2 if "needs" in node.entries else 1) or reading.defaults is not None:
@@ -279,13 +149,13 @@ def _plain_command(reading: NativeReading, node: Mapping, within: Within) -> She
     return Shell(value, within.program)
 
 
-def _inner(fields: dict[str, Any], within: Within) -> Within:
+def _inner(fields: dict[str, Any], within: Defaults) -> Defaults:
     """What the commands and steps inside a step take over from it."""
     if not fields.get("inherit", True):
-        within = Within(before=within.before)
+        within = Defaults(before=within.before)
     if fields.keys().isdisjoint(("shell_program", "env", "working_dir")):
         return within
-    return Within(
+    return Defaults(
         fields.get("shell_program", within.program),
         {**within.env, **fields["env"]} if "env" in fields else within.env,
         fields.get("working_dir", within.working_dir),
@@ -293,7 +163,9 @@ def _inner(fields: dict[str, Any], within: Within) -> Within:
     )
 
 
-def _foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Within) -> ForEach | None:
+def _foreach(
+    reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Defaults
+) -> ForEach | None:
     """What stands beside `foreach: true`; without it, that has no meaning."""
     if not fields.get("foreach") or inner.before is not None or name == "end":
         for word in _BESIDE_FOREACH:
@@ -307,7 +179,7 @@ def _foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str,
     return read_foreach(reading, name, node, fields, inner)
 
 
-def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
+def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Defaults) -> tuple[Rule, ...]:
     """The ladder of a step; only a file that has one pays for reading it."""
     if _LADDER_KEYS.isdisjoint(fields) and reading.defaults is None:
         return ()
@@ -316,7 +188,9 @@ def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner:
     return read_rules(reading, node, fields, inner)
 
 
-def _on_success(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> SuccessActions | None:
+def _on_success(
+    reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Defaults
+) -> SuccessActions | None:
     """What follows a success."""
     if "on_success" not in fields:
         return None
@@ -325,7 +199,7 @@ def _on_success(reading: NativeReading, node: Mapping, fields: dict[str, Any], i
     return read_success(reading, fields["on_success"], place_of(reading, node, "on_success"), inner)
 
 
-def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> None:
+def _check_place(reading: Reading, name: str, node: Mapping, within: Defaults) -> None:
     """`end` and the commands of a handler stand apart from the others, so some keys mean nothing there."""
     if reading.is_checked:
         return
@@ -346,7 +220,7 @@ def _check_place(reading: Reading, name: str, node: Mapping, within: Within) -> 
 
 
 def _action(
-    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Within
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Defaults
 ) -> Action:
     """The one thing that a step does."""
     given = [word for word in node.entries if word in _ACTIONS]
@@ -477,15 +351,3 @@ def _arc(reading: Reading, node: Node) -> tuple[Arc, Scalar] | None:
     if "step" not in fields or not isinstance(target[1], Scalar):
         return None
     return Arc(fields["step"], fields.get("when"), fields.get("args", {})), target[1]
-
-
-def place_of(reading: Reading, node: Mapping, key: str) -> Origin:
-    """Where a key stands."""
-    return reading.origin(node.entries[key][0])
-
-
-def is_dangling(item: Node) -> str:
-    """The `on_failure` of an item in a list of steps that has no action of its own, or an empty text."""
-    if not isinstance(item, Mapping) or not item.entries.keys() <= _HANGS_ON:
-        return ""
-    return next((word for word in ("on_failure", "on_fail") if word in item.entries), "")

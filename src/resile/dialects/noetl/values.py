@@ -9,8 +9,8 @@ import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.native.context import NativeReading
 from resile.dialects.native.keys.programs import read_data
-from resile.dialects.native.step import NativeReading
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Key

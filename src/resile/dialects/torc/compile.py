@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, describe
 from resile.dialects.native.compile import compile_part
-from resile.dialects.native.step import NativeReading
+from resile.dialects.native.context import NativeReading
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.torc.keys import TABLES

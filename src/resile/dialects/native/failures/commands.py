@@ -14,9 +14,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.native.context import Defaults, NativeReading, is_dangling
 from resile.dialects.native.keys.failures import FOLLOW_KEYS, ON_SUCCESS
 from resile.dialects.native.routes import read_routes
-from resile.dialects.native.step import NativeReading, Within, is_dangling, read_step
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import name_problem, wrong
@@ -53,7 +53,7 @@ def attach_dangling(reading: Reading, items: list[Node]) -> list[Node]:
     return result
 
 
-def read_commands(reading: NativeReading, items: list[Node], word: str, within: Within) -> tuple[Step, ...]:
+def read_commands(reading: NativeReading, items: list[Node], word: str, within: Defaults) -> tuple[Step, ...]:
     """The steps that these nodes stand for, in order; unnamed ones are called by `word` and their number."""
     if reading.depth >= REPAIR_DEPTH_MAX or len(items) > COMMANDS_MAX:
         deep = f"handlers of handlers go no deeper than {REPAIR_DEPTH_MAX} levels"
@@ -71,7 +71,7 @@ def read_commands(reading: NativeReading, items: list[Node], word: str, within: 
             continue
         name = _name(reading, item, f"{word}-{len(names) + 1}", names)
         reading.beside = outer[0] + names
-        step = read_step(reading, name, item, item, replace(within, before=names)).step
+        step = reading.readers.step(reading, name, item, item, replace(within, before=names)).step
         reading.scope.captured.update((capture.name, reading.owner) for capture in step.capture)
         steps.append(replace(step, needs=(Need((names[-1],), True),)) if names else step)
         names = (*names, name)
@@ -121,7 +121,7 @@ def _name(reading: Reading, item: Mapping, default: str, taken: tuple[str, ...])
 
 
 def read_success(
-    reading: NativeReading, node: Node, origin: Origin, within: Within, known: Table = ON_SUCCESS
+    reading: NativeReading, node: Node, origin: Origin, within: Defaults, known: Table = ON_SUCCESS
 ) -> SuccessActions | None:
     """What follows a success: steps of its own, then those that it names, then a jump."""
     routes: dict[str, Any] = {}

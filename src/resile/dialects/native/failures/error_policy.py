@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.context import Defaults, NativeReading, Policy, Scope, StepDraft
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over
 from resile.dialects.native.keys.fanout import CUSTOM, ERROR_POLICY
-from resile.dialects.native.step import Drafted, NativeReading, Scope, Within
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
@@ -30,13 +29,6 @@ from resile.model.rules import Backoff, Origin, Repair, Rule
 ATTEMPTS_DEFAULT = 3
 BACKOFF_DEFAULT = Backoff("exponential", 1.0)
 _LAST = ("tolerate", "park", "fail")
-
-
-class Policy(Struct, frozen=True):
-    """A policy, and the node that names the handler of its items, if it has one."""
-
-    settings: ErrorPolicy
-    custom: Scalar | None = None
 
 
 def read_policy(reading: NativeReading, node: Node) -> Policy:
@@ -68,7 +60,7 @@ def _is_known(reading: NativeReading, node: Scalar) -> bool:
     return False
 
 
-def read_lists(reading: NativeReading, node: Node, within: Within) -> None:
+def read_lists(reading: NativeReading, node: Node, within: Defaults) -> None:
     """The lists of steps under `handlers`, each checked once, however many policies name it."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to lists of steps")
@@ -114,7 +106,7 @@ def report_unused(reading: NativeReading, root: Mapping) -> None:
                 reading.report.warning("unused", message, key, hint=hint.replace("NAME", shorten(name)))
 
 
-def hand_over(reading: NativeReading, policy: Policy, drafts: dict[str, Drafted], program: str) -> None:
+def hand_over(reading: NativeReading, policy: Policy, drafts: dict[str, StepDraft], program: str) -> None:
     """Give the steps of an item the rules of the policy's handler: above those that leave a failure as it is."""
     custom = policy.custom
     if custom is None:
@@ -125,12 +117,12 @@ def hand_over(reading: NativeReading, policy: Policy, drafts: dict[str, Drafted]
         at = len(rules)
         while at and rules[at - 1].then in _LAST:
             at -= 1
-        rules[at:at] = _rules(reading, custom, Within(program, draft.step.env, draft.step.working_dir))
+        rules[at:at] = _rules(reading, custom, Defaults(program, draft.step.env, draft.step.working_dir))
         draft.step = replace(draft.step, rules=tuple(rules))
     reading.owner = ""
 
 
-def _rules(reading: NativeReading, custom: Scalar, within: Within) -> tuple[Rule, ...]:
+def _rules(reading: NativeReading, custom: Scalar, within: Defaults) -> tuple[Rule, ...]:
     """The rules of a handler for one step of an item."""
     name = custom.text.removeprefix(CUSTOM).strip()
     if name in reading.handlers:

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.keys.failures import ESCALATE, FAILURE_HANDLER, RULE
-from resile.dialects.native.step import NativeReading, Within
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import filled, name_problem, text, wrong
@@ -56,7 +56,7 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
     if isinstance(node, Mapping) and "then" in node.entries and isinstance(reading, NativeReading):
         from resile.dialects.native.failures.rules import read_rule
 
-        return read_rule(reading, node, Within())
+        return read_rule(reading, node, Defaults())
     fields = read_mapping(reading, node, RULE)
     if not isinstance(node, Mapping):
         return None
@@ -116,7 +116,7 @@ def _script(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Repair |
     return Repair(steps=(step,), timeout_seconds=fields.get("timeout_seconds"), on_failure="fail" if ends else "ignore")
 
 
-def handed_over(rules: tuple[Rule, ...], inner: Within) -> tuple[Rule, ...]:
+def handed_over(rules: tuple[Rule, ...], inner: Defaults) -> tuple[Rule, ...]:
     """The rules for one step: their scripts run in its folder and environment."""
     if not inner.env and not inner.working_dir:
         return rules

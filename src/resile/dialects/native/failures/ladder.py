@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.native.context import Answer, Defaults, NativeReading, place_of
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over, read_escalation
 from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
 from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
 from resile.dialects.native.routes import read_routes
-from resile.dialects.native.step import NativeReading, Within, place_of
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
@@ -38,23 +36,6 @@ _ONLY_WITH_COMMANDS = {
     "handler_failure_fatal": "handler_failure_fatal",
     "capture": "capture",
 }
-
-
-class Answer(Struct, frozen=True):
-    """What a step says about its failures, from `on_failure` and beside it: values and where each stands.
-
-    `key` is `on_failure` or `on_fail`; `tolerates` is set where it is just `true`.
-    """
-
-    fields: dict[str, Any]
-    places: dict[str, Origin]
-    key: str = ""
-    tolerates: bool = False
-    by_default: frozenset[str] = frozenset()
-
-    def at(self, *fields: str) -> Origin:
-        """Where the first of these fields that is there stands."""
-        return next((self.places[field] for field in fields if field in self.places), Origin())
 
 
 def _places(node: Node, known: Table) -> dict[str, Origin]:
@@ -72,7 +53,7 @@ def read_defaults(reading: NativeReading, node: Node) -> Answer:
     return Answer(read_mapping(reading, node, DEFAULT), _places(node, DEFAULT))
 
 
-def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Within) -> tuple[Rule, ...]:
+def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Defaults) -> tuple[Rule, ...]:
     """The ladder of a step."""
     answer = _read_answer(reading, node, fields)
     written = _written_out(reading, fields["rules"], inner) if "rules" in fields else []
@@ -153,7 +134,7 @@ def _read_beside(
             places[field] = Origin(where.line, where.column)
 
 
-def _written_out(reading: NativeReading, node: Node, inner: Within) -> list[Rule]:
+def _written_out(reading: NativeReading, node: Node, inner: Defaults) -> list[Rule]:
     """The rules that a step writes out, in order; a name among them stands for the rules of that failure handler."""
     from resile.dialects.native.failures.rules import read_rule
 
@@ -169,14 +150,14 @@ def _written_out(reading: NativeReading, node: Node, inner: Within) -> list[Rule
     return rules
 
 
-def _handed(reading: NativeReading, fields: dict[str, Any], inner: Within) -> tuple[list[Rule], list[Rule]]:
+def _handed(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> tuple[list[Rule], list[Rule]]:
     """The rules of the step's failure handler: those for listed failures, and those for all."""
     node: Node | None = fields.get("failure_handler")
     given = _rules_of_handler(reading, node, inner) if node is not None else ()
     return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
 
 
-def _rules_of_handler(reading: NativeReading, node: Node, inner: Within) -> tuple[Rule, ...]:
+def _rules_of_handler(reading: NativeReading, node: Node, inner: Defaults) -> tuple[Rule, ...]:
     """The rules of the failure handler of this name."""
     if not isinstance(node, Scalar) or node.value is None:
         wrong(reading, node, "the name of a failure handler")
@@ -190,7 +171,7 @@ def _rules_of_handler(reading: NativeReading, node: Node, inner: Within) -> tupl
     return handed_over(rules, inner)
 
 
-def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Within) -> list[Rule]:
+def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> list[Rule]:
     """A rule for each exit code that has commands of its own."""
     node: Node | None = fields.get("on_exit_code")
     if node is None:
@@ -244,7 +225,7 @@ def _retry(answer: Answer, calls: tuple[str, ...]) -> list[Rule]:
     ]  # fmt: skip
 
 
-def _handler_steps(reading: NativeReading, answer: Answer, inner: Within) -> tuple[Step, ...]:
+def _handler_steps(reading: NativeReading, answer: Answer, inner: Defaults) -> tuple[Step, ...]:
     """The commands of the handler."""
     fields = answer.fields
     given = [field for field in HANDLER_KEYS if field in fields]

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
 from resile.dialects.native.routes import read_routes
-from resile.dialects.native.step import NativeReading, Within
 from resile.dialects.reading.key_tables import read_mapping
 from resile.model.rules import Escalation, Match, Repair, Rule
 
@@ -24,7 +24,7 @@ _REPAIR = ("commands", "run", "run_js", "timeout_seconds", "on_repair_failure")
 _AS_THEY_ARE = ("limit", "limit_of", "when", "wait", "cost", "routing", "retries_anyway", "halts", "match", "origin")
 
 
-def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None:
+def read_rule(reading: NativeReading, node: Node, within: Defaults) -> Rule | None:
     """One rule with every field that the model has."""
     fields = read_mapping(reading, node, STEP_RULE)
     if not isinstance(node, Mapping):
@@ -65,7 +65,7 @@ def read_rule(reading: NativeReading, node: Node, within: Within) -> Rule | None
     )
 
 
-def _repair(reading: NativeReading, fields: dict[str, Any], calls: tuple[str, ...], within: Within) -> Repair | None:
+def _repair(reading: NativeReading, fields: dict[str, Any], calls: tuple[str, ...], within: Defaults) -> Repair | None:
     """What runs before the verdict, if something does."""
     if not any(field in fields for field in _REPAIR):
         return None
