@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 import resile
+from tests.cli.warm import warm_process
 
 SOURCES = str(Path(resile.__file__).parent.parent)
 DEADLINE_SECONDS = 20.0
@@ -44,6 +45,15 @@ class Program:
             text=True,
             stdin=subprocess.DEVNULL,
             timeout=DEADLINE_SECONDS,
+        )
+        if code is not None:
+            assert done.returncode == code, done
+        return done
+
+    def call_warm(self, *words: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end in a fork of a warm interpreter, as `call` does in a new one."""
+        done = subprocess.CompletedProcess(
+            [*self.argv, *words], *warm_process().run(list(words), str(self.folder), self.env, DEADLINE_SECONDS)
         )
         if code is not None:
             assert done.returncode == code, done

@@ -74,8 +74,10 @@ class Flows:
         trace = self.folder / "trace"
         trace.unlink(missing_ok=True)
         self.program.write(text if text.startswith("resile:") else f"resile: 1\n{text}")
-        document = self.program.json("run", "flow.yaml", "--max-parallel", "1", *words, code=code)
-        lines = self.program.call("events", "ls", str(document["run"]), "--json", code=0).stdout.splitlines()
+        argv = ("run", "flow.yaml", "--max-parallel", "1", *words, "--json")
+        document = msgspec.json.decode(self.program.call_warm(*argv, code=code).stdout)
+        listed = self.program.call_warm("events", "list", str(document["run"]), "--json", code=0)
+        lines = listed.stdout.splitlines()
         order = trace.read_text().split("\n")[:-1] if trace.exists() else []
         return Ran(order, document, [msgspec.json.decode(line) for line in lines])
 
