@@ -377,15 +377,15 @@ def test_requests_wait_until_a_batch_has_answered_them(place: Place) -> None:
 def test_changed_says_that_something_was_committed(place: Place) -> None:
     """Commits of any opening and of the writer are changes, once each; the first question has the answer yes."""
     store, other = place.open(), place.open()
-    assert (store.changed(), store.changed()) == (True, False)
+    assert (store.has_changed(), store.has_changed()) == (True, False)
     run, lease = new_run(store)
-    assert (store.changed(), store.changed()) == (True, False)
+    assert (store.has_changed(), store.has_changed()) == (True, False)
     other.request(run, 1.0, "cancel", {})
-    assert (store.changed(), store.changed()) == (True, False)
+    assert (store.has_changed(), store.has_changed()) == (True, False)
     writer = store.writer()
     writer.submit(batch(lease, entry(1)))
     writer.flush()
-    assert (store.changed(), store.changed()) == (True, False)
+    assert (store.has_changed(), store.has_changed()) == (True, False)
 
 
 def test_a_half_read_stream_is_in_nobodys_way(place: Place) -> None:

@@ -94,7 +94,7 @@ def follow_logs(
     after = state.seq
     while True:
         driven = standing(store, row_of(store, number), time.time()) == "running"
-        if store.changed() or not driven:
+        if store.has_changed() or not driven:
             after = _look(store, row, after, step, attempt, running)
         for key, reader in list(running.items()):
             yield from reader.parts(row, stream)

@@ -276,7 +276,7 @@ class Store(Protocol):
     def requests(self, run: int, after: int = 0) -> list[Request]:
         """Requests that no batch has answered yet, with an id above `after`, oldest first."""
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Has anything been committed since the last call? The first call says yes; cheap enough to ask often."""
 
     def close(self) -> None:

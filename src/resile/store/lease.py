@@ -25,7 +25,7 @@ def take(run: int, now: float, seconds: float) -> Lease:
         host=os.uname().nodename,
         boot=_boot(),
         pid=pid,
-        pid_started=_started(pid),
+        pid_started=_start_ticks_of(pid),
         since=now,
         expires_at=now + seconds,
     )
@@ -36,8 +36,8 @@ def is_free(lease: Lease | None, now: float) -> bool:
     return lease is None or lease.expires_at <= now or _is_gone(lease)
 
 
-def held(lease: Lease) -> LeaseHeld:
-    """The refusal that says who drives the run."""
+def held_error(lease: Lease) -> LeaseHeld:
+    """The error for a run that another engine drives; it says which."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lease.since))
     return LeaseHeld(
         "lease-held",
@@ -46,8 +46,8 @@ def held(lease: Lease) -> LeaseHeld:
     )
 
 
-def lost(run: int, holder: Lease | None) -> LeaseHeld:
-    """The refusal for an engine that wrote with a lease it no longer has."""
+def lost_error(run: int, holder: Lease | None) -> LeaseHeld:
+    """The error for an engine that wrote with a lease it no longer has."""
     by = f"; process {holder.pid} on {holder.host} drives it now" if holder else ""
     return LeaseHeld("lease-lost", f"this engine no longer drives run {run}{by}", hint=f"see `resile status {run}`")
 
@@ -56,7 +56,7 @@ def _is_gone(lease: Lease) -> bool:
     """Is the holder known to be dead? Only a process of this boot and pid namespace can be known to be."""
     if not lease.boot or lease.host != os.uname().nodename or lease.boot != _boot():
         return False
-    return _started(lease.pid) != lease.pid_started
+    return _start_ticks_of(lease.pid) != lease.pid_started
 
 
 def _boot() -> str:
@@ -68,7 +68,7 @@ def _boot() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _start_ticks_of(pid: int) -> str:
     """When a process started, in ticks since boot; empty for one that is gone or only waits to be reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -87,7 +87,7 @@ class MemoryDatabase:
             for batch in batches:
                 holder = self.runs[batch.run].lease if batch.run in self.runs else None
                 if holder is None or holder.token != batch.token:
-                    raise leases.lost(batch.run, holder)
+                    raise leases.lost_error(batch.run, holder)
             for batch in batches:
                 kept = self.runs[batch.run]
                 kept.entries += batch.entries
@@ -261,9 +261,9 @@ class MemoryStore:
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         """Remove all dead letters of the lease's run, or these; how many there were."""
         with self._writing("purge_letters"):
-            kept = self._known(lease.run)
+            kept = self._run_of(lease.run)
             if kept.lease is None or kept.lease.token != lease.token:
-                raise leases.lost(lease.run, kept.lease)
+                raise leases.lost_error(lease.run, kept.lease)
             before = len(kept.letters)
             for key in list(kept.letters) if keys is None else keys:
                 kept.letters.pop(key, None)
@@ -282,24 +282,24 @@ class MemoryStore:
         """Become the one that drives this run, or raise LeaseHeld that says who does."""
         mine = leases.take(run, now, seconds)
         with self._writing("acquire_lease"):
-            kept = self._known(run)
+            kept = self._run_of(run)
             if kept.lease is not None and not leases.is_free(kept.lease, now):
-                raise leases.held(kept.lease)
+                raise leases.held_error(kept.lease)
             kept.lease = mine
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
         """Keep it; raises LeaseHeld where another engine has taken over."""
         with self._writing("renew_lease"):
-            kept = self._known(lease.run)
+            kept = self._run_of(lease.run)
             if kept.lease is None or kept.lease.token != lease.token:
-                raise leases.lost(lease.run, kept.lease)
+                raise leases.lost_error(lease.run, kept.lease)
             kept.lease = structs.replace(kept.lease, expires_at=now + seconds)
 
     def release_lease(self, lease: Lease) -> None:
         """Give it back."""
         with self._writing("release_lease"):
-            kept = self._known(lease.run)
+            kept = self._run_of(lease.run)
             if kept.lease is not None and kept.lease.token == lease.token:
                 kept.lease = None
 
@@ -312,7 +312,7 @@ class MemoryStore:
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
         """Leave something for the engine of a run."""
         with self._writing("request") as database:
-            kept = self._known(run)
+            kept = self._run_of(run)
             database.requested += 1
             kept.requests.append(Request(database.requested, run, at, kind, body))
             return database.requested
@@ -322,7 +322,7 @@ class MemoryStore:
         found = self._database.runs.get(run)
         return [] if found is None else [request for request in found.requests if request.id > after]
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Has anything been committed since the last call? The first call says yes."""
         version, seen = self._database.version, self._seen
         self._seen = version
@@ -338,7 +338,7 @@ class MemoryStore:
         self._database.faults.before(operation)
         return _Writing(self._database)
 
-    def _known(self, run: int) -> _Run:
+    def _run_of(self, run: int) -> _Run:
         """A run that must be there."""
         found = self._database.runs.get(run)
         if found is None:

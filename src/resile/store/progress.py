@@ -1,4 +1,4 @@
-"""How far a writer has come, and how its engine hears of it: a number, perhaps an error, and a descriptor to poll."""
+"""How much a writer has made durable, and how its engine learns of it: a number, an error, a descriptor to poll."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.store.errors import StoreError
 
 
 class Progress:
-    """Moved by the writing side, asked by the engine; the two may be different threads."""
+    """The writer moves it and the engine reads it; the two may be different threads."""
 
     def __init__(self) -> None:
         self.error: StoreError | None = None
@@ -19,12 +19,12 @@ class Progress:
         self._signal = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def move(self, tickets: int) -> None:
-        """So many more tickets are durable."""
+        """Record that so many more tickets are durable."""
         self._durable += tickets
         self._raise()
 
     def stop(self, error: StoreError) -> None:
-        """Nothing more will become durable."""
+        """Record the error that stopped the writer: nothing more will become durable."""
         self.error = error
         self._raise()
 
@@ -35,8 +35,8 @@ class Progress:
         self.check()
         return self._durable
 
-    def reached(self) -> int:
-        """The highest durable ticket, without a question about errors."""
+    def highest_durable(self) -> int:
+        """The highest durable ticket, whether or not the writer has stopped."""
         return self._durable
 
     def check(self) -> None:
@@ -50,21 +50,21 @@ class Progress:
         return self._signal
 
     def close(self) -> None:
-        """Give the descriptor back; an error that nobody has heard is raised now."""
+        """Close the descriptor; raise the error that stopped the writer if no caller has seen it yet."""
         os.close(self._signal)
         if not self._heard:
             self.check()
 
     def _raise(self) -> None:
         """Make the descriptor readable."""
-        # Said before, because an engine that wakes up by it must know at once, or it asks again and again; and after,
-        # because one that has just lowered it knows no more that it is up.
+        # Set before the write: an engine that the write wakes up must see it, or it polls again at once. Set after it:
+        # an engine that lowered the descriptor in between has cleared it.
         self._raised = True
         os.eventfd_write(self._signal, 1)
         self._raised = True
 
     def _lower(self) -> None:
-        """Make the descriptor unreadable; not where it is, because asking gives up the interpreter's lock."""
+        """Make the descriptor unreadable if it is readable; a read of it gives up the interpreter's lock."""
         if self._raised:
             self._raised = False
             with suppress(BlockingIOError):

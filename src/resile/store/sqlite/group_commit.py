@@ -58,7 +58,7 @@ class SqliteWriter:
         """Queue a batch, or write it here and now where everything before it is on disk; its ticket."""
         self._submitted += 1
         # All earlier batches are durable, so the thread waits for work and does not touch the connection.
-        if at_once and self._progress.reached() == self._submitted - 1:
+        if at_once and self._progress.highest_durable() == self._submitted - 1:
             self._write([batch])
         else:
             self._tasks.put(batch)
@@ -131,7 +131,7 @@ def write(db: apsw.Connection, batch: Batch) -> None:
     run = batch.run
     holder = lease_of(db, run)
     if holder is None or holder.token != batch.token:
-        raise leases.lost(run, holder)
+        raise leases.lost_error(run, holder)
     if batch.entries:
         INSERT_LOG.into(db, log_values(run, batch.entries))
     if batch.jobs:

@@ -184,7 +184,7 @@ class SqliteStore:
         with self._writing():
             holder = rows.lease_of(self._db, lease.run)
             if holder is None or holder.token != lease.token:
-                raise leases.lost(lease.run, holder)
+                raise leases.lost_error(lease.run, holder)
             return dead_letters.purge(self._db, lease.run, keys)
 
     def writer(self) -> SqliteWriter:
@@ -208,7 +208,7 @@ class SqliteStore:
             self._check_known(run)
             holder = rows.lease_of(self._db, run)
             if holder is not None and not leases.is_free(holder, now):
-                raise leases.held(holder)
+                raise leases.held_error(holder)
             self._db.execute(
                 f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (run, mine.token, mine.host, mine.boot, mine.pid, mine.pid_started, mine.since, mine.expires_at),
@@ -222,7 +222,7 @@ class SqliteStore:
                 "UPDATE leases SET expires_at = ? WHERE run = ? AND token = ?", (now + seconds, lease.run, lease.token)
             )
             if not self._db.changes():
-                raise leases.lost(lease.run, rows.lease_of(self._db, lease.run))
+                raise leases.lost_error(lease.run, rows.lease_of(self._db, lease.run))
 
     def release_lease(self, lease: Lease) -> None:
         """Give it back."""
@@ -250,7 +250,7 @@ class SqliteStore:
         question = f"SELECT {rows.REQUEST} FROM requests WHERE run = ? AND NOT taken AND id > ? ORDER BY id"
         return [rows.to_request(row) for row in self._db.execute(question, (run, after)).fetchall()]
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Has anything been committed since the last call? The first call says yes."""
         version = self._first("PRAGMA data_version")
         seen, self._seen = self._seen, version
