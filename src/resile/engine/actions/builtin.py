@@ -22,7 +22,7 @@ from resile.languages.liquid.scope import LiquidScope, failed_value
 from resile.languages.liquid.templates import render, value_of
 from resile.languages.references import ValueRefused
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Memory, Script, Transform
-from resile.model.failure import Failure, Outcome
+from resile.model.failure import Failure, Kind, Outcome
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Inside:
                 case Ask():
                     question = render_text(action.question, self._values.of(job)).strip()
                     message = f"waits for an answer: {question}"[:MESSAGE_CHARACTERS_MAX]
-                    return Outcome(failure=Failure("contract", message, signature="question"))
+                    return Outcome(failure=Failure(Kind.CONTRACT, message, signature="question"))
                 case _:
                     raise AssertionError(f"{type(action).__name__} steps run elsewhere")
         except Broken as broken:
@@ -99,7 +99,7 @@ class Inside:
         """Code that may write the memory."""
         answer = self._code.run_script(action.code, action.namespace, job, at)
         if answer.problem:
-            raise Broken(Failure("exit", answer.problem, 1, signature=f"script: {answer.kind}"))
+            raise Broken(Failure(Kind.EXIT, answer.problem, 1, signature=f"script: {answer.kind}"))
         gave = answer.value
         memory = self._values.memory.write(job, gave["memory"]) if gave["memory"] else {}
         return Outcome(0, values={"value": gave["value"]}, memory=memory, remarks=tuple(gave["log"]))
@@ -151,7 +151,7 @@ class Inside:
         """The value of code that writes nothing."""
         answer = self._code.value(what, code, job, at, outputs=outputs)
         if answer.problem:
-            raise Broken(Failure("exit", answer.problem, 1, signature=f"{what}: {answer.kind}"))
+            raise Broken(Failure(Kind.EXIT, answer.problem, 1, signature=f"{what}: {answer.kind}"))
         return answer.value
 
     def _transformed(self, job: Job, step: Step, transform: Transform, value: Any, at: float) -> Any:
@@ -181,7 +181,7 @@ class Inside:
             return f"{check.name}: {text}"
         if check.must:
             raise Broken(_contract(text))
-        raise Broken(Failure("check", text, 0, signature=f"check: {check.name}"))
+        raise Broken(Failure(Kind.CHECK, text, 0, signature=f"check: {check.name}"))
 
 
 def _items(step: Step, value: Any) -> list[Any]:
@@ -196,14 +196,14 @@ def _items(step: Step, value: Any) -> list[Any]:
 
 def _contract(message: str) -> Failure:
     """A value is not what was promised."""
-    return Failure("contract", message[:MESSAGE_CHARACTERS_MAX], signature="contract: value")
+    return Failure(Kind.CONTRACT, message[:MESSAGE_CHARACTERS_MAX], signature="contract: value")
 
 
 def _increased(key: str, old: Any, by: Any) -> int | float:
     """A number and another one."""
     for value in (old, by):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Broken(Failure("exit", f"{key!r} can't be incremented: {str(value)[:60]!r} is no number", 1))
+            raise Broken(Failure(Kind.EXIT, f"{key!r} can't be incremented: {str(value)[:60]!r} is no number", 1))
     return old + by  # type: ignore[no-any-return]
 
 

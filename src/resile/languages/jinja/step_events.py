@@ -22,7 +22,7 @@ from resile.languages.jinja.plain_values import as_result, plain_text
 from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaNames, JinjaScope
 from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, render_data
 from resile.languages.references import MISSING, ValueRefused, walk
-from resile.model.failure import Failure, Outcome
+from resile.model.failure import Failure, Kind, Outcome
 from resile.model.fanout import FanOut
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
@@ -85,7 +85,7 @@ def kind_of(failure: Failure, status: int | None) -> str:
     if status is not None:
         return _BY_STATUS.get(status, "server_error" if status >= 500 else "client_error")
     text = f"{failure.message}\n{failure.stderr}"
-    if failure.kind == "timeout" or _TIMEOUT.search(text):
+    if failure.kind == Kind.TIMEOUT or _TIMEOUT.search(text):
         return "timeout"
     return "connection" if _CONNECTION.search(text) else "unknown"
 
@@ -153,7 +153,7 @@ class StepEvents:
         except ValueRefused as problem:
             if outcome.failure is not None:
                 return outcome
-            return replace(outcome, failure=Failure("contract", str(problem), signature="contract: value refused"))
+            return replace(outcome, failure=Failure(Kind.CONTRACT, str(problem), signature="contract: value refused"))
 
     def _conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """The same, or ValueRefused."""
@@ -375,10 +375,10 @@ class _Keeper:
                     self.again = value or {}
                     which = effect.name or effect.case
                     said = "the result asks for one more attempt"
-                    self.failure = Failure("check", said, 0, signature=f"{ASKED_AGAIN}{which}")
+                    self.failure = Failure(Kind.CHECK, said, 0, signature=f"{ASKED_AGAIN}{which}")
             case "fail":
                 self.said = plain_text(value)[:MESSAGE_CHARACTERS_MAX] or "a case failed the step"
-                self.failure = Failure("check", self.said, 0, signature="check: case")
+                self.failure = Failure(Kind.CHECK, self.said, 0, signature="check: case")
             case "set" if self.scratch is not None and effect.name.startswith(f"{ITER}."):
                 self.scratch[effect.name.removeprefix(f"{ITER}.")] = value
             case _:
