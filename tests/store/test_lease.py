@@ -27,7 +27,7 @@ def test_this_process_holds_its_lease_until_its_time_is_up() -> None:
 def test_a_process_that_is_gone_holds_nothing() -> None:
     """Dead and unreaped, and dead and reaped, are both dead."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        held = replace(leases.take(1, 10.0, 5.0), pid=process.pid, pid_started=leases._started(process.pid))
+        held = replace(leases.take(1, 10.0, 5.0), pid=process.pid, pid_started=leases._start_ticks_of(process.pid))
         assert not leases.is_free(held, 10.0)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -56,14 +56,14 @@ def test_a_process_with_an_odd_name_is_told_by_its_start() -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        assert leases._started(process.pid).isdigit()
+        assert leases._start_ticks_of(process.pid).isdigit()
         process.stdin.close()
 
 
 def test_the_refusals_say_who_and_what_to_do() -> None:
     """Whoever is refused learns which process on which machine drives the run."""
     mine = replace(leases.take(3, 10.0, 5.0), host="h", pid=7)
-    assert leases.held(mine).message.startswith("run 3 is driven by process 7 on h since ")
-    assert "resile cancel 3" in leases.held(mine).hint
-    assert leases.lost(3, mine).message == "this engine no longer drives run 3; process 7 on h drives it now"
-    assert leases.lost(3, None).message == "this engine no longer drives run 3"
+    assert leases.held_error(mine).message.startswith("run 3 is driven by process 7 on h since ")
+    assert "resile cancel 3" in leases.held_error(mine).hint
+    assert leases.lost_error(3, mine).message == "this engine no longer drives run 3; process 7 on h drives it now"
+    assert leases.lost_error(3, None).message == "this engine no longer drives run 3"
