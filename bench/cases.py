@@ -243,7 +243,7 @@ if __name__ == "__main__":
             if number == count // 10:
                 ask(os.getpid())
         ask(os.getpid())
-    ready = flow.compiled()
+    ready = flow.compile()
     begin = time.perf_counter()
     done = run(ready)
     seconds = time.perf_counter() - begin

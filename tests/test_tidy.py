@@ -16,6 +16,8 @@ ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "resile"
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
+FOLDER_FILES_MAX = 15
+OWN_IMPORTS_MAX = 25
 MODULE_DOCSTRING_WORDS_MIN = 5
 FOLDERS_OF_OTHERS = {
     ".git",
@@ -27,6 +29,19 @@ FOLDERS_OF_OTHERS = {
     "__pycache__",
     "build",
 }
+
+# A participle as a function's whole name says neither what comes in nor what comes out. Regular ones end in -ed.
+PARTICIPLES = re.compile(
+    r"(told|kept|made|said|shown|held|given|taken|left|met|found|known|heard|spoken|written|seen|gone|begun|done|lost"
+    r"|drawn|built|bound|chosen|hidden|laid|meant|sent|spent|apart|again|beside|besides|within|around|inside|outside"
+    r"|later|early|anyway|back|[a-z]+ed)"
+)
+VERBS_IN_ED = {"need", "feed", "embed", "seed", "proceed", "succeed", "exceed", "speed"}
+# Words of an earlier vocabulary; each has a plain one by now (docs and code say `RuleTrace`, `has_failed_need` …).
+REPLACED_WORDS = {
+    "Drafted", "Family", "Finished", "Hand", "Made", "Passed", "PassedOver", "Stranger", "Taken", "Within",
+    "announced", "excused", "hope", "hopeful", "informed", "mourn", "needles", "stir", "tainted", "tales",
+}  # fmt: skip
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError|(?i:not (yet )?implemented|placeholder|\bfor now\b)")
 MACHINE_PATH = re.compile(r"(?<![\w.>-])/(work|root|farm)/")
@@ -193,6 +208,51 @@ def test_no_function_is_too_long() -> None:
         if node.end_lineno is not None and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
     ]
     expect_none(long)
+
+
+def test_no_folder_is_too_full() -> None:
+    """No folder of the package has more than 15 files."""
+    counts: dict[Path, int] = {}
+    for file in sources():
+        counts[file.parent] = counts.get(file.parent, 0) + 1
+    expect_none([f"{where(folder)}: {count} files" for folder, count in counts.items() if count > FOLDER_FILES_MAX])
+
+
+def test_no_module_knows_too_many_others() -> None:
+    """No module imports more than 25 modules of the package."""
+    offences = []
+    for file in sources():
+        modules = {
+            node.module
+            for node in ast.walk(parse(file))
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("resile")
+        }
+        if len(modules) > OWN_IMPORTS_MAX:
+            offences.append(f"{where(file)}: {len(modules)} modules")
+    expect_none(offences)
+
+
+def test_functions_are_verbs_or_nouns() -> None:
+    """No function is named by a bare participle or adverb; a property may be."""
+    offences = []
+    for file in sources():
+        for node in functions(parse(file)):
+            name = node.name.strip("_")
+            is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+            if not is_property and name not in VERBS_IN_ED and PARTICIPLES.fullmatch(name):
+                offences.append(f"{where(file, node.lineno)}: {node.name}")
+    expect_none(offences)
+
+
+def test_replaced_words_stay_away() -> None:
+    """No name in the package is a word that was replaced by a plainer one."""
+    offences = []
+    for file in sources():
+        for node in ast.walk(parse(file)):
+            name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
+            if isinstance(name, str) and name.lstrip("_") in REPLACED_WORDS:
+                offences.append(f"{where(file, getattr(node, 'lineno', 0))}: {name}")
+    expect_none(offences)
 
 
 def test_nothing_says_it_is_unfinished() -> None:

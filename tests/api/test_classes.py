@@ -69,7 +69,7 @@ def test_classes_and_dicts_compile_to_the_same_steps() -> None:
     for options in (classes, dicts):
         with Workflow("t") as flow:
             f.give.options(**options)(1)
-        steps.append(flow.compiled().steps)
+        steps.append(flow.compile().steps)
     assert steps[0] == steps[1]
 
 
@@ -77,7 +77,7 @@ def test_a_retry_on_exceptions_is_a_rule_for_their_types() -> None:
     """`Retry(on=…)` answers these exceptions, with its limit and its backoff, and no other failure."""
     with Workflow("t") as flow:
         picky()
-    (rule,) = flow.compiled().steps[0].rules
+    (rule,) = flow.compile().steps[0].rules
     assert rule.match == Match(types=("ConnectionError", "json.decoder.JSONDecodeError"))
     assert (rule.limit, rule.then, rule.wait and rule.wait.initial_seconds) == (2, "retry", 0.001)
 
@@ -93,7 +93,7 @@ def test_shell_steps_and_children_take_results(place: Place) -> None:
         second = flow.shell("echo second", name="second", needs=[first])
         child = flow.child(place.folder / "child.yaml", inputs={"word": second}, timeout="30s")
         last = flow.shell("echo last").after(child)
-    steps = {found.name: {name for need in found.needs for name in need.any_of} for found in flow.compiled().steps}
+    steps = {found.name: {name for need in found.needs for name in need.any_of} for found in flow.compile().steps}
     assert steps == {
         "give": set(),
         "shell": {"give"},
@@ -111,7 +111,7 @@ def test_unknown_keys_of_a_shell_step_are_refused_in_their_line() -> None:
     with Workflow("t") as flow:
         flow.shell("true", tiemout="5s")
     with pytest.raises(WorkflowError, match="has no key `tiemout`") as e:
-        flow.compiled()
+        flow.compile()
     assert e.value.where.startswith(__file__)
 
 
@@ -186,7 +186,7 @@ def test_the_test_mode_leaves_nothing_behind_and_does_not_wait(tmp_path: Path) -
         run = resile.run(flow)
         folder = Path(client.db or "").parent
         assert (run.result(x), len(client.runs()), folder.is_dir()) == (1, 1, True)
-        (action,) = [found.action for found in flow.compiled().steps if found.name == "give"]
+        (action,) = [found.action for found in flow.compile().steps if found.name == "give"]
         assert getattr(action, "workers", "") == "processes"
     assert not folder.exists()
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from resile.commands.load import compiled
+from resile.commands.load import compile_workflow
 from resile.commands.migrate import migrate
 from resile.dialects.native.writer.compare import differences
 
@@ -89,7 +89,7 @@ def test_the_native_file_does_the_same(tmp_path: Path, workers: str, folder: str
     source.write_text(FLOW.replace("WORKERS", repr(workers)).replace("PATH", repr(str(effects))))
     migrate(str(source), str(target))
     assert str(tmp_path) not in target.read_text().replace(str(effects), "")
-    one, other = compiled(str(source)), compiled(str(target))
+    one, other = compile_workflow(str(source)), compile_workflow(str(target))
     found = list(differences(one, other))
     assert [each.path for each in found if folder == "." or not each.path.endswith(".file")] == []
     documents = []

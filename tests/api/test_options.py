@@ -59,7 +59,7 @@ def test_threads_have_one_environment(where: str) -> None:
     with pytest.raises(
         ResileError, match=f"`{'gpus' if where == 'gpus' else 'env'}` has a meaning only in worker"
     ) as e:
-        flow.compiled()
+        flow.compile()
     # A function of another file is told by the line of its call.
     lines = {"workflow": flow.line, "gpus": flow.line + 1, "step": own_env.function.__code__.co_firstlineno}
     assert e.value.where == f"{__file__}:{lines[where]}:1"
@@ -84,7 +84,7 @@ def test_resources_are_those_of_a_file(place: Place) -> None:
     run = place.run(flow)
     failure = place.failures(run)["takes_a_share"]
     assert (failure.kind, failure.message) == ("timeout", "timed out after 0.2s")
-    resources = flow.compiled().steps[0].resources
+    resources = flow.compile().steps[0].resources
     assert resources is not None
     assert resources.cpus == 1.0
     with Workflow("t") as flow:
@@ -105,14 +105,14 @@ def test_needs_name_functions_and_steps(place: Place) -> None:
     run = place.run(flow)
     order = [step for kind, step in place.notes(run) if kind == "step_completed"]
     assert order.index("after_gives") > max(order.index(name) for name in ("give", "give-2", "b"))
-    needs = {found.name: [need.any_of for need in found.needs] for found in flow.compiled().steps}
+    needs = {found.name: [need.any_of for need in found.needs] for found in flow.compile().steps}
     assert needs["after_gives"] == [("give",), ("give-2",), ("b",)]
     assert needs["after_either"] == [("a", "b")]
     assert "after_either" in order
     with Workflow("t") as flow:
         f.after_gives()
     with pytest.raises(ResileError, match="`needs` names `give`, which the workflow does not call"):
-        flow.compiled()
+        flow.compile()
 
 
 def test_on_success_and_a_function_that_mends(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_options_change_some_calls_only(place: Place) -> None:
     with Workflow("t") as flow:
         once = f.third_time.options(name="once", retry=0)(path)
         f.third_time.options(on_failure=True)
-    compiled = flow.compiled().steps[0]
+    compiled = flow.compile().steps[0]
     assert (once.name, compiled.name, compiled.rules) == ("once", "once", ())
     assert f.third_time.step_name == "third_time"
 
@@ -144,7 +144,7 @@ def test_functions_of_one_name_have_rules_of_their_own() -> None:
     with Workflow("t") as flow:
         f.by_type.options(name="odd")("p", "busy")
         other_odd(1)
-    first, second = flow.compiled().steps
+    first, second = flow.compile().steps
     assert [rule.match.types for rule in first.rules] == [("ConnectionError",)]
     assert [rule.match.types for rule in second.rules] == [("LookupError",)]
     assert (first.name, second.name) == ("odd", "odd-2")
@@ -156,7 +156,7 @@ def test_a_map_is_critical_and_waits_as_a_whole() -> None:
         f.give(1)
         f.after_gives.options(critical=True, timeout="3s", needs=f.give)
         f.odd.options(critical=True, timeout="3s", needs=f.give).map([1])
-    step = flow.compiled().steps[1]
+    step = flow.compile().steps[1]
     inner = step.action.steps[0]  # type: ignore[union-attr]
     assert (step.critical, [need.any_of for need in step.needs]) == (True, [("give",)])
     assert (inner.critical, inner.needs, inner.timeout_seconds) == (False, (), 3.0)
@@ -240,4 +240,4 @@ def test_end_has_the_last_word(place: Place, workers: Any, verdict: str, status:
         f.finish.options(needs="give")(1, 2, 3)
         f.give(1)
     with pytest.raises(ResileError, match="`end` takes no `needs`"):
-        flow.compiled()
+        flow.compile()

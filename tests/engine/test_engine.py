@@ -191,7 +191,7 @@ def test_gpu_numbers_are_those_that_the_caller_may_see(place: Place) -> None:
 
 def _stored_but_never_started(place: Place) -> None:
     """A run as it is when its engine dies right after storing it."""
-    from resile.commands.load import compiled
+    from resile.commands.load import compile_workflow
     from resile.core.events import Capacity, RunStarted
     from resile.engine.session import create
     from resile.model import codec
@@ -200,7 +200,7 @@ def _stored_but_never_started(place: Place) -> None:
     text = "resile: 1\ninputs: {who: nobody}\nsteps:\n  a: {shell: 'echo ${inputs.who} >> effects'}\n"
     text += "  end: {shell: 'echo end >> effects'}\n"
     (place.folder / "flow.yaml").write_text(text)
-    workflow = compiled(str(place.folder / "flow.yaml"))
+    workflow = compile_workflow(str(place.folder / "flow.yaml"))
     store = open_store(place.env["RESILE_DB"])
     first = RunStarted(1.0, Capacity(1), {"who": "me"})
     folders = {"output": str(place.state / "output"), "directory": str(place.folder)}

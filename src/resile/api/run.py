@@ -56,7 +56,7 @@ class EventListener:
         self._on_event = on_event
         self._run = 0
 
-    def started(self, run: int, state: State, interrupt: Interrupt) -> None:  # noqa: ARG002
+    def on_start(self, run: int, state: State, interrupt: Interrupt) -> None:  # noqa: ARG002
         """The run has a number and an engine."""
         self._run = run
 
@@ -166,14 +166,14 @@ def run(
             hint='put the call under `if __name__ == "__main__":`',
         )
     if isinstance(workflow, Workflow):
-        path, definition = workflow.file, workflow.compiled()
+        path, definition = workflow.file, workflow.compile()
     elif isinstance(workflow, str | PathLike):
         path, definition = fspath(workflow), None
     else:
         raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
     settings = run_settings.get()
     if settings is not None:
-        definition = settings.prepare(definition or Workflow.load(path).compiled())
+        definition = settings.prepare(definition or Workflow.load(path).compile())
         db, output = db or settings.db, output or settings.output
     call = drive.RunCall(
         path=path, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition

@@ -55,9 +55,9 @@ class Workflow(FlowBuilder):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Workflow:
         """The workflow in a file of any kind, compiled; raises WorkflowError with every finding where it is wrong."""
-        from resile.commands.load import compiled
+        from resile.commands.load import compile_workflow
 
-        definition = compiled(fspath(path))
+        definition = compile_workflow(fspath(path))
         flow = cls(definition.name)
         flow.file, flow.line, flow._definition = definition.file, 0, definition
         return flow
@@ -102,11 +102,11 @@ class Workflow(FlowBuilder):
             call.needs.update((str(path[1]), None) for path in paths if path[0] == "steps" and path[1] in self.calls)
         return self.add(call)
 
-    def compiled(self) -> model.Workflow:
+    def compile(self) -> model.Workflow:
         """The definition that a run of this follows; raises WorkflowError with every finding where it is wrong."""
-        from resile.commands.load import accepted
+        from resile.commands.load import require_workflow
 
-        return self._definition or accepted(self.compile_with_findings())
+        return self._definition or require_workflow(self.compile_with_findings())
 
     def compile_with_findings(self, file: str = "") -> Compiled:
         """The definition and every finding; `file` is the path that findings name, the workflow's own where empty."""

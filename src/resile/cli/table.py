@@ -242,7 +242,7 @@ COMMANDS = (
     Command(
         "parked",
         "Look",
-        "commands.judge:parked",
+        "commands.judge:list_parked",
         "show the parked failures of a run",
         about="Each with its message, the end of its output, its attempts, and how to judge it.",
         arguments=(_RUN,),

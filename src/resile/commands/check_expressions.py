@@ -78,7 +78,7 @@ def pieces_of(step: Step) -> Iterator[Piece]:
     """Every expression of a step and of its repairs."""
     if step.when is not None:
         yield from _conditions(step.when)
-    yield from _inside(step)
+    yield from _own_code_of(step)
     for arc in step.arcs:
         if arc.when is not None and arc.when.language == "js":
             yield Piece("when", arc.when.source, arc.when.origin)
@@ -108,7 +108,7 @@ def _conditions(first: Condition) -> Iterator[Piece]:
             yield Piece(key, condition.source, condition.origin)
 
 
-def _inside(step: Step) -> Iterator[Piece]:
+def _own_code_of(step: Step) -> Iterator[Piece]:
     """The code that a step is, that makes its value, and that its value must meet."""
     match step.action:
         case Script(code=code):

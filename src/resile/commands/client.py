@@ -152,11 +152,11 @@ class Client:
 
         return export_logs(self._stores.read(), run, folder)
 
-    def parked(self, run: int) -> ParkedFailures:
+    def parked_failures(self, run: int) -> ParkedFailures:
         """List the failures that wait for judgement."""
-        from resile.commands.judge import parked
+        from resile.commands.judge import parked_failures
 
-        return parked(self._stores.read(), run)
+        return parked_failures(self._stores.read(), run)
 
     def judge(self, run: int, job: str, judgement: Judgement) -> JudgementResult:
         """Decide about a parked failure."""

@@ -32,7 +32,7 @@ from resile.commands.documents.dead_letters import (
     PurgeResult,
     WorktreeArtifacts,
 )
-from resile.core.fanout.worktrees import isolated
+from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.state import ROOT
 from resile.engine.paths import named_logs, worktree, worktree_branch
 from resile.engine.replay import row_of
@@ -200,7 +200,7 @@ def apart_steps(store: Store, row: RunRow) -> Apart:
     found: Apart = {}
     for name, step in maps_of(workflow.steps):
         if isinstance(step.action, FanOut) and step.action.isolation == "worktree":
-            first, *_, last = isolated(step.action)
+            first, *_, last = steps_with_worktree(step.action)
             found[name] = {first.name: "WorktreeError", last.name: "MergeConflict"}
     return found
 

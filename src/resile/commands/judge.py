@@ -43,7 +43,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     runtime_seconds: float = 0.0
 
 
-def parked(store: Store, number: int) -> ParkedFailures:
+def parked_failures(store: Store, number: int) -> ParkedFailures:
     """Every parked failure of a run, with the end of its output and the history of its attempts."""
     with store.reading():
         row = row_of(store, number)

@@ -37,7 +37,7 @@ def load(path: str, store: Store | None, options: CompileOptions = CompileOption
         known = store.cached_definition(key)
         if known is not None:
             return codec.decode(known), known
-    workflow = compiled(path, options)
+    workflow = compile_workflow(path, options)
     definition = codec.encode(workflow)
     if store is not None and key and _stands_alone(workflow):
         store.cache_definition(key, definition)
@@ -73,9 +73,9 @@ def _looks_around(step: Step) -> bool:
     return any(_looks_around(other) for other in steps_with_inner_workflows(inner))
 
 
-def compiled(path: str, options: CompileOptions = CompileOptions()) -> Workflow:
+def compile_workflow(path: str, options: CompileOptions = CompileOptions()) -> Workflow:
     """Compile a file; every finding at once where it is wrong."""
-    return accepted(compile_any(path, options))
+    return require_workflow(compile_any(path, options))
 
 
 def compile_any(path: str, options: CompileOptions) -> Compiled:
@@ -89,7 +89,7 @@ def compile_any(path: str, options: CompileOptions) -> Compiled:
     return compile_file(path, dialect=options.dialect, profile=options.profile)
 
 
-def accepted(result: Compiled) -> Workflow:
+def require_workflow(result: Compiled) -> Workflow:
     """The workflow that something compiled to; raises ResileError with every finding where it can't run."""
     from resile.commands.check_expressions import check_code
 
@@ -173,13 +173,13 @@ def read_inputs(
 def _value(name: str, declared: Input, text: str | None) -> Any:
     """The value of one input: as given, or its default."""
     if text is not None:
-        return _checked(name, declared, _convert_input(name, declared, text))
+        return _check_schema(name, declared, _convert_input(name, declared, text))
     if declared.required:
         raise ResileError("input-missing", f"input {name!r} is required", hint=f"give it with --input {name}=…")
     return declared.default
 
 
-def _checked(name: str, declared: Input, value: Any) -> Any:
+def _check_schema(name: str, declared: Input, value: Any) -> Any:
     """Return the value of an input; refuse one that does not meet its schema."""
     if declared.schema is not None:
         from resile.engine.actions.schemas import unmet
@@ -212,7 +212,7 @@ def _object(name: str, workflow: Workflow, value: Any) -> Any:
             raise ResileError("input-malformed", str(error)) from error
     if len(json_text(value)) > INPUT_BYTES_MAX:
         raise ResileError("input-too-large", f"input {name!r} has more than {INPUT_BYTES_MAX} bytes")
-    return _checked(name, declared, value)
+    return _check_schema(name, declared, value)
 
 
 def _combine(workflow: Workflow, problems: list[ResileError]) -> ResileError:

@@ -11,7 +11,7 @@ import os
 from msgspec import UNSET
 
 from resile.commands.documents.answers import Migration
-from resile.commands.load import CompileOptions, accepted, compile_any
+from resile.commands.load import CompileOptions, compile_any, require_workflow
 from resile.errors import ResileError
 
 
@@ -20,7 +20,7 @@ def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions()
     from resile.dialects.native.writer.document import emit
 
     result = compile_any(path, options)
-    workflow, found = accepted(result), result.diagnostics
+    workflow, found = require_workflow(result), result.diagnostics
     folder = os.path.dirname(os.path.abspath(out)) if out else ""
     if out and os.path.exists(out) and not force:
         raise ResileError("exists", f"{out} is there already", where=out, hint="--force writes over it")

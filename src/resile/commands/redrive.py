@@ -77,7 +77,7 @@ def preview(store: Store, call: RedriveCall) -> RedrivePreview:
     """Which items a redrive would run; nothing runs. It is refused where the redrive would be."""
     row = row_of(store, call.run)
     state = fold_log(store, row)
-    begun = _unfinished(row, state, call)
+    begun = _interrupted_task_of(row, state, call)
     if begun is not None:
         name: str | None = begun.map
         kept = _still_kept(store, call.run, begun)
@@ -103,7 +103,7 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
     try:
         row = row_of(store, call.run)
         state = fold_log(store, row)
-        task = _unfinished(row, state, call) or _begin_redrive(store, row, state, call)
+        task = _interrupted_task_of(row, state, call) or _begin_redrive(store, row, state, call)
         if task is None:
             return _result_of(store, call.run, None, _Outcome(), "completed")
         status = _drive(store, row, state, lease, task, listener)
@@ -133,7 +133,7 @@ def _result_of(store: Store, run: int, name: str | None, outcome: _Outcome, stat
     )
 
 
-def _unfinished(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
+def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
     """The redrive that was interrupted, if one was; it keeps its own selection."""
     if state.phase != "redriving":
         return None
@@ -288,7 +288,7 @@ def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, l
         task.events,
         parallel=task.capacity.parallel,
         launcher=None,
-        ready=lambda engine: listener.started(row.id, state, engine.interrupt),
+        ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
     )
 
 

@@ -106,7 +106,7 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], list
             [first],
             parallel=capacity.parallel,
             launcher=None,
-            ready=lambda engine: listener.started(row.id, stage.state, engine.interrupt),
+            ready=lambda engine: listener.on_start(row.id, stage.state, engine.interrupt),
             rehearsal=stage.rehearsal,
         )
         return stage.document(store, row, status)

@@ -20,8 +20,9 @@ from resile.core.state import ROOT, State
 from resile.engine.env_files import load_env_files
 from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
+from resile.engine.run_executor import calls_functions
 from resile.engine.secrets import load_secrets, refuse_secret_inputs
-from resile.engine.session import Session, caller, calls_functions, create, next_event, take
+from resile.engine.session import Session, caller, create, next_event, take
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.fanout import FanOut
@@ -87,7 +88,7 @@ class EngineListener(Protocol):
 
     debug: Callable[[str], None] | None
 
-    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
+    def on_start(self, run: int, state: State, interrupt: Interrupt) -> None:
         """The run has an id and an engine; `interrupt` is what Ctrl-C does."""
 
     def notes(self, state: State, notes: list[Note]) -> None:
@@ -321,7 +322,7 @@ def _drive(
             events,
             parallel=capacity.parallel,
             launcher=launcher,
-            ready=lambda engine: listener.started(row.id, state, engine.interrupt),
+            ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
         )
     finally:
         store.release_lease(lease)

@@ -10,7 +10,7 @@ from typing import Any
 from resile.core.actions import AnswerCondition
 from resile.core.event_log import EventLog
 from resile.core.scheduling.plan import queue_key
-from resile.core.scheduling.reservations import granted, mark_active, mark_idle
+from resile.core.scheduling.reservations import mark_active, mark_idle, resources_for
 from resile.core.state import NO_RULE, Job, Queue, State
 from resile.core.transitions import set_status
 from resile.model.status import CANCELED, COMPLETED, FAILED, PENDING_FAILED, READY, SKIPPED, TERMINATED, Status
@@ -60,7 +60,7 @@ class Reaction(EventLog):
         job.because = because
         state.queue_number += 1
         job.queue_number = state.queue_number
-        resources = granted(state, job)
+        resources = resources_for(state, job)
         key = "" if resources is None else queue_key(resources)
         queue = state.queues.get(key)
         if queue is None:

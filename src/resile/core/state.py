@@ -340,10 +340,10 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
             if isinstance(action, Child):
                 plan = plan_of(action.workflow)
             else:
-                from resile.core.fanout.worktrees import isolated
+                from resile.core.fanout.worktrees import steps_with_worktree
 
                 assert isinstance(action, FanOut)
-                plan = Plan(isolated(action), None, around.workflow)
+                plan = Plan(steps_with_worktree(action), None, around.workflow)
             around.inner[owner.step] = plan
         return plan
 
@@ -395,7 +395,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
             where = self.scopes[self.jobs[where.owner].scope]
         return where
 
-    def around(self, scope: Scope) -> Scope | None:
+    def scope_around(self, scope: Scope) -> Scope | None:
         """The scope of the job that a scope belongs to."""
         return self.scopes[self.jobs[scope.owner].scope] if scope.owner else None
 
@@ -420,7 +420,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         while scope is not None:
             if scope.stopped:
                 return True
-            scope = self.around(scope)
+            scope = self.scope_around(scope)
         return False
 
     def job_named(self, name: str, scope: int = ROOT) -> Job | None:

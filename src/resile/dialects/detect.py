@@ -95,7 +95,9 @@ def _visor(root: Node) -> str:
         return ""
     for key in ("steps", "checks"):
         section = _value(root, key)
-        if isinstance(section, Mapping) and ("version" in root.entries or "id" in root.entries or _typed(section)):
+        if isinstance(section, Mapping) and (
+            "version" in root.entries or "id" in root.entries or _has_visor_types(section)
+        ):
             return f"it has `{key}` by name" + (" and a `version`" if "version" in root.entries else "")
     # A file may hold nothing but what others extend or test.
     if "version" in root.entries and {"extends", "include", "tests", "imports"} & root.entries.keys():
@@ -103,7 +105,7 @@ def _visor(root: Node) -> str:
     return ""
 
 
-def _typed(section: Mapping) -> bool:
+def _has_visor_types(section: Mapping) -> bool:
     """Are these steps of Visor?"""
     steps = [value for _, value in section.entries.values() if isinstance(value, Mapping)]
     return any(key in step.entries for step in steps for key in _VISOR_KEYS)

@@ -6,13 +6,13 @@ Orders wait here too: the engine gets them only when the batch that holds their 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from resile.core.actions import Action, DropLetter, KeepLetter, KeepScope, Note, Order, StartAttempt
 from resile.core.events import Event
-from resile.core.state import FORMAT, ROOT, State, encode
-from resile.engine.job_rows import job_row, root_rows
+from resile.core.state import FORMAT, ROOT, Job, State, encode
 from resile.model.items import KeptScope
 from resile.model.limits import ITEM_HISTORY_MAX
 from resile.model.status import Status
@@ -63,7 +63,7 @@ class Journal:
                 self._touched.add(number)
             else:
                 # The next event may drop its scope.
-                self._rows[number] = job_row(state, job)
+                self._rows[number] = _job_row(state, job)
         state.touched.clear()
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
@@ -125,7 +125,7 @@ class Journal:
             self._since_snapshot = 0
             picture = Snapshot(state.seq, FORMAT, encode(state))
         rows = self._rows
-        root_rows(state, self._touched, rows)
+        _add_root_rows(state, self._touched, rows)
         batch = Batch(self._run, self._token, self._entries, rows, self._attempts, self._row, picture, self._answered)
         if self._letters:
             batch.letters = tuple(self._letters.values())
@@ -147,3 +147,36 @@ class Journal:
             orders += more_orders
             notes += more_notes
         return orders, notes
+
+
+def _job_row(state: State, job: Job) -> JobRow:
+    """One job as the surfaces see it."""
+    scope = state.scopes.get(job.scope)
+    return _row(state, job, state.step_of(job).name, "root" if scope is None else scope.name)
+
+
+def _add_root_rows(state: State, numbers: Iterable[int], rows: dict[int, JobRow]) -> None:
+    """Add the rows of these jobs of the root scope; the scope's name is looked up once for all."""
+    jobs, steps = state.jobs, state.plans[ROOT].steps
+    for number in numbers:
+        job = jobs[number]
+        rows[number] = _row(state, job, steps[job.step].name, "root")
+
+
+def _row(state: State, job: Job, step: str, scope: str) -> JobRow:
+    """A job by the names of its step and its scope."""
+    cause = job.cause
+    began, ended = state.times(job)
+    return JobRow(
+        job.id,
+        step,
+        scope,
+        job.status_shown,
+        job.attempts_started,
+        job.exit_code,
+        job.recovered,
+        job.tolerated,
+        None if cause is None else {"step": cause.step, "job": cause.job, "status": cause.status},
+        began,
+        ended,
+    )

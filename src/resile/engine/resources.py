@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from resile.core.events import Capacity
-from resile.core.scheduling.reservations import granted
+from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.errors import ResileError
 from resile.model.fanout import FanOut
@@ -128,7 +128,7 @@ def time_limit(state: State, job: Job) -> float | None:
     step = state.step_of(job)
     if step.resources is None and not job.runtime_seconds:
         return step.timeout_seconds
-    resources = granted(state, job)
+    resources = resources_for(state, job)
     written = step.resources.runtime_seconds if step.resources is not None else None
     # More time than the file says, granted by a rule or a judge, replaces the timeout too.
     timeout = step.timeout_seconds if job.runtime_seconds <= (written or 0.0) else None

@@ -19,16 +19,14 @@ from resile.engine.launch import Performer, Rehearsal, identity
 from resile.engine.log_files import LogFiles
 from resile.engine.loop import LEASE_SECONDS, Engine, Listener
 from resile.engine.outcomes import Observer
-from resile.engine.paths import epoch_folder, label
+from resile.engine.paths import epoch_folder
 from resile.engine.replay import count_steps
+from resile.engine.run_executor import make_executor
 from resile.engine.secrets import load_secrets, redaction_patterns
 from resile.executors.contract import Executor
-from resile.executors.local.executor import LocalExecutor
 from resile.model import codec
-from resile.model.fanout import FanOut
-from resile.model.nested import steps_with_inner_steps
 from resile.model.status import BLOCKED, DISABLED, READY, RUN_ENDED, RunStatus
-from resile.model.workflow import Child, Function, Step, Workflow
+from resile.model.workflow import Workflow
 from resile.store.contract import JobRow, Lease, RunRow, Store, Writer
 
 if TYPE_CHECKING:
@@ -176,7 +174,9 @@ class Session:
         # The variables by which every step's process knows its run.
         known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
         base_env = {**env, **secrets, **known}
-        executor = self._given_executor or self._executor(folder, parallel, epoch, base_env, hidden, launcher)
+        executor = self._given_executor
+        if executor is None:
+            executor = make_executor(state, row, folder, parallel, epoch, base_env, hidden, launcher)
         values = Values(
             self._store, row, state, {**env, **secrets}, executor, public_env=env, secrets=hidden, debug=self._debug
         )
@@ -201,14 +201,7 @@ class Session:
             executor=executor,
             performer=performer,
             observer=Observer(
-                state,
-                performer,
-                values,
-                evaluators,
-                output=executor,
-                clock=self._clock,
-                folder=folder,
-                secrets=hidden,
+                state, performer, values, evaluators, output=executor, clock=self._clock, folder=folder, secrets=hidden
             ),
             conditions=evaluators.conditions,
             journal=journal,
@@ -216,73 +209,6 @@ class Session:
             listener=self._listener,
             clock=self._clock,
         )
-
-    def _executor(
-        self,
-        folder: str,
-        parallel: int,
-        epoch: int,
-        env: Mapping[str, str],
-        hidden: tuple[str, ...],
-        launcher: Prestarted | None,
-    ) -> Executor:
-        """The executor of commands, with that of functions beside it where the workflow has any."""
-        state = self._state
-        commands = LocalExecutor(
-            folder,
-            slots=parallel,
-            label=label(self._row.id, epoch),
-            base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
-            directory=os.fsencode(self._row.directory),
-            secrets=[os.fsencode(secret) for secret in hidden],
-            launcher=launcher,
-        )
-        if not calls_functions(state.workflow):
-            return commands
-        import sys
-
-        from resile.engine.actions.function import home_of
-        from resile.executors.functions.executor import FunctionExecutor
-        from resile.executors.split import Composite
-
-        # Add the directory the run was started in: `python -m` resolved the workflow's module from there.
-        path = [*sys.path, state.workflow.folder, self._row.directory]
-        run = self._row.id
-        functions = FunctionExecutor(
-            folder,
-            slots=parallel,
-            path=path,
-            env=env,
-            run=run,
-            epoch=epoch,
-            home=home_of(state.workflow),
-            directory=self._row.directory,
-        )
-
-        def is_call(number: int) -> bool:
-            """Does this job call a function?"""
-            job = state.jobs.get(number)
-            return job is not None and isinstance(state.step_of(job).action, Function)
-
-        return Composite(commands, functions, is_call)
-
-
-def calls_functions(workflow: Workflow) -> bool:
-    """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
-    return _call((*workflow.steps, workflow.end))
-
-
-def _call(steps: tuple[Step, ...]) -> bool:
-    """Does one of these steps, or what runs for it, call a function?"""
-    if any(type(step.action) is Function for step in steps):
-        return True
-    for host in steps_with_inner_steps(steps):
-        match host.action:
-            case FanOut(steps=inner) if _call(inner):
-                return True
-            case Child(workflow=inner) if calls_functions(inner):
-                return True
-    return False
 
 
 def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:

@@ -16,7 +16,7 @@ def frames(state: State, job: Job) -> Iterator[Scope]:
     frame: Scope | None = state.frame_of(job.scope)
     while frame is not None:
         yield frame
-        around = state.around(frame) if frame.kind == "item" else None
+        around = state.scope_around(frame) if frame.kind == "item" else None
         frame = None if around is None else state.frame_of(around.id)
 
 

@@ -21,8 +21,8 @@ from resile.cli.display.output import (
     moment,
     plural,
     print_document,
-    quoted,
     say,
+    shell_quote,
     stdout_reserved_for_json,
     table,
     write_bytes,
@@ -83,7 +83,7 @@ def _retries(call: Call, step: str | None) -> list[str]:
     asked = call.client.maps_with_dead_letters(call.run, step)
     if len(asked) > 1:
         return retry_commands(call.run, asked, call.db)
-    return [command_hint(f"dlq retry {call.run} --step {quoted(step)}", call.db)]
+    return [command_hint(f"dlq retry {call.run} --step {shell_quote(step)}", call.db)]
 
 
 def _print_array(letters: Iterator[DeadLetter]) -> None:
@@ -313,7 +313,7 @@ def _result_text(document: RedriveResult, go_on: str, call: Call) -> str:
         case "parked":
             parked = command_hint(f"parked {call.run}", call.db)
             return f"{text}, {left} left; failures wait for judgement: `{parked}`\n"
-    shown = command_hint(f"dlq list {call.run} --step {quoted(document.map or '')}", call.db)
+    shown = command_hint(f"dlq list {call.run} --step {shell_quote(document.map or '')}", call.db)
     words = [f"{document.failed} failed again"] if document.failed else []
     words += [f"{left - document.failed} not tried"] if left > document.failed else []
     return f"{text}, {', '.join(words)}; `{shown}` shows them\n" if left else f"{text}\n"

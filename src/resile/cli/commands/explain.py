@@ -21,8 +21,8 @@ from resile.cli.display.output import (
     command_hint,
     plural,
     print_document,
-    quoted,
     scoped_name,
+    shell_quote,
     write_text,
 )
 from resile.cli.display.output import (
@@ -122,7 +122,7 @@ class _Page:
                 yield f"{inner}… {hidden} more like these"
             if number < half or number >= len(attempts) - half:
                 yield from self._attempt(attempt, inner)
-        yield from self._inside(step, inner)
+        yield from self._inner_lines(step, inner)
         for word, names in (("canceled", step.canceled), ("skipped", step.skipped), ("waiting", step.waiting)):
             if names is not None:
                 yield f"{inner}{word} because of it: {_list(names)}"
@@ -152,7 +152,7 @@ class _Page:
         if self._all:
             for stream, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
                 yield from (indent + line for line in tail_lines(text, stream, self._paint, self._size))
-        yield from self._inside(attempt, inner)
+        yield from self._inner_lines(attempt, inner)
         for problem in attempt.problems:
             yield _line(inner, "rejected", escape(problem))
         for rule in attempt.rules:
@@ -176,7 +176,7 @@ class _Page:
         for step in rule.inside:
             yield from self._step(step, f"{indent}  ")
 
-    def _inside(self, found: StepReport | AttemptReport, indent: str) -> Iterator[str]:
+    def _inner_lines(self, found: StepReport | AttemptReport, indent: str) -> Iterator[str]:
         """The steps of a child workflow and the items of a fan-out."""
         steps = found.inside
         for step in steps[:STEPS_SHOWN_MAX]:
@@ -213,7 +213,7 @@ class _Page:
                 if len(executions) > 1 and execution.then:
                     yield _line(deeper, "then", escape(execution.then))
         if names.count > 1 and not self._all:
-            other = quoted(names.first[1])
+            other = shell_quote(names.first[1])
             yield f"{inner}`{command_hint(f'explain {self._call.run} {other}', self._call.db)}` tells of another"
 
 

@@ -16,7 +16,7 @@ from resile.cli.display.output import (
     moment,
     plural,
     print_document,
-    quoted,
+    shell_quote,
     short_rule,
     size_bytes,
     table,
@@ -35,9 +35,9 @@ HISTORY_MAX = 10
 _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
 
-def parked(call: Call) -> int:
+def list_parked(call: Call) -> int:
     """Show what is parked."""
-    document = call.client.parked(call.run)
+    document = call.client.parked_failures(call.run)
     if call.json:
         print_document(document)
         return 0
@@ -97,7 +97,7 @@ def tail_lines(text: str, name: str, paint: Paint, size: int) -> list[str]:
 
 def _ways(call: Call, job: str) -> list[str]:
     """The commands that judge one failure."""
-    judge = f"judge {call.run} {quoted(job)}"
+    judge = f"judge {call.run} {shell_quote(job)}"
     ways = (
         (f"{judge} retry", "run it again"),
         (f"{judge} retry-with --memory 8g", "with more memory, or --runtime"),

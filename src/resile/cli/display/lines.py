@@ -213,7 +213,7 @@ class Lines:
             case "run_resumed":
                 assert self._state is not None
                 self._note_crowds(self._state)
-                return self._resumed(data)
+                return self._resume_line(data)
             case "attempt_adopted":
                 return f"{step} attempt adopted"
             case _:
@@ -227,7 +227,7 @@ class Lines:
         began, _ = self._state.times(job)
         return "" if began is None else f" in {duration(max(0.0, note.at - began))}"
 
-    def _resumed(self, data: dict[str, Any]) -> str:
+    def _resume_line(self, data: dict[str, Any]) -> str:
         """A run goes on, or again: how much of it is there already."""
         assert self._tally is not None
         before, total = self._tally.before, plural(self._tally.total, "step")

@@ -154,14 +154,14 @@ class Live:
             mark = f"{_SYMBOLS.get(job.status_shown, '·')} "
             if job.scope == ROOT:
                 name = Text(mark + escape(step.name), color, no_wrap=True)
-                rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed(state, job), "dim"))
+                rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed_time_of(state, job), "dim"))
             elif job.status is Status.running and not job.hosting:
                 # Of repairs, items and child workflows only what runs; the step around tells what came of it.
                 inside += 1
                 if inside <= min(RUNNING_SHOWN_MAX, self._room - len(maps)):
                     scope = state.scopes.get(job.scope)
                     name = Text(mark + escape(scoped_name(scope.name if scope else "", step.name)), color, no_wrap=True)
-                    inner.add_row(name, tries, Text(_elapsed(state, job), "dim"))
+                    inner.add_row(name, tries, Text(_elapsed_time_of(state, job), "dim"))
         return Group(self._headline(), rows, *_map_lines(maps), inner, *self._foot())
 
     def _overview(self) -> RenderableType:
@@ -249,7 +249,7 @@ def _word(job: Job) -> tuple[str, str]:
     return ("parked" if status is Status.pending_failed else word), STATUS_COLORS.get(status.name, "dim")
 
 
-def _elapsed(state: State, job: Job) -> str:
+def _elapsed_time_of(state: State, job: Job) -> str:
     """How long a job has been at it."""
     began, ended = state.times(job)
     return "" if began is None else duration(max(0.0, (ended or time.time()) - began))

@@ -275,7 +275,7 @@ def _line(cells: list[str], sizes: list[int]) -> str:
     return "  ".join(pad(fit(cell, size), size) for cell, size in zip(cells, sizes, strict=True)).rstrip()
 
 
-def quoted(word: str) -> str:
+def shell_quote(word: str) -> str:
     """A word as a shell reads it back."""
     if word and _PLAIN.issuperset(word):
         return word
@@ -291,4 +291,4 @@ def command_lines(commands: Iterable[tuple[str, str]]) -> list[str]:
 
 def command_hint(verb: str, db: str | None) -> str:
     """A command for the user to copy, with the database that this call named."""
-    return f"resile {verb} --db {quoted(db)}" if db else f"resile {verb}"
+    return f"resile {verb} --db {shell_quote(db)}" if db else f"resile {verb}"

@@ -21,8 +21,8 @@ from resile.cli.display.output import (
     fit,
     moment,
     plural,
-    quoted,
     scoped_name,
+    shell_quote,
     short_rule,
     table,
 )
@@ -45,8 +45,8 @@ def summary(document: RunDocument, messages: dict[int, str], paint: Paint, colum
         *headline(document, paint, columns),
         *_maps(document, columns),
         *_routes(document, paint, columns),
-        *_failed("Failed", "failed", document, messages, paint, columns),
-        *_failed("Parked", "pending_failed", document, messages, paint, columns),
+        *_failed_step_lines("Failed", "failed", document, messages, paint, columns),
+        *_failed_step_lines("Parked", "pending_failed", document, messages, paint, columns),
     ]
     steps = _next(document, db)
     if steps:
@@ -157,7 +157,7 @@ def _way(route: Route) -> str:
     return f"{who}{route.action}{target}"
 
 
-def _failed(
+def _failed_step_lines(
     heading: str, status: str, document: RunDocument, messages: dict[int, str], paint: Paint, columns: int
 ) -> list[str]:
     """The steps that stand so, with what they said last."""
@@ -195,7 +195,7 @@ def _next(document: RunDocument, db: str | None) -> list[str]:
             culprit = next((job for job in failed if job.scope == "root"), None)
             # Without an exit code there was no process, so nothing was printed.
             if culprit is not None and culprit.exit_code is not None:
-                steps.append((command_hint(f"logs {run} {quoted(culprit.step)}", db), "what it printed"))
+                steps.append((command_hint(f"logs {run} {shell_quote(culprit.step)}", db), "what it printed"))
             steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
         case "parked":
             steps += _judging(document, db)
@@ -223,7 +223,7 @@ def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
     """How dead letters are run again: one call for each of several maps."""
     if len(maps) < 2:
         return [command_hint(f"dlq retry {run}", db)]
-    return [command_hint(f"dlq retry {run} --step {quoted(name)}", db) for name in maps]
+    return [command_hint(f"dlq retry {run} --step {shell_quote(name)}", db) for name in maps]
 
 
 def _judging(document: RunDocument, db: str | None) -> list[tuple[str, str]]:
@@ -232,7 +232,7 @@ def _judging(document: RunDocument, db: str | None) -> list[tuple[str, str]]:
     parked = [job for job in document.jobs if job.status == "pending_failed"]
     first = parked[0]
     alike = sum(job.step == first.step for job in parked) > 1 or first.step.isdigit()
-    job = str(first.id) if alike else quoted(first.step)
+    job = str(first.id) if alike else shell_quote(first.step)
     return [
         (command_hint(f"parked {run}", db), "what waits for judgement (exit code 4)"),
         (command_hint(f"judge {run} {job} retry --resume", db), "or skip, or fail"),

@@ -215,7 +215,7 @@ class ProgressWatcher:
         if self.tally is not None:
             self._display.finish()
 
-    def started(self, run: int, state: State, interrupt: Interrupt) -> None:
+    def on_start(self, run: int, state: State, interrupt: Interrupt) -> None:
         """The run has an id: from here on Ctrl-C stops it gently."""
         finish_loading()
         self.run = run

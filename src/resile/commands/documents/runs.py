@@ -205,7 +205,7 @@ def map_metrics_of(state: State, letters: Sequence[LetterCount]) -> dict[str, Ma
     """The numbers of a run's maps, by step."""
     if not state.fans and not state.closed_map_totals:
         return {}
-    from resile.engine.map_statistics import all_metrics
+    from resile.engine.evaluation.map_statistics import all_metrics
 
     return msgspec.convert(all_metrics(state, letters), dict[str, MapMetrics])
 

@@ -18,7 +18,7 @@ from resile.core.fanout.failure_reports import count_failure, report_rest, uncou
 from resile.core.fanout.naming import fan_action, fan_name, item_id, map_name, short_name
 from resile.core.fanout.progress import Fan
 from resile.core.fanout.redrive_groups import end_group
-from resile.core.fanout.worktrees import isolated
+from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import climb
 from resile.core.recovery.on_success import attempt_succeeded
@@ -134,7 +134,7 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
         # The time of an item begins when it is opened, and what is open will start: so none is opened to wait.
         return min(asked, capacity.parallel)
     first = action.steps[0]
-    is_one_attempt = len(isolated(action)) == 1 and not first.rules and first.on_success is None
+    is_one_attempt = len(steps_with_worktree(action)) == 1 and not first.rules and first.on_success is None
     if is_one_attempt and asked >= capacity.parallel:
         return max(asked, capacity.parallel + capacity.ahead)
     return asked

@@ -56,4 +56,4 @@ def scopes_around(state: State, job: Job) -> Iterator[Scope]:
     scope: Scope | None = state.scopes[job.scope]
     while scope is not None:
         yield scope
-        scope = state.around(scope)
+        scope = state.scope_around(scope)

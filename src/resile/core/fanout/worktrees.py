@@ -45,7 +45,7 @@ exit 0
 """
 
 
-def isolated(action: FanOut) -> tuple[Step, ...]:
+def steps_with_worktree(action: FanOut) -> tuple[Step, ...]:
     """The steps of an item, between the making of its worktree and the merge."""
     if action.isolation == "none":
         return action.steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.core.scheduling.reservations import granted
+from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.model.failure import Failure, Kind
 from resile.model.rules import Rule
@@ -23,7 +23,7 @@ def escalate(state: State, job: Job, rule: Rule) -> None:
 
 def _larger_grant(state: State, job: Job, rule: Rule, failure: Failure) -> tuple[int, float] | None:
     """Memory and runtime after one more round, or None where the one that ran out is at its ceiling."""
-    change, resources = rule.change, granted(state, job)
+    change, resources = rule.change, resources_for(state, job)
     if change is None or resources is None:
         return None
     memory, runtime = resources.memory_bytes, resources.runtime_seconds or 0.0

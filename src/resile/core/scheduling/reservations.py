@@ -23,7 +23,7 @@ def mark_idle(state: State, job: Job) -> None:
         state.active -= 1
 
 
-def granted(state: State, job: Job) -> Resources | None:
+def resources_for(state: State, job: Job) -> Resources | None:
     """The share of the machine for a job: what its step asks for, or the more that it was granted last."""
     resources = state.plans[job.scope].steps[job.step].resources
     if not (job.memory_bytes or job.runtime_seconds):
@@ -50,7 +50,7 @@ def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> 
     job.attempt_counted = False
     state.in_flight += 1
     state.touched.append(job.id)
-    resources = granted(state, job)
+    resources = resources_for(state, job)
     if resources is not None:
         # Held until `release`.
         state.cpus_used += resources.cpus
@@ -64,7 +64,7 @@ def release(state: State, job: Job) -> None:
     """Give back what an attempt held, because it no longer runs."""
     state.in_flight -= 1
     clear_early(state, job)
-    resources = granted(state, job)
+    resources = resources_for(state, job)
     if resources is not None:
         state.cpus_used -= resources.cpus
         state.memory_bytes_used -= resources.memory_bytes
@@ -82,7 +82,7 @@ def clear_early(state: State, job: Job) -> None:
 
 def fits(state: State, job: Job) -> bool:
     """Is there room for this job's share of the machine?"""
-    resources = granted(state, job)
+    resources = resources_for(state, job)
     capacity = state.capacity
     if resources is None or capacity is None:
         return True

@@ -32,7 +32,7 @@ def follow_up(reaction: Reaction, job: Job) -> None:
         if scope.kind in ("item", "child") and scope.id not in state.scopes_to_drop:
             _end_if_over(reaction, scope)
             return
-        scope = state.around(scope)
+        scope = state.scope_around(scope)
 
 
 def _return_to_caller(reaction: Reaction, job: Job) -> None:

@@ -56,7 +56,7 @@ class _Reader(Scanner):
         root = self._value(0)
         self._skip()
         if self.peek():
-            self.refuse(f"{self.shown()} stands behind the end of the document")
+            self.refuse(f"{self.text_here()} stands behind the end of the document")
         return root
 
     def _skip(self) -> None:
@@ -92,7 +92,7 @@ class _Reader(Scanner):
         if word is not None and word[0] in _WORDS:
             self.at = word.end()
             return Scalar(_WORDS[word[0]], word[0], where.line, where.column)
-        shown = f"`{shorten(word[0])}`" if word is not None else self.shown()
+        shown = f"`{shorten(word[0])}`" if word is not None else self.text_here()
         return self.refuse(f"a value is expected here, not {shown}", hint="text stands in quotes" if word else "")
 
     def _number(self, found: re.Match[str]) -> int | float:
@@ -133,7 +133,7 @@ class _Reader(Scanner):
             key = self._key()
             self._skip()
             if self.peek() != ":":
-                self.refuse(f"a `:` is expected behind the key `{shorten(key.text)}`, not {self.shown()}")
+                self.refuse(f"a `:` is expected behind the key `{shorten(key.text)}`, not {self.text_here()}")
             self.at += 1
             self._skip()
             value = self._value(depth + 1)
@@ -157,7 +157,7 @@ class _Reader(Scanner):
         elif self.peek() != closing:
             begin = self.mark(opened)
             hint = f"what began at {begin.line}:{begin.column} is still open"
-            self.refuse(f"`,` or `{closing}` is expected here, not {self.shown()}", hint=hint)
+            self.refuse(f"`,` or `{closing}` is expected here, not {self.text_here()}", hint=hint)
 
     def _key(self) -> Scalar:
         """A key: a string, or a bare name."""
@@ -167,7 +167,7 @@ class _Reader(Scanner):
             return Scalar(text, text, where.line, where.column)
         bare = _BARE_KEY.match(self.text, self.at)
         if bare is None:
-            self.refuse(f"a key is expected here, not {self.shown()}")
+            self.refuse(f"a key is expected here, not {self.text_here()}")
         self.at = bare.end()
         text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), bare[0])
         return Scalar(text, text, where.line, where.column)
@@ -185,14 +185,14 @@ class _Reader(Scanner):
             character = self.peek()
             if character == quote:
                 self.at += 1
-                return self._joined(parts, opened)
+                return self._join_surrogates(parts, opened)
             if character != "\\":
                 hint = "a line break in a text is written `\\n`"
                 self.refuse("this text does not end on its line", opened, hint=hint)
             self.at += 1
             parts.append(self._escape())
 
-    def _joined(self, parts: list[str], opened: int) -> str:
+    def _join_surrogates(self, parts: list[str], opened: int) -> str:
         """The parts of a text; halves of a character that were escaped one by one come together."""
         text = "".join(parts)
         try:

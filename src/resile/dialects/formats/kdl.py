@@ -121,7 +121,7 @@ class _Reader(Strings):
                 node.children = node.children if dropped else children
                 continue
             if not parted and not dropped:
-                self.refuse(f"{self.shown()} stands where a blank or the end of the node is expected")
+                self.refuse(f"{self.text_here()} stands where a blank or the end of the node is expected")
             if node.children is not None:
                 self.refuse("nothing but the end of the node stands behind its block")
             self._entry(node, dropped)

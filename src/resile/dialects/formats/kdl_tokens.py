@@ -121,10 +121,10 @@ class Strings(Scanner):
         if self.text.startswith('"""', self.at):
             return self._lines(self.at + 3, '"""', is_raw=False)
         if self.peek() == '"':
-            return self._quoted()
+            return self._read_quoted()
         word = self.text[self.at : self.word_end(self.at)]
         if not word:
-            self.refuse(f"{what} is expected here, not {self.shown()}")
+            self.refuse(f"{what} is expected here, not {self.text_here()}")
         if word in _RESERVED:
             self.refuse(f"`{word}` is KDL 1", hint=f'write `#{word}`, or `"{word}"` for the text')
         self.at += len(word)
@@ -142,7 +142,7 @@ class Strings(Scanner):
         self.at = end + len(closing)
         return text
 
-    def _quoted(self) -> str:
+    def _read_quoted(self) -> str:
         """A text in quotes, on one line."""
         opened = self.at
         self.at += 1
@@ -199,25 +199,25 @@ class Strings(Scanner):
                 self.refuse("a line of this text is indented less than its closing quotes", opened)
         text = "\n".join(lines)
         if not is_raw:
-            text = self._unescaped(text, opened)
+            text = self._unescape(text, opened)
         self.at = end + len(closing)
         return text
 
     def _lines_end(self, begin: int, closing: str, is_raw: bool) -> int:
         """Where the closing quotes stand; escaped ones do not close."""
         end = self.text.find(closing, begin)
-        while not is_raw and end >= 0 and self._escaped(begin, end):
+        while not is_raw and end >= 0 and self._is_escaped(begin, end):
             end = self.text.find(closing, end + 1)
         return end
 
-    def _escaped(self, begin: int, place: int) -> bool:
+    def _is_escaped(self, begin: int, place: int) -> bool:
         """Does an odd number of backslashes stand before this?"""
         slashes = place
         while slashes > begin and self.text[slashes - 1] == "\\":
             slashes -= 1
         return bool((place - slashes) % 2)
 
-    def _unescaped(self, text: str, opened: int) -> str:
+    def _unescape(self, text: str, opened: int) -> str:
         """The lines with their escapes read."""
         if "\\" not in text:
             return text

@@ -52,7 +52,7 @@ class Scanner:
         """The next character, or nothing at the end."""
         return self.text[self.at : self.at + 1]
 
-    def shown(self) -> str:
+    def text_here(self) -> str:
         """What stands here, for a message."""
         character = self.peek()
         return f"`{shorten(character)}`" if character else "the end of the file"

@@ -210,7 +210,7 @@ class Builder:
                 plain = Scalar(resolve(text) if event.style is None else text, text, node.line, node.column)
                 node = self._as_variant(event.tag, plain)
             else:
-                node = Scalar(self._tagged(event, text), text, node.line, node.column)
+                node = Scalar(self._value_of_tag(event, text), text, node.line, node.column)
         if plain_one and text == "<<":
             self.merge_key = node
         if event.anchor is not None:
@@ -229,7 +229,7 @@ class Builder:
         self.variants.append(found)
         return found
 
-    def _tagged(self, event: Any, text: str) -> Any:
+    def _value_of_tag(self, event: Any, text: str) -> Any:
         """The value of a scalar that says its own type."""
         name = event.tag.removeprefix(_TAG_PREFIX)
         if name in ("str", "!"):

@@ -23,14 +23,14 @@ from resile.dialects.native.context import CallStack, NativeReading
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import filled, text, wrong
+from resile.dialects.reading.values import non_empty, text, wrong
 from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.builtin_actions import Collect
 from resile.model.limits import CHILD_DEPTH_MAX, DIAGNOSTICS_MAX, STEPS_MAX
 from resile.model.workflow import Child, Input, Step, Workflow
 
-_read_path = filled(text, "`workflow`")
+_read_path = non_empty(text, "`workflow`")
 
 
 _compiling: ContextVar[CallStack | None] = ContextVar("compiling", default=None)
@@ -46,7 +46,7 @@ def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> C
         inner, path = _inline(reading, node)
     elif (path := _read_path(reading, node)) is not INVALID:
         if "called" in fields:
-            return _called(reading, path, node, fields["called"], result)
+            return _child_with_arguments(reading, path, node, fields["called"], result)
         inner = _from_file(reading, path, node)
     if inner is None:
         return None
@@ -54,7 +54,9 @@ def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> C
     return Child(path, inner, inputs, result, shares)
 
 
-def _called(reading: NativeReading, path: str, node: Node, called: dict[str, Any], result: str) -> Child | None:
+def _child_with_arguments(
+    reading: NativeReading, path: str, node: Node, called: dict[str, Any], result: str
+) -> Child | None:
     """A child as another system calls it: it is given the arguments of the step, whatever it declares."""
     workflow = compile_child(reading, path, node)
     if workflow is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.ancestors import Ancestors
+from resile.dialects.native.graph.ancestors import Ancestors
 from resile.dialects.reading.context import Reading, Source, Text
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.model.fanout import ErrorPolicy
@@ -174,7 +174,7 @@ class NativeReading(Reading):
         self.need_lists: dict[tuple[Any, ...], tuple[Need, ...]] = {}
 
     @contextmanager
-    def inside(self, scope: Scope) -> Iterator[None]:
+    def enter_scope(self, scope: Scope) -> Iterator[None]:
         """Read the steps of another scope; its texts and names are kept with it."""
         outer = self.scope, self.owner, self.depth
         self.scope, self.owner, self.depth = scope, "", 0

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
 from resile.dialects.native.context import Defaults, NativeReading, StepDraft
+from resile.dialects.native.graph.needs import read_needs
 from resile.dialects.native.keys.steps import STEP
-from resile.dialects.native.needs import read_needs
 from resile.model.workflow import Shell, Step
 
 _OWN = frozenset(("shell", "needs", "outputs"))

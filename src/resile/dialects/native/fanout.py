@@ -26,7 +26,7 @@ from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
 from resile.dialects.native.step_types.map import FILE_ENDINGS
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import filled, text
+from resile.dialects.reading.values import non_empty, text
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
 from resile.model.fanout import ErrorPolicy, FanOut, Source
@@ -80,7 +80,7 @@ def _item_steps(
     if depth_of(scope) > FANOUT_DEPTH_MAX:
         reading.report.error("limit", f"fan-outs in fan-outs go no deeper than {FANOUT_DEPTH_MAX} levels", node)
         return ()
-    with reading.inside(scope):
+    with reading.enter_scope(scope):
         if "steps" in node.entries:
             named = named_steps(reading, steps, "steps")
         else:
@@ -127,8 +127,8 @@ def _input(reading: NativeReading, node: Node, within: Defaults) -> dict[str, An
         values = _values(reading, node)
         return None if values is INVALID else {"values": tuple(values)}
     if isinstance(node, Mapping):
-        return _said(reading, node, within)
-    value = filled(text, "`input`")(reading, node)
+        return _read_explicit_input(reading, node, within)
+    value = non_empty(text, "`input`")(reading, node)
     if value is INVALID:
         return None
     if is_one_reference(value):
@@ -146,7 +146,7 @@ def _input(reading: NativeReading, node: Node, within: Defaults) -> dict[str, An
     return {"command": value, "program": within.program}
 
 
-def _said(reading: NativeReading, node: Mapping, within: Defaults) -> dict[str, Any] | None:
+def _read_explicit_input(reading: NativeReading, node: Mapping, within: Defaults) -> dict[str, Any] | None:
     """An input that says what it is."""
     fields = read_mapping(reading, node, INPUT_STEP)
     if len(node.entries) != 1:

@@ -29,8 +29,8 @@ from resile.dialects.native.context import (
 )
 from resile.dialects.native.failures.commands import read_success
 from resile.dialects.native.failures.error_policy import hand_over, read_policy
+from resile.dialects.native.graph.routes import called_only, called_steps, callers
 from resile.dialects.native.keys.failures import ON_FINISH
-from resile.dialects.native.routes import called_only, called_steps, callers
 from resile.errors import shorten
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 from resile.model.limits import LOOPS_MAX, NAME_CHARACTERS_MAX
@@ -165,12 +165,12 @@ def _fold_one(
     _move(scope, inner, _owners(members))
     outside: dict[tuple[str, ...], Needed] = {(producer,): (Need((producer,)), drafts[producer].key)}
     items = {
-        name: _inside(reading, draft, members, outside, len(paths[name]))
+        name: _move_into_item(reading, draft, members, outside, len(paths[name]))
         for name, draft in drafts.items()
         if name in members
     }
     policy = foreach.policy or Policy(ErrorPolicy(on_item_failure="fail"))
-    with reading.inside(inner):
+    with reading.enter_scope(inner):
         hand_over(reading, policy, items, foreach.within.program)
         steps = reading.readers.scope(reading, items, is_list)
     name = _name([step.name for step in steps if not step.called_only] or list(items))
@@ -190,7 +190,7 @@ def _fold_one(
     )
     step = Step(name=name, action=fan, rules=_rules(foreach), on_success=foreach.on_finish, origin=first.step.origin)
     draft = StepDraft(step, Mapping({}, first.key.line, first.key.column), first.key, tuple(outside.values()))
-    return _replaced(drafts, members, draft)
+    return _put_fan_out(drafts, members, draft)
 
 
 def _are_linked(steps: tuple[Step, ...]) -> bool:
@@ -221,7 +221,7 @@ def _rename(scope: Scope, before: str, now: str) -> None:
     scope.captured = {name: now if owner == before else owner for name, owner in scope.captured.items()}
 
 
-def _inside(
+def _move_into_item(
     reading: NativeReading,
     draft: StepDraft,
     members: set[str],
@@ -249,7 +249,7 @@ def _accepting(step: Step) -> Step:
     return replace(step, rules=tuple(rules))
 
 
-def _replaced(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft) -> dict[str, StepDraft]:
+def _put_fan_out(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft) -> dict[str, StepDraft]:
     """The steps of the scope, with the fan-out where the first of its steps stood."""
     result: dict[str, StepDraft] = {}
     for name, draft in drafts.items():

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
-from resile.dialects.native.ancestors import Ancestors
 from resile.dialects.native.context import Defaults, NativeReading, StepDraft, is_dangling
 from resile.dialects.native.expansions import Shared, read_expansion
-from resile.dialects.native.graph import connect
+from resile.dialects.native.graph.ancestors import Ancestors
+from resile.dialects.native.graph.edges import connect
+from resile.dialects.native.graph.routes import called_only, called_steps, check_routes
 from resile.dialects.native.keys.fanout import PHASE
-from resile.dialects.native.routes import called_only, called_steps, check_routes
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import name_problem
@@ -40,7 +40,7 @@ def named_steps(reading: NativeReading, steps: Node, word: str, unnamed: str = "
     if count > STEPS_MAX and not reading.is_checked:
         reading.report.error("limit", f"{count} steps are more than {STEPS_MAX}", steps)
         return ()
-    return _listed(reading, steps, unnamed) if isinstance(steps, Sequence) else _mapped(reading, steps)
+    return _steps_of_list(reading, steps, unnamed) if isinstance(steps, Sequence) else _steps_of_mapping(reading, steps)
 
 
 def phase_steps(reading: NativeReading, node: Node, word: str, unnamed: str) -> Iterable[Named]:
@@ -100,7 +100,7 @@ def settle(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) 
     return check_routes(reading, steps, scope.ancestors) if scope.named or scope.called else steps
 
 
-def _mapped(reading: Reading, steps: Mapping) -> Iterator[Named]:
+def _steps_of_mapping(reading: Reading, steps: Mapping) -> Iterator[Named]:
     """The steps of a mapping, called by their keys."""
     for name, (key, node) in steps.entries.items():
         if isinstance(node, Mapping):
@@ -111,7 +111,7 @@ def _mapped(reading: Reading, steps: Mapping) -> Iterator[Named]:
         yield name, key, node
 
 
-def _listed(reading: Reading, steps: Sequence, unnamed: str) -> Iterator[Named]:
+def _steps_of_list(reading: Reading, steps: Sequence, unnamed: str) -> Iterator[Named]:
     """The steps of a list, called by `id`, else by `name`, else by their place."""
     items = steps.items
     if any(is_dangling(item) for item in items):

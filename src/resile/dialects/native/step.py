@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
 from resile.dialects.native.function import capture_of_result, check_beside, check_types
+from resile.dialects.native.graph.needs import read_needs
 from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
 from resile.dialects.native.keys.programs import read_inputs
 from resile.dialects.native.keys.steps import ACTIONS, ARC, ARCS, STEP
-from resile.dialects.native.needs import read_needs
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong

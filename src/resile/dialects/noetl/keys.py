@@ -22,7 +22,7 @@ from resile.dialects.noetl.values import (
     seconds,
     template,
 )
-from resile.dialects.reading.key_tables import Key, Table, refused, table
+from resile.dialects.reading.key_tables import Key, Table, refused_key, table
 from resile.dialects.reading.values import boolean, choice, duration, node_itself, texts
 
 LOOP = table(
@@ -36,7 +36,7 @@ LOOP = table(
     Key("concurrency", "number", "how many at a time", count),
     Key("limit", "number", "how many items at the most", count),
     Key("spec", "mapping", "the same in the newer form", node_itself),
-    refused("cursor", "a cursor needs a database: list the items in a step before"),
+    refused_key("cursor", "a cursor needs a database: list the items in a step before"),
     *SHAPES,
 )
 LOOP_SPEC = table(
@@ -50,7 +50,7 @@ LOOP_POLICY = table(
     "policy of a loop",
     "rules about the items",
     comment("exec", "the items run where Resile runs"),
-    refused("failure", "a failed item lets the others finish and then fails the step"),
+    refused_key("failure", "a failed item lets the others finish and then fails the step"),
 )
 RETRY = table(
     "retry",
@@ -204,10 +204,10 @@ STEP = table(
     Key("critical", "bool", "does its failure cancel what runs beside it?", boolean),
     Key("pass", "bool", "with `true` the tool is not run", boolean),
     Key("spec", "mapping", "whether it is admitted", node_itself),
-    refused("output", "a step's result is what its tool gives"),
-    refused("auth", "it belongs into `tool`"),
-    refused("call", "it belongs into `then` of a case"),
-    refused("run", "it belongs into `tool`"),
+    refused_key("output", "a step's result is what its tool gives"),
+    refused_key("auth", "it belongs into `tool`"),
+    refused_key("call", "it belongs into `then` of a case"),
+    refused_key("run", "it belongs into `tool`"),
 )
 WORKBOOK_ENTRY = table(
     "an entry of the workbook",
@@ -290,9 +290,9 @@ STEP_POLICY = table(
     "policy of a step",
     "rules about the step",
     Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
-    refused("lifecycle", "write `timeout` on the step"),
-    refused("failure", "a failed item lets the others finish and then fails the step"),
-    refused("emit", "every step writes its events"),
+    refused_key("lifecycle", "write `timeout` on the step"),
+    refused_key("failure", "a failed item lets the others finish and then fails the step"),
+    refused_key("emit", "every step writes its events"),
 )
 ADMIT = table(
     "admit",
@@ -317,7 +317,7 @@ TASK_POLICY = table(
     Key("mode", "exclusive", "the first counts", choice("exclusive")),
     Key("on_unmatched", "continue | fail", "what a failure that no rule speaks of means (fail)",
         choice("continue", "fail")),
-    *(refused(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
+    *(refused_key(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
 )  # fmt: skip
 TASK_RULE = table(
     "a rule of a tool",

@@ -15,7 +15,7 @@ from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Key
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import filled, integer, number, text, wrong
+from resile.dialects.reading.values import integer, non_empty, number, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem
 from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX
@@ -141,7 +141,7 @@ def _check_template(reading: Reading, node: Node, value: str) -> bool:
     return True
 
 
-filled_template = filled(template, "the text")
+filled_template = non_empty(template, "the text")
 
 
 def _check_text(reading: Reading, node: Node) -> Any:
@@ -172,7 +172,7 @@ def condition(reading: Reading, node: Node) -> Any:
     """Read an expression, with or without its braces."""
     if isinstance(node, Scalar) and isinstance(node.value, bool | int):
         return "true" if node.value else "false"
-    value = filled(text, "the condition")(reading, node)
+    value = non_empty(text, "the condition")(reading, node)
     if value is INVALID:
         return INVALID
     if len(value.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
@@ -188,7 +188,7 @@ def condition(reading: Reading, node: Node) -> Any:
 attempts = integer(1, RETRIES_MAX + 1)
 seconds = number(0, SECONDS_MAX)
 factor = number(0.01, 1_000)
-name = filled(text, "the name")
+name = non_empty(text, "the name")
 
 
 def count(reading: Reading, node: Node) -> Any:

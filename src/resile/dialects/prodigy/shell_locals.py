@@ -179,7 +179,7 @@ class _Level(Command):
         self.given: list[str] = []
         self.coming: list[str] = []
         self.is_certain = True
-        self.announced: list[tuple[int, bool]] = []
+        self.pending_documents: list[tuple[int, bool]] = []
 
     def _begin_word(self, word: str) -> None:
         """Begin a word: an assignment, the command, or one of its arguments."""
@@ -305,11 +305,11 @@ class _Level(Command):
         known = len(self.documents)
         super()._redirect()
         if len(self.documents) > known:
-            self.announced.append((len(self.locals.order), self.command_word.rpartition("/")[2] in SHELLS))
+            self.pending_documents.append((len(self.locals.order), self.command_word.rpartition("/")[2] in SHELLS))
 
     def _body(self, delimiter: str, is_quoted: bool, strips_tabs: bool) -> None:
         """Read the body of a here-document, which may be code for a shell."""
-        mark, is_code = self.announced.pop(0)
+        mark, is_code = self.pending_documents.pop(0)
         start = self.walker.at
         later = self.locals.end_after(mark, start)
         super()._body(delimiter, is_quoted, strips_tabs)

@@ -72,7 +72,7 @@ def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
     return fields
 
 
-def refused(name: str, why: str) -> Key:
+def refused_key(name: str, why: str) -> Key:
     """A key that Resile knows and does not run."""
     return Key(name, REFUSED, why, lambda _, __: INVALID)
 

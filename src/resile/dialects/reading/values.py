@@ -53,7 +53,7 @@ def template(reading: Reading, node: Node) -> Any:
     return value
 
 
-def filled(read: Reader, what: str) -> Reader:
+def non_empty(read: Reader, what: str) -> Reader:
     """The same, but something must be there."""
 
     def read_filled(reading: Reading, node: Node) -> Any:
@@ -67,7 +67,7 @@ def filled(read: Reader, what: str) -> Reader:
     return read_filled
 
 
-_filled_text = filled(text, "the expression")
+_filled_text = non_empty(text, "the expression")
 
 
 def boolean(reading: Reading, node: Node) -> Any:
@@ -114,7 +114,7 @@ def number(low: float, high: float) -> Reader:
     return read_number
 
 
-def _measured(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
+def _quantity(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
     """A quantity that `parse` understands."""
 
     def read_measured(reading: Reading, node: Node) -> Any:
@@ -130,11 +130,11 @@ def _measured(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
     return read_measured
 
 
-duration = _measured(duration_seconds, "a duration", "a number of seconds, or `500ms`, `30s`, `2m`, `1h30m`")
-duration_or_zero = _measured(
+duration = _quantity(duration_seconds, "a duration", "a number of seconds, or `500ms`, `30s`, `2m`, `1h30m`")
+duration_or_zero = _quantity(
     lambda value: duration_seconds(value, zero=True), "a duration", "a number of seconds, or `500ms`, `30s`, `2m`"
 )
-memory = _measured(memory_bytes, "a size", "a number of bytes, or `512m`, `4g`, `4GiB`")
+memory = _quantity(memory_bytes, "a size", "a number of bytes, or `512m`, `4g`, `4GiB`")
 
 
 def milliseconds(reading: Reading, node: Node) -> Any:
@@ -268,12 +268,12 @@ def name_problem(name: str) -> str:
 
 CONDITION = table(
     "a condition", "A question about values that says how it is asked; just a text is `value` or `js`, by its shape.",
-    Key("value", "text", "`true`, `false` or one `${…}`, whose value decides.", filled(template, "`value`")),
-    Key("js", "expression", "JavaScript in which `${…}` stands for a value.", filled(template, "`js`")),
+    Key("value", "text", "`true`, `false` or one `${…}`, whose value decides.", non_empty(template, "`value`")),
+    Key("js", "expression", "JavaScript in which `${…}` stands for a value.", non_empty(template, "`js`")),
     Key("code", "code", "The inside of a function, or an expression, without `${…}`.", code),
-    Key("jinja", "template", "A template whose value decides.", filled(template, "`jinja`")),
+    Key("jinja", "template", "A template whose value decides.", non_empty(template, "`jinja`")),
     Key("case", "text", "One of the step's `cases` has come true, by its number from 0 or its word.",
-        filled(text, "`case`")),
+        non_empty(text, "`case`")),
     Key("none", "true", "None of those `besides` may hold.", boolean),
     Key("besides", "list of conditions", "Others, which must hold as well.", _conditions),
 )  # fmt: skip

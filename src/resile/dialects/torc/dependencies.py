@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Scalar
-from resile.dialects.native.graph import cycles_among
+from resile.dialects.native.graph.edges import cycles_among
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.torc.jobs import Datum, Job

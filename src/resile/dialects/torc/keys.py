@@ -7,7 +7,7 @@ cluster are kept in the definition, and the user is told; no key is dropped.
 from __future__ import annotations
 
 from resile.dialects.reading.key_tables import Key, table
-from resile.dialects.reading.values import boolean, choice, filled, integer, memory, node_itself, text
+from resile.dialects.reading.values import boolean, choice, integer, memory, node_itself, non_empty, text
 from resile.dialects.torc.values import (
     commands,
     data,
@@ -148,7 +148,7 @@ MONITOR = table(
 WORKFLOW = table(
     "the file",
     "A workflow of Torc.",
-    Key("name", "text", "What the workflow is called.", filled(text, "the name")),
+    Key("name", "text", "What the workflow is called.", non_empty(text, "the name")),
     Key("user", "text", "A label.", text),
     Key("description", "text", "A label.", text),
     Key("project", "text", "A label.", text),

@@ -60,7 +60,7 @@ def period(reading: Reading, node: Node) -> Any:
     if found is None or not any(found.groups()):
         return wrong(reading, node, "an ISO 8601 duration", "`PT30M` is half an hour, `PT1H30M`, `P1DT2H`")
     seconds = sum(float(part) * unit for part, unit in zip(found.groups(), _PERIOD_SECONDS, strict=True) if part)
-    return _bounded(reading, node, seconds)
+    return _check_bounds(reading, node, seconds)
 
 
 def walltime(reading: Reading, node: Node) -> Any:
@@ -73,10 +73,10 @@ def walltime(reading: Reading, node: Node) -> Any:
     # Without days one number is minutes and two are minutes and seconds; with days the first is hours.
     units = (3_600, 60, 1) if days is not None or len(numbers) == 3 else (60, 1)
     seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
-    return _bounded(reading, node, float(seconds + 86_400 * int(days or 0)))
+    return _check_bounds(reading, node, float(seconds + 86_400 * int(days or 0)))
 
 
-def _bounded(reading: Reading, node: Node, seconds: float) -> Any:
+def _check_bounds(reading: Reading, node: Node, seconds: float) -> Any:
     """Check that a time is neither zero nor beyond the limit."""
     if 0 < seconds <= DURATION_SECONDS_MAX:
         return seconds

@@ -15,8 +15,8 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.compile import compile_part
 from resile.dialects.native.context import NativeReading
+from resile.dialects.native.graph.routes import remedies_among
 from resile.dialects.native.nodes import Part, StepPart, WorkflowPart, flag, items_of, sequence, word
-from resile.dialects.native.routes import remedies_among
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_keys

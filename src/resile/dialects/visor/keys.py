@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Table, label, read_keys, refused, table
-from resile.dialects.reading.values import boolean, choice, filled, integer, node_itself, text, wrong
+from resile.dialects.reading.key_tables import INVALID, Key, Table, label, read_keys, refused_key, table
+from resile.dialects.reading.values import boolean, choice, integer, node_itself, non_empty, text, wrong
 from resile.dialects.visor.values import (
     arguments,
     code,
@@ -53,7 +53,7 @@ TYPES_REFUSED = {
 }
 
 
-def nested(known: Table) -> Any:
+def mapping_reader(known: Table) -> Any:
     """A reader of a mapping with the keys of a table."""
     return lambda reading, node: read_keys(reading, node, known)
 
@@ -84,7 +84,7 @@ def _texts(reading: Reading, node: Node) -> Any:
 
 def _version(reading: Reading, node: Node) -> Any:
     """Any version: there is one grammar."""
-    return filled(text, "`version`")(reading, node)
+    return non_empty(text, "`version`")(reading, node)
 
 
 def _tag_filter(reading: Reading, node: Node) -> Any:
@@ -94,7 +94,7 @@ def _tag_filter(reading: Reading, node: Node) -> Any:
 
 def _namespace(reading: Reading, node: Node) -> Any:
     """The name of a part of the memory."""
-    return filled(text, "`namespace`")(reading, node)
+    return non_empty(text, "`namespace`")(reading, node)
 
 
 def _level(reading: Reading, node: Node) -> Any:
@@ -127,7 +127,7 @@ BACKOFF = table(
 RETRY = table(
     "retry", "Try a failed step again; each time costs 1 of the loop budget.",
     Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The waits in between; none where it is left out.", nested(BACKOFF)),
+    Key("backoff", "mapping", "The waits in between; none where it is left out.", mapping_reader(BACKOFF)),
 )  # fmt: skip
 TRANSITION = table(
     "a transition", "The first whose condition holds says where to go back to.",
@@ -141,7 +141,7 @@ CALL = table(
     Key("tool", "name", "The tool of `tools` to run.", node_itself),
     Key("workflow", "name", "The workflow to run.", node_itself),
     Key("with", "mapping", "Values that it finds as `args`, a workflow as `inputs`.", arguments),
-    Key("as", "name", "The name under which its output is seen.", filled(text, "`as`")),
+    Key("as", "name", "The name under which its output is seen.", non_empty(text, "`as`")),
 )  # fmt: skip
 _ROUTES = (
     Key(
@@ -168,7 +168,7 @@ ON_FINISH = table("on_finish", "What follows once all items of a `forEach` are d
 ON_INIT = table(
     "on_init", "What runs before the step.",
     Key("run", "list of names or calls", "Steps, tools and workflows, in this order.", node_itself),
-    refused("run_js", "what runs before a step is known before the run"),
+    refused_key("run_js", "what runs before a step is known before the run"),
 )  # fmt: skip
 DEFAULTS = table(
     "routing.defaults", "What every step has unless it says otherwise.",
@@ -179,7 +179,7 @@ ROUTING = table(
     "routing", "Limits and defaults of jumps, retries and remedies.",
     Key("max_loops", "whole number", "How many of them each scope has in all; 10 where it is left out.",
         integer(0, LOOPS_MAX)),
-    Key("defaults", "mapping", "What every step has unless it says otherwise.", nested(DEFAULTS)),
+    Key("defaults", "mapping", "What every step has unless it says otherwise.", mapping_reader(DEFAULTS)),
 )  # fmt: skip
 CONDITION = table(
     "a failure condition", "A condition on what a step gives.",
@@ -193,7 +193,7 @@ MEMORY_SETTINGS = table(
     "memory", "The run's memory: values by key, in namespaces.",
     Key("storage", "memory, file", "`file` keeps it between runs.", choice("memory", "file")),
     Key("format", "json", "How the file is written.", choice("json")),
-    Key("file", "path", "The file, relative to the caller's folder.", filled(text, "`file`")),
+    Key("file", "path", "The file, relative to the caller's folder.", non_empty(text, "`file`")),
     Key("namespace", "name", "Where steps keep what they say no namespace for.", _namespace),
     Key("auto_load", "true or false", "Read the file when it is first needed.", boolean),
     Key("auto_save", "true or false", "Write the file after each change.", boolean),
@@ -215,12 +215,12 @@ TOOL = table(
     Key("transform_js", "code", "Makes the output.", code),
     Key("timeout", "milliseconds", "The time for it.", milliseconds),
     Key("env", "mapping", "Added to its environment.", environment),
-    refused("type", "only commands are tools here"),
-    refused("cwd", "a command runs in the caller's folder"),
+    refused_key("type", "only commands are tools here"),
+    refused_key("cwd", "a command runs in the caller's folder"),
 )  # fmt: skip
 INPUT = table(
     "an input", "A value that the caller gives.",
-    Key("name", "text", "What it is called.", filled(text, "`name`")),
+    Key("name", "text", "What it is called.", non_empty(text, "`name`")),
     label("description", "it is for readers"),
     Key("schema", "JSON schema", "What a given value is read as, and must meet.", node_itself),
     Key("default", "value", "Taken where the caller gives none.", node_itself),
@@ -229,7 +229,7 @@ INPUT = table(
 )  # fmt: skip
 OUTPUT = table(
     "an output", "A value that the workflow gives.",
-    Key("name", "text", "What it is called.", filled(text, "`name`")),
+    Key("name", "text", "What it is called.", non_empty(text, "`name`")),
     label("description", "it is for readers"),
     Key("value", "template", "Its text.", template),
     Key("value_js", "code", "Its value, computed.", script),
@@ -242,10 +242,10 @@ STEP_INPUT = table(
 )  # fmt: skip
 SERVER = table(
     "a server of tools", "A server that the agent starts or asks; it is passed on with `--mcp-config`.",
-    Key("command", "program", "The program.", filled(text, "`command`")),
+    Key("command", "program", "The program.", non_empty(text, "`command`")),
     Key("args", "list of texts", "Its arguments.", _list_of_texts),
     Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", _texts),
-    Key("url", "url", "Where it is asked.", filled(text, "`url`")),
+    Key("url", "url", "Where it is asked.", non_empty(text, "`url`")),
     Key("headers", "mapping", "Headers of what it is asked.", _texts),
     Key("type", "stdio, sse, http", "How it is spoken to.", choice("stdio", "sse", "http")),
     Key("transport", "as `type`", "The same as `type`.", choice("stdio", "sse", "http"), "type"),
@@ -253,7 +253,7 @@ SERVER = table(
 AI = table(
     "ai", "Settings of the agent that is asked.",
     Key("provider", "text", "`anthropic` is what is asked; any other is told of.", text),
-    Key("model", "text", "The model that is asked for.", filled(text, "`model`")),
+    Key("model", "text", "The model that is asked for.", non_empty(text, "`model`")),
     Key("timeout", "milliseconds", "The time for the answer.", milliseconds),
     Key("system_prompt", "text", "Put before the prompt.", filled_template),
     Key("disableTools", "true or false", "The agent may use no tool.", boolean),
@@ -266,7 +266,7 @@ AI = table(
     label("debug", "the log has everything that was said"),
     label("skip_code_context", "no context is added to a prompt"),
     label("skip_slack_context", "no context is added to a prompt"),
-    *(refused(name, _AGENT) for name in (
+    *(refused_key(name, _AGENT) for name in (
         "retry", "fallback", "bashConfig", "enableDelegate", "enableTasks", "enableExecutePlan",
         "ai_timeout", "timeout_behavior", "negotiated_timeout_budget", "negotiated_timeout_max_requests",
         "negotiated_timeout_max_per_request", "graceful_stop_deadline", "prompt_type", "extra_allowed_folders",
@@ -283,8 +283,8 @@ CLAUDE = table(
     Key("maxTurns", "whole number", "How many rounds it has.", integer(1, 1_000_000), "max_iterations"),
     Key("systemPrompt", "text", "Put before the prompt.", filled_template, "system_prompt"),
     Key("mcpServers", "mapping", "Servers of tools for the agent.", _servers),
-    refused("subagent", _AGENT),
-    refused("hooks", _AGENT),
+    refused_key("subagent", _AGENT),
+    refused_key("hooks", _AGENT),
 )  # fmt: skip
 COMMON = (
     Key("type", "type", "What the step does; `ai` where it is left out.", node_itself),
@@ -332,26 +332,26 @@ COMMON = (
     Key("on_finish", "mapping", "With `forEach`: what follows once all items are done.", node_itself),
     Key("inputs", "mapping", "Inputs of the workflow that the step uses.", node_itself),
     label("template", "it is the look of a comment"),
-    refused("max_runs", "`routing.max_loops` bounds how often anything runs"),
-    refused("debounce", _SERVICE),
-    refused("debounce_key", _SERVICE),
-    refused("schedule", "it needs Visor's scheduler"),
-    refused("policy", "it needs Visor's policy engine"),
-    refused("sandbox", "it needs Visor's containers"),
-    refused("reuse_ai_session", _AGENT),
-    refused("session_mode", _AGENT),
-    refused("require", "it needs an account of a code host"),
+    refused_key("max_runs", "`routing.max_loops` bounds how often anything runs"),
+    refused_key("debounce", _SERVICE),
+    refused_key("debounce_key", _SERVICE),
+    refused_key("schedule", "it needs Visor's scheduler"),
+    refused_key("policy", "it needs Visor's policy engine"),
+    refused_key("sandbox", "it needs Visor's containers"),
+    refused_key("reuse_ai_session", _AGENT),
+    refused_key("session_mode", _AGENT),
+    refused_key("require", "it needs an account of a code host"),
 )
 _AI_KEYS = (
     Key("prompt", "prompt, path or mapping", "What the agent is asked.", node_itself),
     Key("appendPrompt", "text", "Put behind the prompt, one of an extended file included.", filled_template),
-    Key("focus", "text", "What the agent is told to look at.", filled(text, "`focus`")),
-    Key("ai", "mapping", "Settings of the agent.", nested(AI)),
+    Key("focus", "text", "What the agent is told to look at.", non_empty(text, "`focus`")),
+    Key("ai", "mapping", "Settings of the agent.", mapping_reader(AI)),
     Key("ai_provider", "text", "As `ai.provider`.", text),
-    Key("ai_model", "text", "As `ai.model`.", filled(text, "`ai_model`")),
+    Key("ai_model", "text", "As `ai.model`.", non_empty(text, "`ai_model`")),
     Key("ai_system_prompt", "text", "As `ai.system_prompt`.", filled_template),
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers`.", _servers),
-    *(refused(name, _AGENT) for name in (
+    *(refused_key(name, _AGENT) for name in (
         "ai_mcp_servers_js", "ai_custom_tools", "ai_custom_tools_js", "ai_allowed_tools_js",
         "ai_bash_config_js", "ai_extra_allowed_folders_js", "ai_prompt_type", "command", "enable_bash")),
 )  # fmt: skip
@@ -362,12 +362,12 @@ _HTTP_KEYS = (
         "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
         node_itself,
     ),
-    Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", filled(text, "`method`")),
+    Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", non_empty(text, "`method`")),
     Key("headers", "mapping", "Headers by name; a value may hold no line break.", node_itself),
     Key("body", "text or data", "What is sent; data is sent as JSON.", data),
-    refused("rate_limit", "`max_parallelism` bounds how many steps run at once"),
-    refused("auth", "a header can carry it"),
-    refused("endpoint", "it needs Visor's web server"),
+    refused_key("rate_limit", "`max_parallelism` bounds how many steps run at once"),
+    refused_key("auth", "a header can carry it"),
+    refused_key("endpoint", "it needs Visor's web server"),
 )
 _OWN: dict[str, tuple[Key, ...]] = {
     "command": (
@@ -380,9 +380,9 @@ _OWN: dict[str, tuple[Key, ...]] = {
     "script": (
         Key("content", "code", "The inside of a function; what it returns is the output.", script),
         Key("namespace", "name", "The part of the memory that it uses.", _namespace),
-        refused("enable_bash", "code runs in a sandbox"),
-        refused("enable_fetch", "code runs in a sandbox"),
-        refused("tools", "code runs in a sandbox"),
+        refused_key("enable_bash", "code runs in a sandbox"),
+        refused_key("enable_fetch", "code runs in a sandbox"),
+        refused_key("tools", "code runs in a sandbox"),
     ),
     "noop": (),
     "log": (
@@ -406,11 +406,11 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("config", "path", "The file of the workflow.", node_itself, "workflow"),
         Key("args", "mapping", "Its inputs.", arguments),
         Key("workflow_inputs", "as `args`", "The same as `args`.", arguments, "args"),
-        refused("output_mapping", "a step gives the outputs of its workflow under their own names"),
-        refused("overrides", "a workflow is run as it is written"),
+        refused_key("output_mapping", "a step gives the outputs of its workflow under their own names"),
+        refused_key("overrides", "a workflow is run as it is written"),
     ),
     "ai": _AI_KEYS,
-    "claude-code": (*_AI_KEYS, Key("claude_code", "mapping", "Settings of Claude Code.", nested(CLAUDE))),
+    "claude-code": (*_AI_KEYS, Key("claude_code", "mapping", "Settings of Claude Code.", mapping_reader(CLAUDE))),
     "human-input": (
         Key("prompt", "text", "The question; the step waits for `resile judge RUN STEP skip --output ANSWER`.",
             filled_template),
@@ -432,8 +432,8 @@ TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http
 FILE = table(
     "the file", "A Visor file.",
     Key("version", "text", "There must be one, but for a file with an `id`, which others import.", _version),
-    Key("name", "text", "What the workflow is called.", filled(text, "`name`")),
-    Key("id", "text", "What other files call it.", filled(text, "`id`")),
+    Key("name", "text", "What the workflow is called.", non_empty(text, "`name`")),
+    Key("id", "text", "What other files call it.", non_empty(text, "`id`")),
     label("description", "it is for readers"),
     label("category", "it is for readers"),
     label("tags", "a workflow as a whole is not chosen by tags"),
@@ -442,13 +442,13 @@ FILE = table(
     label("tests", "they belong to Visor's own test command"),
     Key("steps", "mapping or list", "The steps by name.", node_itself),
     Key("checks", "as `steps`", "The same as `steps`.", node_itself, "steps"),
-    Key("routing", "mapping", "Limits and defaults of jumps, retries and remedies.", nested(ROUTING)),
+    Key("routing", "mapping", "Limits and defaults of jumps, retries and remedies.", mapping_reader(ROUTING)),
     Key("fail_if", "code", "Looked at after each step; where it holds a remark is kept, and nothing fails.", code),
     Key("failure_conditions", "mapping", "For every step that has none of the same name.", node_itself),
     Key("max_parallelism", "whole number", "Steps that run at once.", integer(1, PARALLEL_MAX), "max_parallel"),
     Key("fail_fast", "true or false", "The first failure that stands cancels everything else.", boolean),
     Key("env", "mapping", "Added to the environment of every step.", environment),
-    Key("memory", "mapping", "The run's memory.", nested(MEMORY_SETTINGS)),
+    Key("memory", "mapping", "The run's memory.", mapping_reader(MEMORY_SETTINGS)),
     Key("extends", "path or list of paths", "Files whose keys this one replaces or adds to.", node_itself),
     Key("include", "as `extends`", "The same as `extends`.", node_itself, "extends"),
     Key("imports", "path or list of paths", "Files of workflows that `workflow` steps can name.", node_itself),
@@ -459,19 +459,19 @@ FILE = table(
     Key("output_mapping", "mapping", "The same as `outputs`: names and templates.", node_itself),
     Key("tag_filter", "mapping", "Which tagged steps run.", _tag_filter),
     Key("ai_provider", "text", "As `ai.provider` of every step.", text),
-    Key("ai_model", "text", "As `ai.model` of every step.", filled(text, "`ai_model`")),
-    *(refused(name, _SERVICE) for name in (
+    Key("ai_model", "text", "As `ai.model` of every step.", non_empty(text, "`ai_model`")),
+    *(refused_key(name, _SERVICE) for name in (
         "http_server", "scheduler", "slack", "teams", "telegram", "whatsapp", "discord", "email", "frontends",
         "telemetry", "agent_protocol", "task_tracking")),
     Key("ai_mcp_servers", "mapping", "As `ai.mcpServers` of every step.", _servers),
-    *(refused(name, _AGENT) for name in ("max_ai_concurrency", "skills")),
-    refused("limits", "`routing.max_loops` bounds how often anything runs"),
-    refused("sandbox", "it needs Visor's containers"),
-    refused("sandboxes", "it needs Visor's containers"),
-    refused("sandbox_defaults", "it needs Visor's containers"),
-    refused("workspace", "it needs Visor's workspaces"),
-    refused("policy", "it needs Visor's policy engine"),
-    refused("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),
+    *(refused_key(name, _AGENT) for name in ("max_ai_concurrency", "skills")),
+    refused_key("limits", "`routing.max_loops` bounds how often anything runs"),
+    refused_key("sandbox", "it needs Visor's containers"),
+    refused_key("sandboxes", "it needs Visor's containers"),
+    refused_key("sandbox_defaults", "it needs Visor's containers"),
+    refused_key("workspace", "it needs Visor's workspaces"),
+    refused_key("policy", "it needs Visor's policy engine"),
+    refused_key("hooks", "`on_init`, `on_success` and `on_fail` of steps say what runs when"),
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = (

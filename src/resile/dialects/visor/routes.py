@@ -17,7 +17,7 @@ from resile.dialects.native.nodes import Part
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import INVALID, read_keys
-from resile.dialects.reading.values import filled, text, wrong
+from resile.dialects.reading.values import non_empty, text, wrong
 from resile.dialects.visor.conditions import HALTED
 from resile.dialects.visor.keys import CALL, ON_FAIL, TRANSITION
 from resile.dialects.visor.values import Call, VisorReading
@@ -27,7 +27,7 @@ from resile.model.limits import LOOPS_MAX
 JITTER = 0.15
 Places = dict[str, Scalar]
 """The keys of a mapping by their names."""
-_NAME = filled(text, "the name of a step")
+_NAME = non_empty(text, "the name of a step")
 # What is left where a failed condition is not to be tried again.
 _NOT_LOGICAL = ["exit", "signal", "timeout", "oom", "lost", "spawn"]
 

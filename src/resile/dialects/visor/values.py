@@ -16,7 +16,7 @@ from resile.dialects.native.nodes import Part, WorkflowPart
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID
-from resile.dialects.reading.values import expression, filled, number, text, texts, wrong
+from resile.dialects.reading.values import expression, non_empty, number, text, texts, wrong
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template, problem
 from resile.model.limits import SCRIPT_BYTES_MAX
@@ -92,7 +92,7 @@ def template(reading: Reading, node: Node) -> Any:
     return value
 
 
-filled_template = filled(template, "the text")
+filled_template = non_empty(template, "the text")
 
 
 def code(reading: Reading, node: Node) -> Any:
@@ -104,7 +104,7 @@ def code(reading: Reading, node: Node) -> Any:
 
 def script(reading: Reading, node: Node) -> Any:
     """The JavaScript of a step, which may be longer than an expression."""
-    source = filled(text, "the code")(reading, node)
+    source = non_empty(text, "the code")(reading, node)
     if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
         reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
         return INVALID
@@ -118,7 +118,7 @@ def conditions(reading: Reading, node: Node) -> Any:
     return tuple(found) if len(found) == len(items) else INVALID
 
 
-names = texts(filled(text, "a name"))
+names = texts(non_empty(text, "a name"))
 
 
 def words(reading: Reading, node: Node) -> Any:

@@ -73,25 +73,25 @@ class Inside:
                 case _:
                     raise AssertionError(f"{type(action).__name__} steps run elsewhere")
         except Broken as broken:
-            return self.failed(step, broken.failure)
+            return self.failure_outcome(step, broken.failure)
         except ValueRefused as problem:
-            return self.failed(step, _contract(str(problem)))
+            return self.failure_outcome(step, _contract(str(problem)))
         return self.complete(job, step, outcome, outcome.values["value"], at)
 
     def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
         """The outcome with the step's value, or with the failure of what it had to meet."""
         try:
             if step.transform is not None:
-                value = self._transformed(job, step, step.transform, value, at)
+                value = self._transform(job, step, step.transform, value, at)
             outcome = replace(outcome, values={capture.name: value for capture in step.capture})
-            remarks = [said for check in step.checks if (said := self._checked(job, check, value, at))]
+            remarks = [said for check in step.checks if (said := self._run_check(job, check, value, at))]
         except Broken as broken:
             return replace(outcome, failure=broken.failure)
         except ValueRefused as problem:
             return replace(outcome, failure=_contract(str(problem)))
         return replace(outcome, remarks=(*outcome.remarks, *remarks)) if remarks else outcome
 
-    def failed(self, step: Step, failure: Failure) -> Outcome:
+    def failure_outcome(self, step: Step, failure: Failure) -> Outcome:
         """A failure, with what others see of it."""
         return Outcome(1, failure, values=dict.fromkeys((c.name for c in step.capture), failed_value(failure)))
 
@@ -126,7 +126,7 @@ class Inside:
                 old = space.get(key, [])
                 space[key] = result = [*(old if isinstance(old, list) else [old]), given]
             case "increment":
-                space[key] = result = _increased(key, space.get(key, 0), 1 if given is None else given)
+                space[key] = result = _sum_of(key, space.get(key, 0), 1 if given is None else given)
             case "delete":
                 result = space.pop(key, None) is not None
             case "clear":
@@ -154,9 +154,9 @@ class Inside:
             raise Broken(Failure(Kind.EXIT, answer.problem, 1, signature=f"{what}: {answer.kind}"))
         return answer.value
 
-    def _transformed(self, job: Job, step: Step, transform: Transform, value: Any, at: float) -> Any:
+    def _transform(self, job: Job, step: Step, transform: Transform, value: Any, at: float) -> Any:
         """The value that a step gives."""
-        value = _parsed(transform, value)
+        value = _parse_output(transform, value)
         if transform.template:
             variables = {**self._scope.variables(job), "output": value, "data": value, "response": value}
             value = _read(render(transform.template, variables).strip())
@@ -169,7 +169,7 @@ class Inside:
             raise Broken(_contract(f"schema: {problem}"))
         return _items(step, value) if transform.as_items else value
 
-    def _checked(self, job: Job, check: Check, value: Any, at: float) -> str:
+    def _run_check(self, job: Job, check: Check, value: Any, at: float) -> str:
         """What is to be remarked of a condition; raises Broken where it fails the attempt."""
         holds, problem = self._code.check(check.name, check.code, job, at, {"output": _subject(value)})
         if not problem and holds == check.must:
@@ -199,7 +199,7 @@ def _contract(message: str) -> Failure:
     return Failure(Kind.CONTRACT, message[:MESSAGE_CHARACTERS_MAX], signature="contract: value")
 
 
-def _increased(key: str, old: Any, by: Any) -> int | float:
+def _sum_of(key: str, old: Any, by: Any) -> int | float:
     """A number and another one."""
     for value in (old, by):
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -207,7 +207,7 @@ def _increased(key: str, old: Any, by: Any) -> int | float:
     return old + by  # type: ignore[no-any-return]
 
 
-def _parsed(transform: Transform, value: Any) -> Any:
+def _parse_output(transform: Transform, value: Any) -> Any:
     """What was printed, as data where it is that."""
     if not isinstance(value, str) or transform.parse == "text":
         return value
@@ -224,7 +224,7 @@ def _parsed(transform: Transform, value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     """Text that is JSON as its value, anything else as it is."""
-    return _parsed(Transform(), value) if isinstance(value, str) else value
+    return _parse_output(Transform(), value) if isinstance(value, str) else value
 
 
 def _subject(value: Any) -> Any:

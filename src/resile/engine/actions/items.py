@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from resile.engine.actions.attempt import Attempt
-from resile.engine.actions.programs import VARIABLE, packed, step_command
+from resile.engine.actions.programs import VARIABLE, pack_settings, step_command
 from resile.engine.secrets import redact_value
 from resile.executors.contract import Launch
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
@@ -113,7 +113,7 @@ def items_program(
     )
     into = os.path.abspath(path)
     told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": into, "since": since}
-    return step_command("items/items_step.py"), packed(told)
+    return step_command("items/items_step.py"), pack_settings(told)
 
 
 def list_values(path: str, values: Any, source: Source) -> int:

@@ -42,7 +42,7 @@ def launch_program(program: Program, write_file: Callable[[bytes], bytes]) -> tu
     settings = program.settings
     if program.may_use_file and len(data := json.dumps(settings).encode()) > PROGRAM_BYTES_MAX:
         settings = {"told_in": os.fsdecode(write_file(data))}
-    return step_command(f"{program.kind}_step.py"), packed(settings)
+    return step_command(f"{program.kind}_step.py"), pack_settings(settings)
 
 
 def step_command(program: str) -> tuple[bytes, ...]:
@@ -50,7 +50,7 @@ def step_command(program: str) -> tuple[bytes, ...]:
     return os.fsencode(sys.executable), b"-I", os.fsencode(os.path.join(_FOLDER, program))
 
 
-def packed(settings: dict[str, Any]) -> bytes:
+def pack_settings(settings: dict[str, Any]) -> bytes:
     """The settings as one environment variable takes them: ASCII, bounded."""
     import json
 

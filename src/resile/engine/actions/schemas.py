@@ -24,7 +24,7 @@ def unmet(schema: Any, value: Any, where: str = "the value") -> str:
     elif isinstance(value, list) and "items" in schema:
         found = (unmet(schema["items"], item, f"{where}[{number}]") for number, item in enumerate(value))
         problem = next((text for text in found if text), "")
-    return problem or _combined(schema, value, where)
+    return problem or _check_combination(schema, value, where)
 
 
 def is_of(kind: str, value: Any) -> bool:
@@ -53,11 +53,11 @@ def _kind(schema: dict[str, Any], value: Any, where: str) -> str:
     kinds = schema.get("type", [])
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if kinds and not any(is_of(kind, value) for kind in kinds):
-        return f"{where} is {_shown(value)}, not {' or '.join(kinds)}"
+        return f"{where} is {_shorten_value(value)}, not {' or '.join(kinds)}"
     if "enum" in schema and value not in schema["enum"]:
-        return f"{where} is {_shown(value)}, not one of {', '.join(map(_shown, schema['enum']))}"
+        return f"{where} is {_shorten_value(value)}, not one of {', '.join(map(_shorten_value, schema['enum']))}"
     if "const" in schema and value != schema["const"]:
-        return f"{where} is {_shown(value)}, not {_shown(schema['const'])}"
+        return f"{where} is {_shorten_value(value)}, not {_shorten_value(schema['const'])}"
     return ""
 
 
@@ -99,7 +99,7 @@ def _members(schema: dict[str, Any], value: dict[str, Any], where: str) -> str:
     return ""
 
 
-def _combined(schema: dict[str, Any], value: Any, where: str) -> str:
+def _check_combination(schema: dict[str, Any], value: Any, where: str) -> str:
     """allOf, anyOf, oneOf."""
     for inner in schema.get("allOf", ()):
         if problem := unmet(inner, value, where):
@@ -112,6 +112,6 @@ def _combined(schema: dict[str, Any], value: Any, where: str) -> str:
     return ""
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     """A value in a message."""
     return repr(value)[:SHOWN_CHARACTERS_MAX]

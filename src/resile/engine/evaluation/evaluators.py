@@ -37,7 +37,7 @@ class Evaluators:
     def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
         """The outcome with the step's value, which must meet its checks; of a failed step, with what others see."""
         if outcome.failure is not None:
-            return self._builtin.failed(step, outcome.failure)
+            return self._builtin.failure_outcome(step, outcome.failure)
         return self._builtin.complete(job, step, outcome, value, at)
 
     def failed_value(self, failure: Failure) -> dict[str, Any]:

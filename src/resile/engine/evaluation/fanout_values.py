@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded
 from resile.core.fanout.naming import fan_action, fan_name
-from resile.engine.map_statistics import end_of_item, item_jobs, letters_by_name, map_metrics, result_jobs, seconds_of
+from resile.engine.evaluation.map_statistics import (
+    end_of_item,
+    item_jobs,
+    letters_by_name,
+    map_metrics,
+    result_jobs,
+    seconds_of,
+)
 from resile.languages.references import ValueRefused, parse_json, text_of, walk
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.workflow import Function

@@ -230,7 +230,7 @@ class Values:
                 action = self.state.step_of(self.state.jobs[scope.owner]).action
                 if isinstance(action, FanOut) and action.isolation == "worktree":
                     return scope
-            scope = self.state.around(scope)
+            scope = self.state.scope_around(scope)
         return None
 
     def folder_of(self, job: Job) -> str:

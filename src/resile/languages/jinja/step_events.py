@@ -307,8 +307,8 @@ class StepEvents:
         try:
             return holds(text, self._scope.names(job, more).find), ""
         except Unknown as problem:
-            excused = names_in(condition_text(text)) & _SOMETIMES
-            return False, "" if excused else problem.message
+            optional = names_in(condition_text(text)) & _SOMETIMES
+            return False, "" if optional else problem.message
         except ValueRefused as problem:
             return False, problem.message
 

@@ -91,7 +91,7 @@ def _base64_decode(value: Any) -> str:
         return ""
 
 
-def _unchanged(value: Any) -> Any:
+def _keep(value: Any) -> Any:
     """Quoting is done where the value is put into the command."""
     return value
 
@@ -287,9 +287,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "json_escape": _json_escape,
     "base64": _base64,
     "base64_decode": _base64_decode,
-    "shell_escape": _unchanged,
-    "escape_shell": _unchanged,
-    "shell_escape_double": _unchanged,
+    "shell_escape": _keep,
+    "escape_shell": _keep,
+    "shell_escape_double": _keep,
     "get": _get,
     "not_empty": _not_empty,
     "coalesce": _coalesce,
@@ -301,7 +301,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     # Those of liquidjs that Liquid itself does not have.
     "jsonify": _json,
     "inspect": _json,
-    "raw": _unchanged,
+    "raw": _keep,
     "to_integer": _whole_number,
     "push": lambda items, item: [*_as_list(items), item],
     "pop": lambda items: _as_list(items)[:-1],

@@ -112,14 +112,14 @@ def _rewrite_tag(inside: str, literal: Literal) -> str:
 def _rewrite_words(inner: str, literal: Literal) -> str:
     """An expression without the words that Liquid does not have."""
 
-    def outside(part: str) -> str:
+    def text_outside_quotes(part: str) -> str:
         """What is not in quotes."""
         part = part.replace("?.", ".")
         part = _CALL.sub("", part)
         part = re.sub(r"([:,]\s*)\[\s*\]", rf"\1{EMPTY_LIST}", part)
         return re.sub(r"([:,]\s*)empty\b", r"\1''", part)
 
-    return _outside_quotes(inner, outside, literal)
+    return _outside_quotes(inner, text_outside_quotes, literal)
 
 
 def _resolve_escapes(quoted: str) -> str:
@@ -142,12 +142,12 @@ def _character(escape: str) -> str:
 def _rewrite_condition(condition: str, literal: Literal) -> str:
     """A condition in the words of Liquid."""
 
-    def outside(part: str) -> str:
+    def text_outside_quotes(part: str) -> str:
         """What is not in quotes."""
         part = part.replace("!==", "!=").replace("===", "==").replace("&&", " and ").replace("||", " or ")
         return re.sub(r"!(?!=)\s*", " not ", part)
 
-    return _outside_quotes(_rewrite_words(_add_parentheses(condition), literal), outside)
+    return _outside_quotes(_rewrite_words(_add_parentheses(condition), literal), text_outside_quotes)
 
 
 def _add_parentheses(condition: str) -> str:

@@ -176,7 +176,7 @@ class Command:
                 lexer.single(self.end)
             case '"':
                 lexer.at += 1
-                lexer.quoted(self.end, "double")
+                lexer.read_quoted(self.end, "double")
             case "`":
                 lexer.backquote(self.end)
             case "$":
@@ -270,7 +270,7 @@ class Command:
                 lexer.holes(start, body_end, "literal")
             else:
                 lexer.documents += 1
-                lexer.quoted(body_end, "heredoc")
+                lexer.read_quoted(body_end, "heredoc")
                 lexer.documents -= 1
             lexer.flush(body_end)
             lexer.pieces.append(BodyEnd(delimiter, strips_tabs, bool(self.closer) or lexer.backquotes > 0))

@@ -142,7 +142,7 @@ class Lexer:
         self.holes(start, at, "ansi")
         self.at = at + 1
 
-    def quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
+    def read_quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
         """Behind a `"` up to and with the next one, or the body of a here-document up to `end`."""
         text = self.text
         while self.at < end:
@@ -252,7 +252,7 @@ class Lexer:
                     self.single(end)
                 case '"':
                     self.at += 1
-                    self.quoted(end, "double", reason if is_quoted else "")
+                    self.read_quoted(end, "double", reason if is_quoted else "")
                 case "`":
                     self.backquote(end)
                 case "$":

@@ -61,7 +61,7 @@ class WordReader(Protocol):
     def single(self, end: int) -> None:
         """Read up to and with the next `'`."""
 
-    def quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
+    def read_quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
         """Read up to and with the next `"`, or the body of a here-document up to `end`."""
 
     def backquote(self, end: int) -> None:

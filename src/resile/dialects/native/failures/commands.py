@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.native.context import Defaults, NativeReading, is_dangling
+from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.failures import FOLLOW_KEYS, ON_SUCCESS
-from resile.dialects.native.routes import read_routes
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import name_problem, wrong

@@ -78,7 +78,7 @@ def read_lists(reading: NativeReading, node: Node, within: Defaults) -> None:
         reading.lists[name] = value.items
         # Where it is used decides on the names it knows, so those are looked at there.
         count = len(reading.scopes)
-        with reading.inside(Scope(reading.scope)):
+        with reading.enter_scope(Scope(reading.scope)):
             read_commands(reading, value.items, "on_failure", within)
         del reading.scopes[count:]
 

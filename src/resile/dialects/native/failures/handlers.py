@@ -17,7 +17,7 @@ from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.keys.failures import ESCALATE, FAILURE_HANDLER, RULE
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
-from resile.dialects.reading.values import filled, name_problem, text, wrong
+from resile.dialects.reading.values import name_problem, non_empty, text, wrong
 from resile.errors import shorten
 from resile.model.failure import Kind
 from resile.model.rules import Escalation, Match, Origin, Repair, Rule
@@ -69,7 +69,11 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
         hint = "list `exit_codes`, `signals`, `kinds` or a `pattern`, or say `match_all_exit_codes: true`"
         reading.report.error("value", "this rule matches no failure", node, hint=hint)
     repair = _script(reading, node, fields)
-    shown = [f"{word} {_shown(getattr(match, field))}" for field, word in _MATCHERS.items() if getattr(match, field)]
+    shown = [
+        f"{word} {_describe_matcher(getattr(match, field))}"
+        for field, word in _MATCHERS.items()
+        if getattr(match, field)
+    ]
     return Rule(
         then="retry",
         text=f"failure_handler {name}: {', '.join(shown) or 'every failure'}",
@@ -81,7 +85,7 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
     )
 
 
-def _shown(values: Any) -> str:
+def _describe_matcher(values: Any) -> str:
     """What a matcher lists, for people."""
     return values if isinstance(values, str) else " ".join(str(value) for value in values)
 
@@ -95,7 +99,7 @@ def _script(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Repair |
                 reading.report.error("conflict", message, node.entries[word][0])
         return None
     source: Node = fields["recovery_script"]
-    script = filled(text, "`recovery_script`")(reading, source)
+    script = non_empty(text, "`recovery_script`")(reading, source)
     if script is INVALID or not isinstance(source, Scalar):
         return None
     import re

@@ -20,9 +20,9 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, descr
 from resile.dialects.native.context import Answer, Defaults, NativeReading, place_of
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over, read_escalation
+from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.failures import DEFAULT, EXIT_CODE_MAX, HANDLER_KEYS, ON_FAILURE
 from resile.dialects.native.keys.steps import CAPTURE_FORMS, capture_name
-from resile.dialects.native.routes import read_routes
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
@@ -57,7 +57,7 @@ def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], in
     """The ladder of a step."""
     answer = _read_answer(reading, node, fields)
     written = _written_out(reading, fields["rules"], inner) if "rules" in fields else []
-    listed, catch_all = _handed(reading, fields, inner)
+    listed, catch_all = _handler_rules_of(reading, fields, inner)
     rules = [*written, *_exit_codes(reading, fields, inner), *listed, *_escalation(reading, fields), *catch_all]
     target, calls, transitions = read_routes(reading, answer.fields, inner, answer.by_default)
     rules += _retry(answer, calls)
@@ -150,7 +150,7 @@ def _written_out(reading: NativeReading, node: Node, inner: Defaults) -> list[Ru
     return rules
 
 
-def _handed(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> tuple[list[Rule], list[Rule]]:
+def _handler_rules_of(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> tuple[list[Rule], list[Rule]]:
     """The rules of the step's failure handler: those for listed failures, and those for all."""
     node: Node | None = fields.get("failure_handler")
     given = _rules_of_handler(reading, node, inner) if node is not None else ()

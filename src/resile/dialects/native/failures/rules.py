@@ -14,8 +14,8 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.failures.commands import read_commands
+from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
-from resile.dialects.native.routes import read_routes
 from resile.dialects.reading.key_tables import read_mapping
 from resile.model.rules import Escalation, Match, Repair, Rule
 

@@ -15,7 +15,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.keys.programs import read_data
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_mapping, table
-from resile.dialects.reading.values import boolean, choice, code, filled, template, text, texts, wrong
+from resile.dialects.reading.values import boolean, choice, code, non_empty, template, text, texts, wrong
 from resile.errors import shorten
 from resile.model.builtin_actions import (
     Ask,
@@ -111,13 +111,13 @@ def _aliases(reading: Reading, node: Node) -> Any:
     """Other names of steps."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to steps")
-    named = {name: filled(text, "a name")(reading, value) for name, (_, value) in node.entries.items()}
+    named = {name: non_empty(text, "a name")(reading, value) for name, (_, value) in node.entries.items()}
     return {name: step for name, step in named.items() if step is not INVALID}
 
 
 def read_words(reading: Reading, node: Node) -> Any:
     """One word or a list of them."""
-    return tuple(word for word, _ in texts(filled(text, "a word"))(reading, node))
+    return tuple(word for word, _ in texts(non_empty(text, "a word"))(reading, node))
 
 
 def schema(reading: Reading, node: Node) -> Any:
@@ -130,7 +130,7 @@ SCRIPT = table(
     "script", "JavaScript, run inside the engine; what it returns is the output.",
     Key("code", "code", "The inside of a function.", code),
     Key("namespace", "text", "The part of the run's memory that it sees; `default` where it is left out.",
-        filled(text, "`namespace`")),
+        non_empty(text, "`namespace`")),
 )  # fmt: skip
 LOG = table(
     "log", "A message for people.",
@@ -141,14 +141,14 @@ LOG = table(
 MEMORY = table(
     "memory", "One operation on the run's memory.",
     Key("operation", ", ".join(get_args(MemoryOperation)), "What is done.", choice(*get_args(MemoryOperation))),
-    Key("key", "text", "The name of the value.", filled(template, "`key`")),
-    Key("namespace", "text", "The part of the memory; `default` where it is left out.", filled(text, "`namespace`")),
+    Key("key", "text", "The name of the value.", non_empty(template, "`key`")),
+    Key("namespace", "text", "The part of the memory; `default` where it is left out.", non_empty(text, "`namespace`")),
     Key("value", "data", "What is stored; its texts may refer to values.", read_data),
     Key("code", "code", "The same, computed.", code),
 )  # fmt: skip
 ASK = table(
     "ask", "A question for a person; `resile judge … skip --output ANSWER` answers it.",
-    Key("question", "text", "What is asked.", filled(template, "the question")),
+    Key("question", "text", "What is asked.", non_empty(template, "the question")),
     Key("default", "text", "What an empty answer means.", text),
 )  # fmt: skip
 COMPUTED = table(
@@ -168,7 +168,7 @@ TRANSFORM = table(
 )  # fmt: skip
 CHECK = table(
     "a check", "A condition on an attempt that went well.",
-    Key("name", "text", "What it is called.", filled(text, "`name`")),
+    Key("name", "text", "What it is called.", non_empty(text, "`name`")),
     Key("code", "code", "The inside of a function, or an expression, whose answer counts.", code),
     Key("must", "true or false", "The answer that is wanted.", boolean),
     Key("effect", "fail, halt, remark", "Else the attempt fails; the whole scope ends; only a remark is kept.",
@@ -177,7 +177,7 @@ CHECK = table(
 )  # fmt: skip
 MEMORY_FILE = table(
     "memory_file", "The file in which the memory of a workflow is kept between runs.",
-    Key("path", "path", "Which file, relative to the caller's folder.", filled(text, "`path`")),
+    Key("path", "path", "Which file, relative to the caller's folder.", non_empty(text, "`path`")),
     Key("load", "true or false", "`false`: begin with nothing.", boolean),
     Key("save", "true or false", "`false`: write nothing.", boolean),
 )  # fmt: skip
@@ -200,7 +200,7 @@ OUTPUT_KEYS = (
     Key("aliases", "mapping", "Other names under which the step sees the outputs of steps.", _aliases),
     Key("tags", "word or list", "Words by which conditions tell steps apart.", read_words),
     Key("events", "word or list", "Events by which conditions tell whether the step is wanted.", read_words),
-    Key("group", "text", "The group in which reports show it.", filled(text, "`group`")),
+    Key("group", "text", "The group in which reports show it.", non_empty(text, "`group`")),
 )  # fmt: skip
 OUTPUT_FIELDS = tuple(key.name for key in OUTPUT_KEYS)
 INSIDE_TABLES = (SCRIPT, LOG, MEMORY, ASK, COMPUTED, TRANSFORM, CHECK, MEMORY_FILE)

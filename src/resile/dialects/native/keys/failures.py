@@ -19,11 +19,11 @@ from resile.dialects.reading.values import (
     duration,
     duration_or_zero,
     expression,
-    filled,
     integer,
     memory,
     milliseconds,
     node_itself,
+    non_empty,
     number,
     text,
     texts,
@@ -102,7 +102,7 @@ def _by_type(reading: Reading, node: Mapping) -> Mapping:
     return Mapping({**entries, word: (key, key)}, node.line, node.column)
 
 
-def _listed(read: Reader) -> Reader:
+def _one_or_more(read: Reader) -> Reader:
     """One value or a list of them, as a tuple."""
     read_items = texts(read)
     return lambda reading, node: tuple(value for value, _ in read_items(reading, node))
@@ -126,7 +126,7 @@ def _pattern(reading: Reading, node: Node) -> Any:
     """A regular expression that can be compiled."""
     import re
 
-    source = filled(text, "`pattern`")(reading, node)
+    source = non_empty(text, "`pattern`")(reading, node)
     if source is INVALID:
         return INVALID
     try:
@@ -158,7 +158,7 @@ def _target(reading: Reading, node: Node) -> Any:
     """The node of a step's name, or None for nothing."""
     if isinstance(node, Scalar) and node.value is None:
         return None
-    return INVALID if filled(text, "the name of a step")(reading, node) is INVALID else node
+    return INVALID if non_empty(text, "the name of a step")(reading, node) is INVALID else node
 
 
 def _goto(reading: Reading, node: Node) -> Any:
@@ -166,7 +166,7 @@ def _goto(reading: Reading, node: Node) -> Any:
     return wrong(reading, node, "a step's name") if (target := _target(reading, node)) is None else target
 
 
-_names = texts(filled(text, "the name of a step"))
+_names = texts(non_empty(text, "the name of a step"))
 
 BACKOFF = table(
     "backoff", "How long to wait before each further try.",
@@ -276,15 +276,15 @@ FAILURE_HANDLER = table(
         node_itself),
 )  # fmt: skip
 _TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
-             _listed(filled(text, "the name of an exception")))  # fmt: skip
+             _one_or_more(non_empty(text, "the name of an exception")))  # fmt: skip
 RULE = table(
     "a rule", "One answer to some failures; every matcher that is given must hold.",
     Key("exit_codes", "number or list", "Exit codes; 128 and the signal's number after a signal.",
-        _listed(integer(0, EXIT_CODE_MAX)), "codes"),
+        _one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
     Key("match_all_exit_codes", "true or false", "`true`: every failure.", boolean),
-    Key("signals", "signal or list", "Signals that ended the step, by name or number.", _listed(_signal)),
+    Key("signals", "signal or list", "Signals that ended the step, by name or number.", _one_or_more(_signal)),
     Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(MATCHED_KINDS) + ".",
-        _listed(choice(*MATCHED_KINDS))),
+        _one_or_more(choice(*MATCHED_KINDS))),
     Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
     _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file.",
@@ -307,11 +307,11 @@ STEP_RULE = table(
     "a rule of a step", "One answer to some failures, with everything that a rule can say.",
     Key("then", ", ".join(get_args(Then)), "What follows, after the wait and the repair.", choice(*get_args(Then))),
     Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", text),
-    Key("exit_codes", "number or list", "Only these exit codes.", _listed(integer(0, EXIT_CODE_MAX)), "codes"),
-    Key("except_exit_codes", "number or list", "All exit codes but these.", _listed(integer(0, EXIT_CODE_MAX)),
+    Key("exit_codes", "number or list", "Only these exit codes.", _one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
+    Key("except_exit_codes", "number or list", "All exit codes but these.", _one_or_more(integer(0, EXIT_CODE_MAX)),
         "codes_excluded"),
-    Key("signals", "signal or list", "Only these signals.", _listed(_signal)),
-    Key("kinds", "kind or list", "Only these kinds of failure.", _listed(choice(*FAILURE_KINDS))),
+    Key("signals", "signal or list", "Only these signals.", _one_or_more(_signal)),
+    Key("kinds", "kind or list", "Only these kinds of failure.", _one_or_more(choice(*FAILURE_KINDS))),
     Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
         _pattern),
     _TYPES,
@@ -334,7 +334,7 @@ STEP_RULE = table(
         "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step.", boolean),
     Key("halts", "true or false", "`true`: with `then: fail`, the whole scope ends.", boolean),
     Key("by_default", "key or list", "`run`, `goto`, `transitions`: those that stand here for every step of the file; "
-        "where they lead nowhere they are left out.", _listed(choice("run", "goto", "transitions"))),
+        "where they lead nowhere they are left out.", _one_or_more(choice("run", "goto", "transitions"))),
 )  # fmt: skip
 ESCALATE = table(
     "escalate", "Try again with more memory after oom, with more time after a timeout.",

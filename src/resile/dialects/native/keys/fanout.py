@@ -17,9 +17,9 @@ from resile.dialects.reading.values import (
     choice,
     duration,
     expression,
-    filled,
     integer,
     node_itself,
+    non_empty,
     number,
     template,
     text,
@@ -42,7 +42,7 @@ def _path(reading: Reading, node: Node) -> Any:
     """A JSON path that can be followed; one with a value in it is looked at when that is known."""
     import re
 
-    source = filled(template, "`json_path`")(reading, node)
+    source = non_empty(template, "`json_path`")(reading, node)
     if source is INVALID or "${" in source or re.fullmatch(_PLAIN_PATH, source):
         return source
     from jsonpath import JSONPathEnvironment, JSONPathError
@@ -70,7 +70,7 @@ def _sort_by(reading: Reading, node: Node) -> Any:
     """Fields with a direction each, in the one way in which they are written from here on."""
     import re
 
-    source = filled(text, "`sort_by`")(reading, node)
+    source = non_empty(text, "`sort_by`")(reading, node)
     if source is INVALID:
         return INVALID
     parts: list[str] = []
@@ -116,7 +116,7 @@ def _collection(reading: Reading, node: Node) -> Any:
     return INVALID if word is INVALID else (word, None)
 
 
-def _batched(reading: Reading, node: Node) -> Any:
+def _read_batch_size(reading: Reading, node: Node) -> Any:
     """The size of a batch: a number, or a mapping that says so."""
     if not isinstance(node, Mapping):
         return _batch_size(reading, node)
@@ -150,10 +150,10 @@ max_parallel = integer(1, PARALLEL_MAX)
 INPUT_STEP = table(
     "input", "Where the items of a map come from: one of these.",
     Key("step", "name", "The step before this one whose output is the list of items; the map needs it.",
-        filled(text, "`step`")),
-    Key("path", "path", "A file beside the workflow file.", filled(template, "`path`")),
-    Key("command", "command", "A command that prints them.", filled(text, "`command`")),
-    Key("template", "text", "A text whose value is a list.", filled(template, "`template`")),
+        non_empty(text, "`step`")),
+    Key("path", "path", "A file beside the workflow file.", non_empty(template, "`path`")),
+    Key("command", "command", "A command that prints them.", non_empty(text, "`command`")),
+    Key("template", "text", "A text whose value is a list.", non_empty(template, "`template`")),
 )  # fmt: skip
 PHASE = table(
     "setup, reduce, agent_template", "A list of steps, as a mapping.",
@@ -182,8 +182,8 @@ MAP = table(
     Key("isolation", "none, worktree", "`worktree`: each item has a git worktree, and what it commits is merged.",
         choice("none", "worktree")),
     Key("scope", "text", "What the scopes of the items are called, instead of by the step's name.",
-        filled(text, "`scope`")),
-    Key("item_name", "text", "What the item is called in texts, besides `item`.", filled(text, "`item_name`")),
+        non_empty(text, "`scope`")),
+    Key("item_name", "text", "What the item is called in texts, besides `item`.", non_empty(text, "`item_name`")),
 )  # fmt: skip
 ERROR_POLICY = table(
     "error_policy", "What a failed item means for itself and for its map.",
@@ -212,7 +212,7 @@ RETRY_CONFIG = table(
 )  # fmt: skip
 ERROR_COLLECTION = table(
     "error_collection", "Reports in batches.",
-    Key("batched", "whole number or {size}", "How many failed items one report has.", _batched),
+    Key("batched", "whole number or {size}", "How many failed items one report has.", _read_batch_size),
 )  # fmt: skip
 BATCHED = table(
     "batched", "The size of a batch.",

@@ -17,12 +17,12 @@ from resile.dialects.native.keys.builtin_actions import (
 from resile.dialects.native.keys.failures import STEP_RULE_TABLES
 from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
 from resile.dialects.reading.key_tables import Key, Table, read_mapping, table
-from resile.dialects.reading.values import boolean, choice, filled, node_itself, only_true, text, texts
+from resile.dialects.reading.values import boolean, choice, node_itself, non_empty, only_true, text, texts
 
 SOURCE = table(
     "source", "Where a workflow stands that another file takes in.",
-    Key("file", "path", "The file, as messages name it.", filled(text, "`file`")),
-    Key("folder", "path", "What paths in it are relative to.", filled(text, "`folder`")),
+    Key("file", "path", "The file, as messages name it.", non_empty(text, "`file`")),
+    Key("folder", "path", "What paths in it are relative to.", non_empty(text, "`folder`")),
 )  # fmt: skip
 IR_WORKFLOW = table(
     "ir, of the workflow", "What other systems say about a whole file.",
@@ -33,14 +33,14 @@ IR_WORKFLOW = table(
         choice("on_failure", "on_fail")),
     Key("memory_file", "path or mapping", "Where the run's memory is kept between runs.", read_memory_file),
     Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
-        filled(text, "`memory_namespace`")),
+        non_empty(text, "`memory_namespace`")),
     CLUSTER_KEY,
     Key("source", "mapping", "The file in which this workflow stands, where another takes it in.",
         lambda reading, node: read_mapping(reading, node, SOURCE)),
 )  # fmt: skip
 CALLED = table(
     "called", "A workflow file as another system calls it: its inputs come from the arguments of the step.",
-    Key("path", "text", "The name by which the caller knows it.", filled(text, "`path`")),
+    Key("path", "text", "The name by which the caller knows it.", non_empty(text, "`path`")),
     Key("takes", "list of names", "Inputs that it can be given besides those that it declares.", read_words),
 )  # fmt: skip
 IR_STEP = table(
@@ -48,7 +48,7 @@ IR_STEP = table(
     *ACTION_KEYS,
     QUERY_KEY,
     FUNCTION_KEY,
-    Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", filled(text, "`result`")),
+    Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", non_empty(text, "`result`")),
     Key("given", "mapping", "Beside `workflow`: values for its inputs, handed over as they are.", read_arguments),
     Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
     Key("called", "mapping", "Beside `workflow`: how another system calls that file.",

@@ -16,8 +16,8 @@ from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mappin
 from resile.dialects.reading.values import (
     IDENTIFIER,
     boolean,
-    filled,
     integer,
+    non_empty,
     template,
     text,
     texts,
@@ -164,7 +164,7 @@ def _code(reading: Reading, node: Node) -> Any:
 
 def _source(reading: Reading, node: Node) -> Any:
     """Code of a bounded size."""
-    source = filled(_code, "the code")(reading, node)
+    source = non_empty(_code, "the code")(reading, node)
     if source is INVALID or reading.is_checked:
         return source
     if len(source.encode("utf-8", "surrogateescape")) > PROGRAM_BYTES_MAX:
@@ -194,10 +194,10 @@ PYTHON = table(
     "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
     Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.",
         _source),
-    Key("file", "path", "The file that holds the code, relative to the workflow file.", filled(_code, "`file`")),
+    Key("file", "path", "The file that holds the code, relative to the workflow file.", non_empty(_code, "`file`")),
     Key("inputs", "mapping", "As `inputs` of the step.", read_inputs),
     Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
-        lambda reading, node: tuple(name for name, _ in texts(filled(text, "a name"))(reading, node))),
+        lambda reading, node: tuple(name for name, _ in texts(non_empty(text, "a name"))(reading, node))),
     Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read_inputs),
     Key("status_fails", "true or false", '`false`: a returned `{"status": "error"}` does not fail the step.', boolean),
 )  # fmt: skip

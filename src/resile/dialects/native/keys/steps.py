@@ -28,10 +28,10 @@ from resile.dialects.reading.values import (
     duration,
     duration_or_zero,
     environment,
-    filled,
     integer,
     memory,
     node_itself,
+    non_empty,
     number,
     only_true,
     program,
@@ -231,7 +231,7 @@ def _need(reading: Reading, node: Node) -> Any:
 
 def _prompt(reading: Reading, node: Node) -> Any:
     """A prompt, alone or with an agent of its own: fields of an Agent."""
-    read = filled(template, "the prompt")
+    read = non_empty(template, "the prompt")
     if not isinstance(node, Mapping):
         prompt = read(reading, node)
         return prompt if prompt is INVALID else {"prompt": prompt}
@@ -252,7 +252,7 @@ def _agent(reading: Reading, node: Node) -> Any:
 def _agent_command(reading: Reading, node: Node) -> Any:
     """The words of an agent's command: a list, or a text of plain words."""
     if isinstance(node, Sequence):
-        words = [word for word, _ in texts(filled(text, "a word of the command"))(reading, node)]
+        words = [word for word, _ in texts(non_empty(text, "a word of the command"))(reading, node)]
     else:
         command = text(reading, node)
         if command is INVALID:
@@ -288,8 +288,8 @@ INPUT = table(
 )  # fmt: skip
 SECRET = table(
     "a secret", "Where a secret's value comes from: one of the two.",
-    Key("env", "text", "The environment variable that holds it.", filled(text, "`env`")),
-    Key("file", "path", "The file that holds it, relative to the workflow file.", filled(text, "`file`")),
+    Key("env", "text", "The environment variable that holds it.", non_empty(text, "`env`")),
+    Key("file", "path", "The file that holds it, relative to the workflow file.", non_empty(text, "`file`")),
 )  # fmt: skip
 RESOURCES = table(
     "resources", "What a step takes of the machine while it runs.",
@@ -313,7 +313,7 @@ AGENT = table(
 )  # fmt: skip
 PROMPT = table(
     "agent, of a step", "A prompt for an agent of its own.",
-    Key("prompt", "text", "The prompt.", filled(template, "the prompt")),
+    Key("prompt", "text", "The prompt.", non_empty(template, "the prompt")),
     Key("prompt_by", "argument, stdin", "How it is handed over.", choice("argument", "stdin")),
     *(AGENT.keys[word] for word in ("command", "max_cost", "max_tokens")),
 )  # fmt: skip
@@ -324,7 +324,7 @@ NEED = table(
 )  # fmt: skip
 WRITE_FILE = table(
     "write_file", "A file made from text.",
-    Key("path", "path", "Where, relative to the step's folder.", filled(template, "`path`")),
+    Key("path", "path", "Where, relative to the step's folder.", non_empty(template, "`path`")),
     Key("content", "text", "What stands in it.", template),
     Key("mode", "permissions", "In octal; 644 where it is left out.", _mode),
 )  # fmt: skip
@@ -344,11 +344,11 @@ STEP_KEYS = table(
     Key("id", "text", "The name of a step in a list.", text),
     Key("name", "text", "The name of a step in a list that has no `id`.", text),
     Key("shell", "command", "Action: a command for the shell; plain words run without one.",
-        filled(text, "`shell`")),
+        non_empty(text, "`shell`")),
     Key("agent", "prompt or mapping", "Action: a prompt for the workflow's agent, or for one of its own.", _prompt),
     Key("claude", "as `agent`", "The same as `agent`.", _prompt, "agent"),
     Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
-        filled(text, "`validate`")),
+        non_empty(text, "`validate`")),
     *PROGRAM_KEYS,
     Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
     Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
@@ -361,13 +361,13 @@ STEP_KEYS = table(
     Key("when", "condition", "Skip the step where this does not hold.", condition),
     Key("env", "mapping", "Added to the environment of the step.", environment),
     Key("working_dir", "path", "Where the step runs, relative to the caller's folder.",
-        filled(template, "`working_dir`")),
+        non_empty(template, "`working_dir`")),
     Key("shell_program", "text", "The shell that reads the command, instead of the workflow's.", program),
     Key("stdin", "text", "What the command of `shell` reads.", template),
     Key("capture", "name, or mapping of names to forms", "Gives the output names: " + ", ".join(CAPTURE_FORMS) + ".",
         _capture),
     Key("outputs", "path or list of paths", "Files that must exist when the step is done.",
-        texts(filled(template, "an output"))),
+        texts(non_empty(template, "an output"))),
     Key("timeout", "duration", "SIGTERM after this time, SIGKILL after the grace time.", duration, "timeout_seconds"),
     Key("grace", "duration", "The time between SIGTERM and SIGKILL.", duration_or_zero, "grace_seconds"),
     Key("retry", "whole number or mapping", "Try again when the step fails; the same as `on_failure.retry`.",
@@ -418,13 +418,13 @@ WORKFLOW = Table(
     {row.name: row for row in (
         Key("resile", "1", "The version of the native file.", _version),
         Key("name", "text", "What the workflow is called; the file's name where it is left out.",
-            filled(text, "`name`")),
+            non_empty(text, "`name`")),
         Key("steps", "list or mapping", "A list runs in order, a mapping by `needs`.", node_itself),
         Key("inputs", "mapping", "Values that the caller gives, with their defaults.", _inputs),
         Key("env", "mapping", "Added to the environment of every step.", environment),
         Key("env_files", "path or list of paths",
             "Files of NAME=value lines beside the workflow file, read when a run starts; `env` stands above them.",
-            lambda reading, node: tuple(path for path, _ in texts(filled(text, "a path"))(reading, node))),
+            lambda reading, node: tuple(path for path, _ in texts(non_empty(text, "a path"))(reading, node))),
         Key("secrets", "list or mapping",
             "Values that never appear in logs, events or the database; all steps of the run have them.", _secrets),
         Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from resile.dialects.native.graph.routes import STRING_LITERAL, remedies_among
 from resile.dialects.native.keys.steps import STEP
-from resile.dialects.native.routes import STRING_LITERAL, remedies_among
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.step_types.registry import BY_STRUCT
 from resile.dialects.native.writer.rules import escalation_of, rules_in_full, short_keys_for, success_keys_for
@@ -71,16 +71,16 @@ class Writer:
         if is_list:
             return [
                 *(self._item(step, place, needs, odd, around) for place, (step, needs) in enumerate(placed, 1)),
-                *(self._named(step, {"id": name}, (), odd, around) for name, step in last),
+                *(self._write_step(step, {"id": name}, (), odd, around) for name, step in last),
             ]
-        written = {step.name: self._named(step, {}, needs, odd, around) for step, needs in placed}
-        return written | {name: self._named(step, {}, (), odd, around) for name, step in last}
+        written = {step.name: self._write_step(step, {}, needs, odd, around) for step, needs in placed}
+        return written | {name: self._write_step(step, {}, (), odd, around) for name, step in last}
 
     def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited) -> Block:
         """A step of a list; its number is its name where it has no other."""
-        return self._named(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
+        return self._write_step(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
 
-    def _named(
+    def _write_step(
         self, step: Step, name: dict[str, str], needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited
     ) -> Block:
         """A step of a scope, with what it waits for."""

@@ -13,7 +13,7 @@ from resile.dialects.noetl.values import (
     name,
     template,
 )
-from resile.dialects.reading.key_tables import Key, Table, refused, table
+from resile.dialects.reading.key_tables import Key, Table, refused_key, table
 from resile.dialects.reading.values import boolean, choice, duration, node_itself
 
 KINDS = ("python", "shell", "http", "postgres", "duckdb", "playbook", "workbook", "iterator", "noop")
@@ -141,7 +141,7 @@ PLAYBOOK = table(
     Key("return_step", "text", "the step whose result is the result", name),
     comment("task", "what the parent calls the step"),
     comment("version", "the file that is there is run"),
-    refused("wait", "a step always waits for its playbook"),
+    refused_key("wait", "a step always waits for its playbook"),
 )
 WORKBOOK = table(
     "a workbook tool",
@@ -189,7 +189,7 @@ SCRIPT_SOURCE = table(
     Key("type", "file | inline", "a file, or code in the playbook itself", name),
     Key("code", "text", "the code of an inline script", node_itself),
     *(
-        refused(word, "code is not fetched from elsewhere: keep it in a file")
+        refused_key(word, "code is not fetched from elsewhere: keep it in a file")
         for word in ("auth", "endpoint", "method", "timeout", "headers", "bucket", "region")
     ),
 )

@@ -14,7 +14,7 @@ from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
 from resile.dialects.noetl.values import BUILT_IN, NoetlReading, find_in_workload, template
 from resile.dialects.reading.key_tables import INVALID, read_keys
-from resile.dialects.reading.values import filled, text, wrong
+from resile.dialects.reading.values import non_empty, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_one_output, names_in, problem
 from resile.model.limits import SCRIPT_BYTES_MAX
@@ -36,7 +36,7 @@ def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> dict
     if given[0] == "script":
         return _read_script_code(reading, fields["script"], status_fails)
     place: Node = fields[given[0]]
-    source = filled(text, "the code")(reading, place)
+    source = non_empty(text, "the code")(reading, place)
     if source is not INVALID and given[0] == "code_b64":
         source = _decode(reading, source, place)
     return None if source is INVALID else compile_code(reading, source, place, status_fails)
@@ -57,7 +57,7 @@ def _read_script_code(reading: NoetlReading, node: Node, status_fails: bool) -> 
     """Read code that `script` keeps in a file or inline."""
     file, inline = read_script(reading, node)
     if inline is not None:
-        source = filled(text, "the code")(reading, inline)
+        source = non_empty(text, "the code")(reading, inline)
         return None if source is INVALID else compile_code(reading, source, inline, status_fails)
     return {"python": {"file": file, "status_fails": status_fails}} if file else None
 
@@ -180,4 +180,4 @@ def statements_of(reading: NoetlReading, node: Node) -> Any:
         return INVALID if INVALID in parts else ";\n".join(part.rstrip().rstrip(";") for part in parts)
     if isinstance(node, Mapping):
         return wrong(reading, node, "statements")
-    return filled(template, "the statement")(reading, node)
+    return non_empty(template, "the statement")(reading, node)

@@ -13,7 +13,7 @@ from resile.core.fanout.fanout import counts
 from resile.core.fanout.item_outcomes import FINE
 from resile.core.fanout.naming import fan_action, fan_name, map_name
 from resile.core.fanout.progress import Fan, Pattern, add
-from resile.core.fanout.worktrees import isolated
+from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.scheduling.scopes import is_parked
 from resile.core.state import ROOT, Job, State
 from resile.model.status import Status
@@ -136,7 +136,7 @@ def item_jobs(state: State, job: Job, rows: Iterable[JobRow]) -> dict[int, list[
 def _jobs_of_items(state: State, job: Job, rows: Iterable[JobRow]) -> Iterator[tuple[int, int, JobRow]]:
     """The jobs that belong to the items of a fan-out, each with the item's index and its own place among its steps."""
     fan = state.fans[job.id]
-    steps = {step.name: number for number, step in enumerate(isolated(fan_action(state, job)))}
+    steps = {step.name: number for number, step in enumerate(steps_with_worktree(fan_action(state, job)))}
     prefix = f"{fan_name(state, job)}["
     for row in rows:
         if row.id <= fan.after or row.step not in steps or not row.scope.startswith(prefix):

@@ -15,9 +15,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Scalar
-from resile.dialects.native.ancestors import Ancestors
 from resile.dialects.native.context import Defaults, How, NameUse, NativeReading, Scope, StepDraft
-from resile.dialects.native.graph import unknown_step
+from resile.dialects.native.graph.ancestors import Ancestors
+from resile.dialects.native.graph.edges import unknown_step
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten

@@ -1,0 +1,87 @@
+"""The executor of a run: local processes, and Python functions beside them if the workflow calls any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from resile.core.state import State
+from resile.engine.paths import label
+from resile.executors.contract import Executor
+from resile.executors.local.executor import LocalExecutor
+from resile.model.fanout import FanOut
+from resile.model.nested import steps_with_inner_steps
+from resile.model.workflow import Child, Function, Step, Workflow
+from resile.store.contract import RunRow
+
+if TYPE_CHECKING:
+    from resile.executors.local.prestart import Prestarted
+
+
+def make_executor(
+    state: State,
+    row: RunRow,
+    folder: str,
+    parallel: int,
+    epoch: int,
+    env: Mapping[str, str],
+    hidden: tuple[str, ...],
+    launcher: Prestarted | None,
+) -> Executor:
+    """The executor of commands, with that of functions beside it if the workflow calls any."""
+    commands = LocalExecutor(
+        folder,
+        slots=parallel,
+        label=label(row.id, epoch),
+        base_env={os.fsencode(name): os.fsencode(value) for name, value in env.items()},
+        directory=os.fsencode(row.directory),
+        secrets=[os.fsencode(secret) for secret in hidden],
+        launcher=launcher,
+    )
+    if not calls_functions(state.workflow):
+        return commands
+    import sys
+
+    from resile.engine.actions.function import home_of
+    from resile.executors.functions.executor import FunctionExecutor
+    from resile.executors.split import Composite
+
+    # Add the directory the run was started in: `python -m` resolved the workflow's module from there.
+    path = [*sys.path, state.workflow.folder, row.directory]
+    run = row.id
+    functions = FunctionExecutor(
+        folder,
+        slots=parallel,
+        path=path,
+        env=env,
+        run=run,
+        epoch=epoch,
+        home=home_of(state.workflow),
+        directory=row.directory,
+    )
+
+    def is_call(number: int) -> bool:
+        """Does this job call a function?"""
+        job = state.jobs.get(number)
+        return job is not None and isinstance(state.step_of(job).action, Function)
+
+    return Composite(commands, functions, is_call)
+
+
+def calls_functions(workflow: Workflow) -> bool:
+    """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
+    return _call((*workflow.steps, workflow.end))
+
+
+def _call(steps: tuple[Step, ...]) -> bool:
+    """Does one of these steps, or what runs for it, call a function?"""
+    if any(type(step.action) is Function for step in steps):
+        return True
+    for host in steps_with_inner_steps(steps):
+        match host.action:
+            case FanOut(steps=inner) if _call(inner):
+                return True
+            case Child(workflow=inner) if calls_functions(inner):
+                return True
+    return False
