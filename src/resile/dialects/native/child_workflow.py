@@ -1,12 +1,12 @@
-"""Child workflows: `workflow: path` compiles that file, of whichever kind, into the step that calls it.
+"""Child workflows: `workflow: path` compiles another file, of any dialect, into the step that calls it.
 
-A mapping instead of a path is a workflow that stands there itself.
+A mapping instead of a path is an inline workflow.
 
-A path is relative to the file in which it stands. Each file is compiled once for all who call it, and a file that
-calls itself, at whatever remove, is refused by name, as are too many levels and too many steps in all. What is wrong
-in a child is reported under the child's own name; which inputs it takes is known here, and checked here. How many
-steps run at once is for the outermost file to say: a native child that says it too is refused, one of another kind is
-told so.
+Paths are relative to the calling file. Each file is compiled once, however many steps call it. The compiler refuses a
+file that calls itself, directly or not, and calls that nest too deeply or have too many steps in all. Findings in a
+child name the child's file. The calling step's inputs are checked here against those that the child declares. Only the
+outermost file can set `max_parallel`: it is an error in a native child and ignored with a warning in a child of another
+dialect.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _read_path = non_empty(text, "`workflow`")
 
 
 _compiling: ContextVar[CallStack | None] = ContextVar("compiling", default=None)
-"""Tells a child that is being compiled whose child it is."""
+"""The call stack of the child that is being compiled; None outside of children."""
 
 
 def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> Child | None:
-    """The child workflow of a step, from the fields of the step; `key` is that of `workflow`."""
+    """Build the child workflow from the fields of its step; `key` is the node of the `workflow` key."""
     node: Node = fields["workflow"]
     result, shares = fields.get("result", ""), fields.get("shares", False)
     path, inner = "", None
@@ -57,7 +57,7 @@ def read_child(reading: NativeReading, key: Scalar, fields: dict[str, Any]) -> C
 def _child_with_arguments(
     reading: NativeReading, path: str, node: Node, called: dict[str, Any], result: str
 ) -> Child | None:
-    """A child as another system calls it: it is given the arguments of the step, whatever it declares."""
+    """Compile a child that receives the arguments of the calling step, also those that it does not declare."""
     workflow = compile_child(reading, path, node)
     if workflow is None:
         return None
@@ -66,7 +66,7 @@ def _child_with_arguments(
 
 
 def _from_file(reading: NativeReading, path: str, node: Node) -> Workflow | None:
-    """The workflow in a file that a step names; how many of its steps run at once is for the caller to say."""
+    """Compile the file that a step names, and drop its `max_parallel`: the caller's counts."""
     if names(path):
         message = f"`{shorten(path)}`: a value never decides on what runs"
         reading.report.error("value", message, node, hint="write the name of the file out")
@@ -82,7 +82,7 @@ def _from_file(reading: NativeReading, path: str, node: Node) -> Workflow | None
 
 
 def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
-    """A workflow that another one calls has no `max_parallel`: all steps of a run share the places of the caller."""
+    """Refuse `max_parallel` in a called workflow: all steps of a run share the caller's limit."""
     if reading.level or _compiling.get() is not None:
         message = "`max_parallel` has no meaning in a workflow that another one calls: the caller's counts"
         hint = "leave it out here; `max_parallel` in a map bounds its items"
@@ -90,9 +90,9 @@ def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
 
 
 def _inline(reading: NativeReading, node: Mapping) -> tuple[Workflow | None, str]:
-    """A workflow that stands in the step that calls it, and its file where it says one.
+    """Compile an inline workflow; return it with its own source file, if it names one.
 
-    Files in it are relative to this file where it says none.
+    Paths in it are relative to the calling file unless it names another.
     """
     known = reading.parts.get(id(node)) if reading.is_checked else None
     if known is not None:
@@ -109,9 +109,9 @@ def _inline(reading: NativeReading, node: Mapping) -> tuple[Workflow | None, str
 
 
 def compile_child(reading: NativeReading, path: str, node: Node, is_counted: bool = True) -> Workflow | None:
-    """The workflow in a file beside this one, or None after a report.
+    """Compile the file at a path relative to this one; return None after reporting an error.
 
-    Where a front end only looks at it, before the native tree is read, its steps are not counted.
+    Front ends that look at a child before the native tree is read do not count its steps (`is_counted`).
     """
     import os
 
@@ -139,7 +139,7 @@ def compile_child(reading: NativeReading, path: str, node: Node, is_counted: boo
 def _take_in(
     reading: NativeReading, stack: CallStack, file: str, real: str, node: Node, is_counted: bool
 ) -> Workflow | None:
-    """Compile a child, or take it as it was compiled before; its findings are told once."""
+    """Compile a child, or reuse its earlier compilation; report its findings once."""
     import os
 
     report = reading.report
@@ -180,7 +180,7 @@ def _take_in(
 
 
 def _inputs(reading: NativeReading, workflow: Workflow, node: Node | None, key: Scalar) -> dict[str, Any]:
-    """The inputs that the step gives: only those that the child knows, and all that it requires."""
+    """Read the inputs that a step passes: the child must declare each, and each required one must be given."""
     given: dict[str, Any] = {}
     entries = node.entries if isinstance(node, Mapping) else {}
     if node is not None and not isinstance(node, Mapping):
@@ -206,7 +206,7 @@ def _inputs(reading: NativeReading, workflow: Workflow, node: Node | None, key: 
 
 
 def _literal(reading: NativeReading, node: Node, data: Any, kind: str) -> Any:
-    """A value that refers to no other, as the child's input wants it: a text is taken as it is written."""
+    """Convert a literal to the type of the child's input; for a text input it is taken as written."""
     if kind == "text" and isinstance(node, Scalar) and data is not None:
         return node.text
     is_number = isinstance(data, int | float) and not isinstance(data, bool)
@@ -216,7 +216,7 @@ def _literal(reading: NativeReading, node: Node, data: Any, kind: str) -> Any:
 
 
 def captured_names(workflow: Workflow) -> set[str]:
-    """The names under which a workflow keeps values: what its steps and their handlers capture."""
+    """Names that the steps of a workflow and their handlers capture."""
     found: set[str] = set()
     work: list[Step] = [*workflow.steps, workflow.end]
     while work:
@@ -229,7 +229,7 @@ def captured_names(workflow: Workflow) -> set[str]:
 
 
 def _handlers(step: Step) -> Iterable[Step]:
-    """The commands that answer a step's failures or follow its success."""
+    """Commands that run after a step's failure or success."""
     for rule in step.rules:
         yield from rule.repair.steps if rule.repair is not None else ()
     yield from step.on_success.steps if step.on_success is not None else ()

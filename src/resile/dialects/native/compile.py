@@ -1,10 +1,9 @@
 """The native front end: a mapping with `resile: 1`, or with `mode: mapreduce`, becomes a Workflow.
 
-    keys (native_keys) -> steps (native_step) -> scopes, edges and names (native_scope) -> references (native_lint)
+    keys (keys/) -> steps (step) -> scopes, edges and names (scope, graph/) -> references (reference_checks)
 
-`mode: mapreduce` is one list of steps: those of `setup`, a step called `map`, those of `reduce`. Nothing is parsed
-and ignored: a key either changes the model or is refused. All findings come at once; with an error among them there
-is no workflow.
+`mode: mapreduce` is one list of steps: those of `setup`, a step called `map`, those of `reduce`. Every key either
+changes the model or is refused. The compiler reports all findings at once; if one is an error, it builds no workflow.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ _AS_THEY_ARE = (
 
 
 def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
-    """The workflow in a native file, or None where it has an error."""
+    """Compile a native file; return None if it has an error."""
     return compile_part(NativeReading(source, report), root)
 
 
 def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
-    """The workflow in a mapping: the whole of a file, or one that stands inside another."""
+    """Compile a workflow from a mapping: a whole file, or an inline workflow."""
     reading.readers = Readers(read_step, settle, compile_part)
     root = lift_ir(reading, root, WORKFLOW)
     fields = read_mapping(reading, root, WORKFLOW)
@@ -101,7 +100,7 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
 
 
 def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Defaults) -> None:
-    """What the workflow says for all its steps: its agent, its failure handlers, its defaults, its error policy."""
+    """Read the workflow's settings for all steps: agent, failure handlers, defaults and error policy."""
     reading.agent = fields.get("agent", {})
     if "failure_handlers" in fields:
         from resile.dialects.native.failures.handlers import read_handlers
@@ -122,7 +121,7 @@ def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Default
 
 
 def _file_stem(file: str) -> str:
-    """A workflow without a name is called like its file."""
+    """Name of the file without its ending: the default name of a workflow."""
     return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
 
 
@@ -142,7 +141,7 @@ def _steps(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> Ite
 
 
 def _mapreduce(reading: NativeReading, root: Mapping, fields: dict[str, Any]) -> Iterator[Named]:
-    """The steps of a map with what comes before and after it."""
+    """The steps of `mode: mapreduce`: `setup`, the map, `reduce`."""
     if "steps" in root.entries:
         where = root.entries["steps"][0]
         hint = "they belong to `setup` or `reduce`"

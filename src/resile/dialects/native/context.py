@@ -1,4 +1,4 @@
-"""A native file that is being read: the workflow's settings, its scopes, and the steps on their way to the model."""
+"""State of the native reader: the workflow's settings, its scopes, and drafts of its steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ How = Literal["needs", "next", "run", "goto", "transitions"]
 
 
 class NameUse(Struct, frozen=True, gc=False):
-    """A step of the workflow that another one names; looked at once all steps are known."""
+    """A reference to a step by name, resolved once all steps are known."""
 
     owner: str
     how: How
@@ -36,7 +36,7 @@ class NameUse(Struct, frozen=True, gc=False):
 
 
 class Defaults(Struct, frozen=True, gc=False):
-    """Where a step stands and what it takes over; `before` names the commands before it in a handler."""
+    """Settings that a step inherits; `before` names the earlier commands if the step is in a handler."""
 
     program: str = "sh"
     env: dict[str, str] = {}
@@ -45,12 +45,12 @@ class Defaults(Struct, frozen=True, gc=False):
 
 
 class Scope(Struct):
-    """Steps that know each other by name: those of the workflow, or those that run for each item of a fan-out.
+    """Steps that can name each other: those of a workflow, or those that run for each item of a fan-out.
 
-    `around` is the scope that holds the fan-out, `owner` its step there; `is_inside`: in one of its handlers.
-    `names_in_code` are (owner, text) in the code of `run_js`: where one names a step, that step counts as named.
-    `captured` are names that handlers capture, with the step whose handler it is. `inner` names the steps that
-    stand in fan-outs of this scope, with the step that runs them.
+    `around` is the scope of the fan-out's step and `owner` that step's name; `is_inside` means that the fan-out is in a
+    handler. `names_in_code` are (owner, text literal) pairs from `run_js`; a literal that equals a step's name is a
+    reference to that step. `captured` maps names that handlers capture to the step of the handler. `inner` maps the
+    steps of fan-outs in this scope to the step that runs them.
     """
 
     around: Scope | None = None
@@ -67,7 +67,7 @@ class Scope(Struct):
 
 
 class UnknownName(Struct, frozen=True, gc=False):
-    """A name that the scope of an item does not know; reported once the names around it are known."""
+    """A name that is missing in an item's scope; reported once the outer scopes are known."""
 
     scope: Scope
     how: How
@@ -76,9 +76,9 @@ class UnknownName(Struct, frozen=True, gc=False):
 
 
 class Readers(Struct, frozen=True):
-    """The readers that call each other in a circle: a step holds steps, a step holds a workflow.
+    """Readers that call each other recursively: a step contains steps, a step contains a workflow.
 
-    `compile_part` hands them to the reading, so that no module imports another that imports it.
+    `compile_part` passes them in with the reading, which avoids circular imports.
     """
 
     step: Callable[[NativeReading, str, Mapping, Scalar | Mapping, Defaults], StepDraft]
@@ -87,7 +87,7 @@ class Readers(Struct, frozen=True):
 
 
 class CallStack(Struct):
-    """The files that are being compiled, outermost first, with the steps below each; and those that are done."""
+    """Files being compiled, outermost first, with the number of steps below each; `known` has the compiled ones."""
 
     open: list[str]
     counts: list[int]
@@ -96,16 +96,16 @@ class CallStack(Struct):
 
 
 class Policy(Struct, frozen=True):
-    """A policy, and the node that names the handler of its items, if it has one."""
+    """An error policy, and the node that names its custom item handler, if any."""
 
     settings: ErrorPolicy
     custom: Scalar | None = None
 
 
 class Answer(Struct, frozen=True):
-    """What a step says about its failures, from `on_failure` and beside it: values and where each stands.
+    """A step's failure settings, from `on_failure` and the keys beside it, with the position of each.
 
-    `key` is `on_failure` or `on_fail`; `tolerates` is set where it is just `true`.
+    `key` is `on_failure` or `on_fail`; `tolerates` is set if its value is just `true`.
     """
 
     fields: dict[str, Any]
@@ -115,12 +115,12 @@ class Answer(Struct, frozen=True):
     by_default: frozenset[str] = frozenset()
 
     def at(self, *fields: str) -> Origin:
-        """Where the first of these fields that is there stands."""
+        """Position of the first of these fields that is set."""
         return next((self.places[field] for field in fields if field in self.places), Origin())
 
 
 class Needed(Struct, frozen=True, gc=False):
-    """A long list of needs, each with its node; steps whose lists are written alike share the needs."""
+    """A long list of needs with their nodes; steps with identical lists share `needs`."""
 
     needs: tuple[Need, ...]
     nodes: list[Scalar | Mapping]
@@ -135,18 +135,18 @@ class Needed(Struct, frozen=True, gc=False):
 
 
 Needs = Needed | tuple[tuple[Need, Scalar | Mapping], ...]
-"""What a step needs, each need with its node."""
+"""The needs of a step, each with its node."""
 
 
 class NativeReading(Reading):
-    """A native file being read: what the workflow says for its steps, and what they say about each other.
+    """State of reading a native file: the workflow's defaults for steps, and references between steps.
 
     `scope` is the one whose steps are being read, `scopes` are all of them, outer ones first. `lists` are the
-    `handlers`; `handlers_used` are named by a policy or a step. `policy` is what maps have that say nothing else.
-    `call_stack` has the files of the workflows that this one calls; `level` counts those in which it stands,
-    `dialect` is that of the user's file. `needs` are those read so far, by their text: most are repeated. `onward` and
-    `needing` are what hints call the ways on and back. `parts` are the compiled workflows of steps, by the identity of
-    their nodes, which copies of a step share.
+    `handlers`; `handlers_used` are those that a policy or a step names. `policy` is the default of maps without an
+    `error_policy`. `call_stack` has the files of called workflows; `level` counts the inline workflows around this one;
+    `dialect` is that of the user's file. `needs` caches needs by their text, since most are repeated. `onward` and
+    `needing` are the words that hints use for `next` and `needs`. `parts` caches compiled inline workflows by the
+    identity of their nodes, which copies of a step share.
     """
 
     readers: Readers
@@ -175,7 +175,7 @@ class NativeReading(Reading):
 
     @contextmanager
     def enter_scope(self, scope: Scope) -> Iterator[None]:
-        """Read the steps of another scope; its texts and names are kept with it."""
+        """Read the steps of another scope; collect its texts and names there."""
         outer = self.scope, self.owner, self.depth
         self.scope, self.owner, self.depth = scope, "", 0
         self.texts = scope.texts
@@ -186,7 +186,7 @@ class NativeReading(Reading):
 
 
 class ForEach(Struct, frozen=True):
-    """What a step says about the items that its output is."""
+    """Settings beside `foreach: true`: how the fan-out over a step's output runs."""
 
     within: Defaults
     place: Origin
@@ -197,7 +197,7 @@ class ForEach(Struct, frozen=True):
 
 
 class StepDraft(Struct, gc=False):
-    """A step on its way: names it refers to keep their nodes until all steps are known."""
+    """A step before its references are resolved; they keep their nodes for error messages."""
 
     step: Step
     node: Mapping
@@ -209,12 +209,12 @@ class StepDraft(Struct, gc=False):
 
 
 def place_of(reading: Reading, node: Mapping, key: str) -> Origin:
-    """Where a key stands."""
+    """Position of a key."""
     return reading.origin(node.entries[key][0])
 
 
 def is_dangling(item: Node) -> str:
-    """The `on_failure` of an item in a list of steps that has no action of its own, or an empty text."""
+    """Return `on_failure` or `on_fail` if a list item has it but no action of its own, else an empty text."""
     if not isinstance(item, Mapping) or not item.entries.keys() <= _HANGS_ON:
         return ""
     return next((word for word in ("on_failure", "on_fail") if word in item.entries), "")

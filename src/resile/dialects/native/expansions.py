@@ -1,6 +1,6 @@
-"""Steps that a front end makes from one entry of its file: most of them share all but their command.
+"""Fast reading of steps that a front end expands from one entry of its file.
 
-The nodes of what they share are the same objects, so one step is read for all of them.
+Such steps share the nodes of all keys but the command, needs and outputs, so one step is read and copied.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _OWN = frozenset(("shell", "needs", "outputs"))
 _needs, _outputs = STEP.keys["needs"].read, STEP.keys["outputs"].read
 
 Shared = tuple[tuple[str, int], ...]
-"""The keys that steps share, each with the identity of its node."""
+"""Keys that steps share, each with the identity of its node."""
 
 
 def read_expansion(
     reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Defaults, known: dict[Shared, Step]
 ) -> StepDraft:
-    """The step that a mapping describes; `known` has a step for each set of shared keys that was read before."""
+    """Read a step, or copy it from `known`, which has one step for each set of shared keys."""
     entries = node.entries
     shared = tuple([(word, id(value)) for word, (_, value) in entries.items() if word not in _OWN])
     model = known.get(shared)

@@ -1,13 +1,13 @@
-"""`map` steps: where the items come from, what runs for each, and what becomes of those that fail.
+"""`map` steps: the source of the items, the steps that run for each, and the policy for items that fail.
 
     input: [1, 2]            values          input: {step: list}              another step's output
     input: work.jsonl        a file          input: ${steps.list.output}      the same
     input: git ls-files      a command that prints JSON, JSON Lines or lines
-    input: ${item.files}     one reference: the list that it stands for, as {template: …} has it
-    input: {path: a b.csv}   a file of whatever name; {command: …} in the same way
+    input: ${item.files}     one reference to a list; the same as {template: …}
+    input: {path: a b.csv}   a file of any name; {command: …} likewise
 
-A text is a file where one of that name stands beside the workflow file, or where it is one word that ends as such
-files do, so that a file that an earlier step makes counts. The steps inside are a scope of their own.
+A text is a file if a file of that name exists beside the workflow file, or if it is one word with a known ending (an
+earlier step may write that file). The steps of a map have a scope of their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SETTINGS = ("max_parallel", "item_timeout_seconds", "isolation", "scope", "item
 
 
 def read_map(reading: NativeReading, name: str, node: Node, within: Defaults) -> FanOut | None:
-    """The fan-out that a `map` describes."""
+    """Read the fan-out of a `map` step."""
     fields = read_mapping(reading, node, MAP)
     if not isinstance(node, Mapping):
         return None
@@ -59,7 +59,7 @@ def read_map(reading: NativeReading, name: str, node: Node, within: Defaults) ->
 
 
 def input_of(step: Mapping) -> Scalar | Mapping:
-    """Where a map step says which other step gives its items."""
+    """Node in which a map step names the step that produces its items."""
     node: Node = step
     for word in ("map", "input", "step"):
         if isinstance(node, Mapping) and word in node.entries:
@@ -70,7 +70,7 @@ def input_of(step: Mapping) -> Scalar | Mapping:
 def _item_steps(
     reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], policy: Policy, within: Defaults
 ) -> tuple[Step, ...]:
-    """What runs for each item."""
+    """Read the steps that run for each item."""
     steps: Node | None = fields.get("steps")
     if steps is None:
         reading.report.error("value", "`map` needs `steps`: what runs for each item", node)
@@ -95,7 +95,7 @@ def _item_steps(
 
 
 def depth_of(scope: Scope) -> int:
-    """How many fan-outs stand around the steps of a scope."""
+    """Number of fan-outs around a scope."""
     depth = 0
     while scope.around is not None:
         depth, scope = depth + 1, scope.around
@@ -103,14 +103,14 @@ def depth_of(scope: Scope) -> int:
 
 
 def refuse_end(reading: NativeReading, end: Any) -> None:
-    """`end` is the way out of a run, and an item has none of its own."""
+    """Refuse a step called `end` in an item: `end` is the last step of a run."""
     if end is not None:
         hint = "what follows all items is a step that needs the map"
         reading.report.error("reserved", "no step of an item can be called `end`", end.key, hint=hint)
 
 
 def _source(reading: NativeReading, node: Mapping, fields: dict[str, Any], within: Defaults) -> Source | None:
-    """Where the items come from and which of them are taken."""
+    """Read the source of the items and their selection."""
     given: Node | None = fields.get("input")
     if given is None:
         reading.report.error("value", "`map` needs `input`: where the items come from", node)
@@ -147,7 +147,7 @@ def _input(reading: NativeReading, node: Node, within: Defaults) -> dict[str, An
 
 
 def _read_explicit_input(reading: NativeReading, node: Mapping, within: Defaults) -> dict[str, Any] | None:
-    """An input that says what it is."""
+    """Read an `input` with an explicit kind: `step`, `path`, `command` or `template`."""
     fields = read_mapping(reading, node, INPUT_STEP)
     if len(node.entries) != 1:
         reading.report.error("value", "`input` needs `step`, `path`, `command` or `template`, one of them", node)
@@ -165,7 +165,7 @@ def _read_explicit_input(reading: NativeReading, node: Mapping, within: Defaults
 
 
 def _is_file(reading: NativeReading, value: str) -> bool:
-    """Is this text the name of a file?"""
+    """Does this text name a file?"""
     import os
 
     if value.endswith(FILE_ENDINGS) and len(value.split()) == 1:
@@ -174,7 +174,7 @@ def _is_file(reading: NativeReading, value: str) -> bool:
 
 
 def _from_step(reading: NativeReading, step: str, node: Node, within: Defaults) -> dict[str, Any] | None:
-    """Another step of the same scope; in a handler, a command before."""
+    """Take the items from another step of the same scope, or in a handler from an earlier command."""
     if within.before is not None and step not in within.before:
         hint = did_you_mean(step, within.before, "before it") or "there is no command before it"
         message = f"no command `{shorten(step)}` stands before this one in its handler"
@@ -184,7 +184,7 @@ def _from_step(reading: NativeReading, step: str, node: Node, within: Defaults) 
 
 
 def _values(reading: NativeReading, node: Sequence) -> Any:
-    """Items as they stand in the file; nothing is put into them."""
+    """Read items from a literal list; references in them are refused."""
     count = len(reading.texts)
     values = read_data(reading, node)
     texts = reading.texts[count:] if reading.language.has_references else []

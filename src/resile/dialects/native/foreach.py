@@ -5,9 +5,9 @@
     check: {needs: each}                        │ each─>check│ x items
     report: {needs: check, fanout: reduce}      └────────────┘
 
-Who needs a producer, or a step that runs for its items, runs for its items too, unless it says `fanout: reduce`: then
-it runs once, after them, one level further out. All steps of one producer become one fan-out, named after them. In a
-list, order counts as a need. A remedy that only steps of the items call for runs inside the item.
+A step that needs a producer, or a step that runs for its items, runs for the items too, unless it has `fanout: reduce`:
+then it runs once, after them, one level further out. All steps of one producer become one fan-out, named after them. In
+a list, order counts as a need. A remedy that only steps of the items call runs inside the item.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Needed = tuple[Need, Scalar | Mapping]
 
 
 def finishing(name: str) -> str:
-    """Whose texts and names `on_finish` has until its fan-out has a name; no step is called so."""
+    """Temporary owner of the texts and names of `on_finish`, until its fan-out has a name; no step has this name."""
     return f"{name}\n"
 
 
 def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> ForEach:
-    """What stands beside `foreach: true`."""
+    """Read the keys beside `foreach: true`."""
     policy = read_policy(reading, fields["error_policy"]) if "error_policy" in fields else None
     on_finish = None
     if "on_finish" in fields:
@@ -60,7 +60,7 @@ def read_foreach(reading: NativeReading, name: str, node: Mapping, fields: dict[
 
 
 def fold(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) -> dict[str, StepDraft]:
-    """The steps of a scope, those that run for items put into fan-outs."""
+    """Replace the steps of a scope that run for items with fan-outs."""
     remedies = called_only(drafts, called_steps(reading.scope, drafts))
     paths = _paths(reading, drafts, is_list, remedies)
     asking: dict[str, set[str]] = {name: set() for name in remedies if not paths[name]}
@@ -83,7 +83,7 @@ def fold(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) ->
 def _paths(
     reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool, remedies: frozenset[str]
 ) -> dict[str, Path]:
-    """For whose items each step runs; what waits for itself runs for none, and is reported elsewhere."""
+    """The producers of each step; steps in a cycle have none, and the cycle is reported elsewhere."""
     before: dict[str, list[str]] = {}
     dependents: dict[str, list[str]] = {}
     last = ""
@@ -110,9 +110,9 @@ def _paths(
 
 
 def _path(reading: NativeReading, name: str, draft: StepDraft, ways: set[Path]) -> Path:
-    """For whose items one step runs, by those it needs."""
+    """The producers of one step, from those of the steps that it needs."""
     if draft.fanout and not any(ways):
-        # A front end that works it out for a step has no key to point to.
+        # Some front ends derive `fanout`; then the step has no such key to point to.
         where = draft.node.entries["fanout"][0] if "fanout" in draft.node.entries else draft.key
         hint = "one of its needs has `foreach: true`, or runs for the items of one that has"
         reading.report.error("conflict", "`fanout` has no meaning here: there are no items", where, hint=hint)
@@ -134,7 +134,7 @@ def _path(reading: NativeReading, name: str, draft: StepDraft, ways: set[Path]) 
 
 
 def _own_remedies(members: set[str], asking: dict[str, set[str]]) -> set[str]:
-    """The remedies that only these steps call for, and the remedies of those."""
+    """Remedies that only these steps call, directly or through other remedies."""
     own: set[str] = set()
     grown = True
     while grown:
@@ -146,7 +146,7 @@ def _own_remedies(members: set[str], asking: dict[str, set[str]]) -> set[str]:
 
 
 def _owners(members: set[str]) -> set[str]:
-    """The steps and what they do when their items are done."""
+    """These steps, and the temporary owners of their `on_finish`."""
     return members | {finishing(name) for name in members}
 
 
@@ -159,7 +159,7 @@ def _fold_one(
     paths: dict[str, Path],
     is_list: bool,
 ) -> dict[str, StepDraft]:
-    """The steps, those that run for the items of one producer replaced by a fan-out."""
+    """Replace the steps that run for the items of one producer with a fan-out."""
     scope = reading.scope
     inner = Scope(scope)
     _move(scope, inner, _owners(members))
@@ -200,7 +200,7 @@ def _are_linked(steps: tuple[Step, ...]) -> bool:
 
 
 def _move(scope: Scope, inner: Scope, owners: set[str]) -> None:
-    """Hand what these steps say over to the scope in which they run."""
+    """Move the texts, references and captures of these steps to the inner scope."""
     inner.texts = [text for text in scope.texts if text.owner in owners]
     scope.texts[:] = [text for text in scope.texts if text.owner not in owners]
     inner.named = [named for named in scope.named if named.owner in owners]
@@ -212,7 +212,7 @@ def _move(scope: Scope, inner: Scope, owners: set[str]) -> None:
 
 
 def _rename(scope: Scope, before: str, now: str) -> None:
-    """What a producer says about the end of its items is said by the fan-out."""
+    """Make the fan-out the owner of its producer's `on_finish` texts and names."""
     scope.texts[:] = [replace(text, owner=now) if text.owner == before else text for text in scope.texts]
     scope.named = [replace(named, owner=now) if named.owner == before else named for named in scope.named]
     scope.names_in_code = [
@@ -228,7 +228,7 @@ def _move_into_item(
     outside: dict[tuple[str, ...], Needed],
     level: int,
 ) -> StepDraft:
-    """A step as it stands in the item: what it needs from outside is needed by the fan-out."""
+    """Move a step into the item; the fan-out takes over the step's needs outside of the item."""
     kept: list[Needed] = []
     for need, node in draft.needs:
         if members.isdisjoint(need.any_of):
@@ -244,13 +244,13 @@ def _move_into_item(
 
 
 def _accepting(step: Step) -> Step:
-    """A step whose tolerated failure leaves its item whole: it is taken as it is."""
+    """Turn `tolerate` into `recovered`: a tolerated failure of this step does not fail its item."""
     rules = [replace(rule, then="recovered") if rule.then == "tolerate" else rule for rule in step.rules]
     return replace(step, rules=tuple(rules))
 
 
 def _put_fan_out(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft) -> dict[str, StepDraft]:
-    """The steps of the scope, with the fan-out where the first of its steps stood."""
+    """Put the fan-out in the place of its first step; dependents of its steps need the fan-out."""
     result: dict[str, StepDraft] = {}
     for name, draft in drafts.items():
         if name in members:
@@ -265,7 +265,7 @@ def _put_fan_out(drafts: dict[str, StepDraft], members: set[str], fan: StepDraft
 
 
 def _name(names: list[str]) -> str:
-    """What a fan-out is called: as its step, or as all of them."""
+    """Name of a fan-out: the names of its steps, joined and shortened."""
     name = "+".join(names)
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
@@ -274,7 +274,7 @@ def _name(names: list[str]) -> str:
 
 
 def _rules(foreach: ForEach) -> tuple[Rule, ...]:
-    """What follows the items where some failed: the same as where none did, and the failure stands."""
+    """Rules that run `on_finish` also if items failed; the failure stays."""
     actions = foreach.on_finish
     if actions is None:
         return ()
@@ -283,7 +283,7 @@ def _rules(foreach: ForEach) -> tuple[Rule, ...]:
         repair = Repair(steps=actions.steps, calls=actions.calls, calls_js=actions.calls_js, on_failure="ignore")
     rules: list[Rule] = []
     if actions.cost:
-        # A jump that is computed is asked for first, so only a plain one can follow what runs before it.
+        # The core evaluates a computed jump before it runs a repair, so only a plain `goto` can have one.
         is_plain = not (actions.target_js or actions.transitions)
         rules.append(
             Rule(then="goto", text="on_finish: goto", target=actions.target, target_js=actions.target_js,

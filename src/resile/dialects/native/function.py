@@ -2,11 +2,11 @@
 
     function: {file: flow.py, name: add, args: [[value, 3], [step, one]], kwargs: {by: [input, n]}}
 
-An argument is a pair: `value` is data, `step` what a step gave, `input` an input of the run, `item` the item,
-`execution` how the run went, `list` and `mapping` hold such pairs. `resile migrate flow.py` writes these; by hand a
-file of Python is shorter.
+An argument is a pair of a kind and a value: `value` is data, `step` the result of a step, `input` an input of the run,
+`item` the current item, `execution` the state of the run, `list` and `mapping` hold such pairs. `resile migrate
+flow.py` writes them; a workflow written by hand is shorter in Python.
 
-A file must be there when the workflow is compiled, unless a step that runs before could write it.
+The file must exist when the workflow is compiled, unless an earlier step could write it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[str, ...] = get_args(Given.__annotations__["kind"])
 _NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "transform", "checks")
-"""Keys about what a command prints and leaves; a function gives a value."""
+"""Keys about the output and files of a command; a function returns a value instead."""
 
 
 def _function(reading: Reading, node: Node) -> Any:
-    """A call, with arguments that can be understood."""
+    """Read a call and check its arguments."""
     value = as_model(Function, "`function`")(reading, node)
     if value is INVALID or not isinstance(node, Mapping):
         return INVALID
@@ -48,7 +48,7 @@ def _function(reading: Reading, node: Node) -> Any:
 
 
 def _problems(kind: Any, value: Any) -> Iterator[str]:
-    """What is wrong with an argument and with those inside it."""
+    """Problems of an argument and of the arguments nested in it."""
     if kind not in _KINDS:
         yield f"`{shorten(str(kind))}` is no kind of argument: {did_you_mean(str(kind), _KINDS, 'kinds')}"
     elif kind in ("step", "input") and not isinstance(value, str):
@@ -65,7 +65,7 @@ def _problems(kind: Any, value: Any) -> Iterator[str]:
 
 
 def _names_of_kind(kind: str, value: Any, wanted: str) -> Iterator[str]:
-    """The names of one kind in an argument."""
+    """Names of one kind in an argument, nested ones included."""
     if kind == wanted:
         yield value
     elif kind in ("list", "mapping"):
@@ -74,13 +74,13 @@ def _names_of_kind(kind: str, value: Any, wanted: str) -> Iterator[str]:
 
 
 def names_in(action: Function, wanted: str) -> list[str]:
-    """The steps, or the inputs, that the arguments of a call name; an item counts as one without a name."""
+    """Names of steps or inputs in the arguments of a call; an item yields one entry without a name."""
     pairs = [(given.kind, given.value) for given in (*action.args, *action.kwargs.values())]
     return [name for kind, value in pairs for name in _names_of_kind(kind, value, wanted)]
 
 
 def check_beside(reading: NativeReading, node: Mapping, action: Function) -> None:
-    """Keys that mean nothing to a function."""
+    """Refuse keys that have no meaning for a function."""
     for key in _NOT_BESIDE:
         if key in node.entries:
             message = f"`{key}` has no meaning for `function`, whose result is its value"
@@ -92,7 +92,7 @@ def check_beside(reading: NativeReading, node: Mapping, action: Function) -> Non
 
 
 def _refuse_in_threads(reading: NativeReading, where: Scalar, key: str) -> None:
-    """What needs an environment of its own is not for threads."""
+    """Refuse a key that needs a separate environment: threads share one."""
     message = f"`{key}` has a meaning only in worker processes: threads share one environment"
     reading.report.error("action", message, where, hint="`processes` as workers, or an argument")
 
@@ -100,7 +100,7 @@ def _refuse_in_threads(reading: NativeReading, where: Scalar, key: str) -> None:
 def check_types(
     reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, rules: tuple[Rule, ...]
 ) -> None:
-    """Exceptions are raised by functions alone: a rule that waits for one of a command never answers."""
+    """Refuse rules that match exception types on steps other than functions: only functions raise exceptions."""
     if any(rule.match.types for rule in rules):
         where = next((node.entries[word][0] for word in ("failure_handler", "rules") if word in node.entries), key)
         hint = "`pattern` finds the name of an exception in what a step printed"
@@ -109,7 +109,7 @@ def check_types(
 
 
 def check_functions(reading: NativeReading, root: Mapping, inputs: dict[str, Any]) -> None:
-    """Look at all calls once everything that they may name is known."""
+    """Check all calls, once all names are known."""
     kinds: set[str] = set()
     for scope in reading.scopes:
         for draft in scope.drafts.values():
@@ -127,7 +127,7 @@ def check_functions(reading: NativeReading, root: Mapping, inputs: dict[str, Any
 
 
 def _is_first(reading: NativeReading, scope: Scope, name: str) -> bool:
-    """Is there certainly no step before this one, in the file or around what it is a part of?"""
+    """Is it certain that no step runs before this one, in this file or in a caller?"""
     order = scope.ancestors
     if reading.level or scope.around is not None or name in scope.called or order is None:
         return False
@@ -135,11 +135,11 @@ def _is_first(reading: NativeReading, scope: Scope, name: str) -> bool:
 
 
 def _check_file(reading: NativeReading, draft: StepDraft, action: Function) -> None:
-    """The file of a function must be there, for nothing could write it before the call."""
+    """Check that the file of a function exists: no earlier step could write it."""
     import os
 
     call = draft.node.entries["function"][1]
-    # A workflow that Python built has its functions at hand, also those that were typed in and have no file.
+    # A workflow built in Python holds its functions; those from a REPL have no file.
     if action.file and isinstance(call, Mapping) and reading.source.data:
         file = os.path.join(reading.source.folder, action.file)
         if not os.path.isfile(file):
@@ -151,7 +151,7 @@ def _check_file(reading: NativeReading, draft: StepDraft, action: Function) -> N
 def _check_arguments(
     reading: NativeReading, draft: StepDraft, action: Function, inputs: dict[str, Any], is_item: bool
 ) -> None:
-    """What arguments name must be there when the call is made: needed steps, declared inputs, an item."""
+    """Check that the step needs the steps that its arguments name, and that inputs and item exist."""
     where = draft.node.entries["function"][0]
     needed = {name for need, _ in draft.needs for name in need.any_of if len(need.any_of) == 1}
     for name in names_in(action, "step"):
@@ -169,7 +169,7 @@ def _check_arguments(
 
 
 def capture_of_result(name: str) -> tuple[Capture, ...]:
-    """What a function returns is known by the name of its step."""
+    """Capture the result of a function under the name of its step."""
     return (Capture(name, "value"),)
 
 

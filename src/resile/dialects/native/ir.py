@@ -1,6 +1,6 @@
-"""`ir`: one key, on the workflow and on a step, for what only the files of other systems say.
+"""`ir`: the key, on the workflow and on a step, for settings that only files of other systems have.
 
-Its keys are read as if they stood beside it: `lift_ir` puts them there, each with its own place in the file.
+`lift_ir` moves its keys one level up, each with its own position, so readers treat them like other keys.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IR = "ir"
 
 
 def lift_ir(reading: Reading, node: Mapping, known: Table) -> Mapping:
-    """The mapping with the keys of its `ir` beside the others; a key that stands at the wrong level is reported."""
+    """Move the keys of `ir` up beside the others; report keys at the wrong level."""
     if IR not in node.entries and known.under_ir.keys().isdisjoint(node.entries):
         return node
     entries: dict[str, tuple[Scalar, Node]] = {}
@@ -32,7 +32,7 @@ def lift_ir(reading: Reading, node: Mapping, known: Table) -> Mapping:
 
 
 def _ir_entries(reading: Reading, node: Node, known: Table) -> dict[str, tuple[Scalar, Node]]:
-    """The entries of `ir` that have a meaning there; the others are reported."""
+    """The known entries of `ir`; report the others."""
     if not isinstance(node, Mapping):
         reading.report.error("type", f"`ir` must be a mapping, not {describe(node)}", node)
         return {}

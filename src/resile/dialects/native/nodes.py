@@ -1,8 +1,8 @@
-"""Nodes of a native tree, made by front ends that lower their files to it.
+"""Builders of native trees, for front ends that lower their files to one.
 
-A front end translates one tree into another, and the native front end reads the result. Each node stands where the
-key that it comes from stands, so a finding about a translated value, and every rule that is compiled from it, points
-into the user's own file.
+A front end translates one tree into another, and the native front end reads the result. Each node has the position of
+the key that it comes from, so findings about a translated value, and the rules compiled from it, point into the user's
+file.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ def sequence(items: Iterable[Node], at: Place) -> Sequence:
 
 
 def mapping(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
-    """A mapping whose keys stand where their values stand."""
+    """A mapping; each key has the position of its value."""
     made = {key: (word(key, value), value) for key, value in (entries or {}).items()}
     return Mapping(made, at.line, at.column, at.file)
 
 
 def put(into: Mapping, key: str, value: Node, at: Place | None = None) -> None:
-    """Set one entry; its key stands at `at`."""
+    """Set one entry; its key has the position `at`."""
     into.entries[key] = (word(key, at or value), value)
 
 
 def put_in_step(step: Mapping, key: str, value: Node, at: Place | None = None) -> None:
-    """Set a key of a step, under `ir` where the native file has it there."""
+    """Set a key of a step, under `ir` if the native file has it there."""
     _put_in(step, key, value, at, STEP)
 
 
 def put_in_workflow(root: Mapping, key: str, value: Node, at: Place | None = None) -> None:
-    """Set a key of the workflow, under `ir` where the native file has it there."""
+    """Set a key of the workflow, under `ir` if the native file has it there."""
     _put_in(root, key, value, at, WORKFLOW)
 
 
 def step_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
-    """A step with these keys, each where the native file has it."""
+    """Build a step with these keys, each at the level at which the native file has it."""
     return _node_of(at, entries or {}, STEP)
 
 
 def workflow_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
-    """A workflow with these keys, each where the native file has it."""
+    """Build a workflow with these keys, each at the level at which the native file has it."""
     return _node_of(at, entries or {}, WORKFLOW)
 
 
 def step_value(step: Mapping, key: str) -> Node | None:
-    """The value of a key of a step that was made here, under `ir` where the native file has it there."""
+    """The value of a key of such a step, from under `ir` if the native file has it there."""
     if key not in STEP.under_ir:
         return value_of(step, key)
     below = value_of(step, IR)
@@ -77,7 +77,7 @@ def step_value(step: Mapping, key: str) -> Node | None:
 
 
 def _node_of(at: Place, entries: dict[str, Node], known: Table) -> Mapping:
-    """A mapping with these keys, each where a table has it."""
+    """Build a mapping with these keys, each at the level at which a table has it."""
     made = mapping(at)
     for key, value in entries.items():
         _put_in(made, key, value, None, known)
@@ -96,10 +96,10 @@ def _put_in(into: Mapping, key: str, value: Node, at: Place | None, known: Table
 
 
 class Part(dict[str, Any]):
-    """A mapping of the native tree that a front end puts together: keys with plain data, nodes or other parts.
+    """A mapping of the native tree under construction: keys with plain data, nodes or other parts.
 
-    It stands at one place of the user's file; keys without a value are left out. Two parts are equal where their keys
-    and places are. `known` has the keys that stand under `ir`.
+    It has one position in the user's file; keys with None are left out. Two parts are equal if their keys and positions
+    are. `known` is the table that says which keys belong under `ir`.
     """
 
     known: Table | None = None
@@ -109,17 +109,17 @@ class Part(dict[str, Any]):
         self.line, self.column, self.file = at.line, at.column, at.file
 
     def __eq__(self, other: object) -> bool:
-        """Compare keys and places."""
+        """Compare keys and positions."""
         if not isinstance(other, Part) or (self.line, self.column, self.file) != (other.line, other.column, other.file):
             return False
         return super().__eq__(other)
 
     def replace(self, **keys: Any) -> Self:
-        """The same part with other values under some keys; None takes a key out."""
+        """Copy the part with other values under some keys; None removes a key."""
         return type(self)(self, **{**self, **keys})
 
     def to_node(self) -> Mapping:
-        """The mapping of the tree, each key where the native file has it."""
+        """Convert to a mapping node, each key at the level at which the native file has it."""
         entries = {key: node_of(value, self) for key, value in self.items()}
         return mapping(self, entries) if self.known is None else _node_of(self, entries, self.known)
 
@@ -137,7 +137,7 @@ class WorkflowPart(Part):
 
 
 def node_of(value: Any, at: Place) -> Node:
-    """The node of plain data or of a part; what has no place of its own stands at `at`."""
+    """Convert plain data or a part to a node; data without a position gets that of `at`."""
     if isinstance(value, Scalar | Sequence | Mapping):
         return value
     if isinstance(value, Part):
@@ -151,28 +151,28 @@ def node_of(value: Any, at: Place) -> Node:
 
 
 def value_of(node: Mapping, key: str) -> Node | None:
-    """What stands under a key."""
+    """The value under a key, or None."""
     entry = node.entries.get(key)
     return None if entry is None else entry[1]
 
 
 def items_of(node: Node) -> list[Node]:
-    """A list's items; anything else is one."""
+    """The items of a list; any other node is its only item."""
     return node.items if isinstance(node, Sequence) else [node]
 
 
 def is_null(node: Node | None) -> bool:
-    """Is this nothing, or `null`?"""
+    """Is this node missing or `null`?"""
     return node is None or (isinstance(node, Scalar) and node.value is None)
 
 
 def text_in(node: Node | None) -> str:
-    """The text of a node that is one, else an empty text."""
+    """The text of a scalar, else an empty text."""
     return node.text if isinstance(node, Scalar) and node.value is not None else ""
 
 
 def mentions(node: Node | None, text: str) -> bool:
-    """Does a text below a node hold this one?"""
+    """Does any text below a node contain this one?"""
     work = [] if node is None else [node]
     while work:
         part = work.pop()

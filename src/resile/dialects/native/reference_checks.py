@@ -1,7 +1,7 @@
 """Checks of `${...}` once every name is known: certain mistakes are errors, likely ones warnings.
 
-A bare `${NAME}` that is no captured name belongs to the shell and is not checked; one with a path (`${a.b}`) does not,
-unless quotes keep it away from the shell.
+A bare `${NAME}` that no step captures belongs to the shell and is not checked. One with a path (`${a.b}`) can't be a
+shell variable, so it is checked unless quotes keep it from the shell.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SECOND_SHELL = r"(?:^|[\s;&|(])(?:(eval)|(?:\S*/)?(?:ba|da|z|k)?sh\s+-[a-z]*c)\
 
 
 def check_references(reading: NativeReading, inputs: dict[str, Any], end: StepDraft | None) -> None:
-    """Check captured names and every text that was read, scope by scope, outer ones first."""
+    """Check captured names and all texts, scope by scope, outer ones first."""
     root = reading.scopes[0]
     if end is not None:
         root.drafts = {**root.drafts, "end": end}
@@ -62,7 +62,7 @@ def check_references(reading: NativeReading, inputs: dict[str, Any], end: StepDr
 
 
 def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> dict[str, str]:
-    """The captured names and who captures them; a name that two give a value to is probably a mistake."""
+    """Map captured names to their steps; warn if two steps capture the same name."""
     captured: dict[str, str] = {}
     for draft in scope.drafts.values():
         if not draft.step.capture:
@@ -82,7 +82,7 @@ def _check_captures(reading: Reading, scope: Scope, inputs: dict[str, Any]) -> d
 
 
 def _check_fallback(reading: Reading, draft: StepDraft, where: Node) -> None:
-    """What a step captures is read from its fallback too, so that must print something."""
+    """Check that a fallback prints output: the step's captures are read from it too."""
     for rule in draft.step.rules:
         last = rule.repair.steps[-1] if rule.then == "fallback" and rule.repair is not None else None
         if last is not None and isinstance(last.action, FanOut | Child):
@@ -95,7 +95,7 @@ def _check_fallback(reading: Reading, draft: StepDraft, where: Node) -> None:
 
 
 class _ReferenceChecker:
-    """Looks at texts, one after the other, in the scope that it has entered."""
+    """Checks texts in the scope that it has entered."""
 
     def __init__(self, reading: NativeReading, inputs: dict[str, Any]) -> None:
         self.reading = reading
@@ -108,7 +108,7 @@ class _ReferenceChecker:
         self.reported: set[tuple[int, int, str]] = set()
 
     def enter(self, scope: Scope, captured: ChainMap[str, str]) -> None:
-        """Look at the texts of this scope from here on."""
+        """Switch to the texts of this scope."""
         self.scope, self.captured = scope, captured
         scopes = [scope]
         while scopes[-1].around is not None:
@@ -116,7 +116,7 @@ class _ReferenceChecker:
         self.drafts = ChainMap(*(each.drafts for each in scopes))
 
     def check(self, text: Text) -> None:
-        """Every reference in one text."""
+        """Check every reference in one text."""
         if text.program:
             self._check_places(text)
         self._check_blanks(text)
@@ -146,7 +146,7 @@ class _ReferenceChecker:
                     pass
 
     def _check_blanks(self, text: Text) -> None:
-        """A name that stands with blanks inside its braces is no reference, and no shell can read it either."""
+        """Warn of blanks inside the braces of a reference: neither Resile nor a shell can read it."""
         for found in re.finditer(_BLANKS, text.node.text):
             written = f"${{{found[1].strip()}}}"
             if is_one_reference(written) and self._is_ours(text, path_of(written[2:-1])):
@@ -156,7 +156,7 @@ class _ReferenceChecker:
                     self.report.warning("blank", message, place, hint=f"write `{shorten(written)}`")
 
     def check_lists(self) -> None:
-        """A fan-out over one name alone: no shell reads it, so the workflow must know it."""
+        """Check fan-outs over one bare name: no shell reads it, so a step must capture it."""
         for draft in self.scope.drafts.values():
             source = draft.step.action.source if isinstance(draft.step.action, FanOut) else None
             if source is None or not is_one_reference(source.template):
@@ -171,16 +171,16 @@ class _ReferenceChecker:
                 self.report.error("unknown-variable", message, input_of(draft.node), hint=near)
 
     def _in_repair(self, text: Text) -> bool:
-        """Is there a failure that this text can speak of: in a handler, or in a step that is called for?"""
+        """Can this text refer to a failure: is it in a handler, or in a step that is called as a remedy?"""
         return text.in_repair or text.owner in self.scope.called
 
     def _map_step(self) -> StepDraft | None:
-        """The fan-out that `${map.…}` speaks of: the one that is called so."""
+        """The fan-out that `${map.…}` refers to: the step called `map`."""
         draft = self.drafts.get("map")
         return draft if draft is not None and _fans_out(draft) else None
 
     def _place_of_name(self, text: Text, name: str, offset: int) -> Mark:
-        """Where a reference stands in the file: found by its text, because quoting and folding move columns."""
+        """Find the position of a reference by its text, because quoting and folding shift columns."""
         if not self.lines:
             self.lines = self.reading.source.data.decode("utf-8").split("\n")
         lines = self.lines
@@ -197,32 +197,32 @@ class _ReferenceChecker:
         return Mark(line, column)
 
     def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
-        """A reference that can't be right."""
+        """Report a reference that is certainly wrong."""
         place = None if self.report.full else self._place_of_name(text, name, offset)
         if place is None or self._is_new(place, message):
             self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
 
     def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
-        """A reference that is probably not right."""
+        """Warn of a reference that is probably wrong."""
         place = self._place_of_name(text, name, offset)
         if self._is_new(place, message):
             self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
 
     def _is_new(self, place: Mark, message: str) -> bool:
-        """Is this said for the first time? One handler can stand in many steps of an item."""
+        """Is this finding new? Several steps of an item can share one handler."""
         count = len(self.reported)
         self.reported.add((place.line, place.column, message))
         return len(self.reported) > count
 
     def _check_input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """An input must be declared."""
+        """Check that an input is declared."""
         if str(path[1]) not in self.inputs:
             message = f"there is no input `{shorten(str(path[1]))}`"
             hint = did_you_mean(str(path[1]), self.inputs, "inputs") or "declare it under `inputs`"
             self._error(text, name, offset, message, hint)
 
     def _check_step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """A step must exist, have that property, and have run before."""
+        """Check that a step exists, has that property, and runs earlier."""
         if len(path) < 3:
             message = f"what of that step? One of {', '.join(STEP_FIELDS)}"
             self._error(text, name, offset, message, "`${steps.NAME.output}`")
@@ -246,7 +246,7 @@ class _ReferenceChecker:
             self._check_order(text, name, step, offset)
 
     def _report_unknown_step(self, text: Text, name: str, step: str, offset: int) -> None:
-        """Report a step that is not there, or that runs for items elsewhere."""
+        """Report a step that does not exist, or that runs for the items of another step."""
         scope: Scope | None = self.scope
         while scope is not None and step not in scope.inner:
             scope = scope.around
@@ -264,18 +264,18 @@ class _ReferenceChecker:
     def _check_order(self, text: Text, name: str, step: str, offset: int) -> None:
         """Warn of a step that may not have run when this text is rendered."""
         scope, owner, is_inside = self.scope, text.owner, text.is_inside
-        # A step around the items has run where it has run before the fan-out.
+        # A step around the items has run if it ran before the fan-out.
         while step not in scope.drafts and scope.around is not None:
             scope, owner, is_inside = scope.around, scope.owner, scope.is_inside
             if owner == step:
-                # Its own items can ask how many there are.
+                # Items may refer to the totals of their own fan-out.
                 return
         if not _has_run(scope, owner, is_inside, step):
             message = f"`{shorten(step)}` may not have run when `{shorten(owner)}` starts"
             self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
 
     def _check_map(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """What came of the items of the step called `map`."""
+        """Check a reference to the results of the step called `map`."""
         field = str(path[1])
         if field not in FANOUT_FIELDS:
             hint = did_you_mean(field, FANOUT_FIELDS, "it has")
@@ -284,7 +284,7 @@ class _ReferenceChecker:
             self._check_order(text, name, "map", offset)
 
     def _check_failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """The failure that a repair answers."""
+        """Check a reference to the failure that a repair handles."""
         root, field = str(path[0]), str(path[1])
         fields = ERROR_FIELDS if root == "error" else ("output",)
         if field not in fields:
@@ -292,7 +292,7 @@ class _ReferenceChecker:
             self._error(text, name, offset, f"`{root}` has no `{shorten(field)}`", hint)
 
     def _check_execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """The execution as a whole, which only `end` sees complete."""
+        """Check a reference to the execution; it is complete only in `end`."""
         wanted = str(path[1])
         if wanted not in EXECUTION_FIELDS:
             message = f"the execution has no `{shorten(wanted)}`"
@@ -301,7 +301,7 @@ class _ReferenceChecker:
             self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")
 
     def _report_unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
-        """Warn of a path whose first word is unknown; no shell variable has a path, but other languages have them."""
+        """Warn of a path with an unknown first word: no shell variable has a path, but code in other languages may."""
         if root in ROOTS:
             hint = ROOT_HINTS.get(root, "")
             self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here", hint)
@@ -317,7 +317,7 @@ class _ReferenceChecker:
         self._warning("unknown-variable", text, name, offset, f"`{shorten(root)}` is not known", hint or fallback)
 
     def _hint_for(self, name: str, root: str) -> str:
-        """A hint at what a name with an unknown first word was probably to say."""
+        """Suggest a correction for a name with an unknown first word."""
         if root in self.drafts:
             return f"did you mean `${{steps.{shorten(name)}}}`?"
         if root in self.inputs:
@@ -331,7 +331,7 @@ class _ReferenceChecker:
         return f"did you mean `${{steps.{shorten(near + name[len(root) :])}}}`?" if near else ""
 
     def _is_shielded(self, text: Text, offset: int) -> bool:
-        """Do quotes or a comment keep the shell from reading this reference, as code in another language does?"""
+        """Do quotes or a comment keep the shell from expanding this reference, as with code in another language?"""
         from resile.languages.shell.lexer import read
         from resile.languages.shell.tokens import Hole
 
@@ -346,14 +346,14 @@ class _ReferenceChecker:
         return False
 
     def _check_places(self, text: Text) -> None:
-        """A known value must stand where it can be quoted, and not be read a second time as code."""
+        """Check that known values stand where they can be quoted, and that no second shell reads them as code."""
         known = {name for name, _ in names(text.node.text) if self._is_ours(text, path_of(name))}
         if not known:
             return
         from resile.languages.shell.lexer import read
         from resile.languages.shell.tokens import Hole
 
-        # Where nothing quotes or nests, every place is sound: reading 100,000 such commands would take seconds.
+        # Without quotes and nesting every place is safe; skip the lexer, which takes seconds for 100,000 commands.
         is_flat = text.node.text.count("${") == len(known) and _NESTING.isdisjoint(text.node.text)
         for piece in () if is_flat else read(text.node.text, knows_ansi(text.program)):
             if isinstance(piece, Hole) and piece.place == "refused" and piece.name in known and not piece.is_raw:
@@ -368,7 +368,7 @@ class _ReferenceChecker:
                 self.report.warning("second-shell", message, text.node, hint=hint)
 
     def _is_ours(self, text: Text, path: tuple[str | int, ...]) -> bool:
-        """Will the workflow know this name?"""
+        """Is this a name that the workflow resolves, not the shell?"""
         if path[0] in self.captured or (path[0] in ITEM_ROOTS and self.scope.around is not None):
             return True
         if path[0] == "map" and len(path) > 1:
@@ -378,7 +378,7 @@ class _ReferenceChecker:
 
 
 def _is_read_twice(text: str, known: set[str]) -> bool:
-    """Does one of these references stand in code that a second shell reads: behind `eval`, or in the word of `-c`?"""
+    """Is one of these references in code that a second shell reads: after `eval`, or in the argument of `-c`?"""
     holes = {offset: offset + len(name) + 3 for name, offset in names(text)}
     ours = [offset for name, offset in names(text) if name in known]
     for found in re.finditer(_SECOND_SHELL, text):
@@ -389,7 +389,7 @@ def _is_read_twice(text: str, known: set[str]) -> bool:
 
 
 def _code_end(text: str, at: int, holes: dict[int, int], is_eval: bool) -> int:
-    """Where such code ends: all words behind `eval` are code, one behind `-c`."""
+    """End of such code: all words after `eval` are code, one after `-c`."""
     while text[at : at + 1] in (" ", "\t"):
         at += 1
     quote = ""
@@ -411,24 +411,24 @@ def _code_end(text: str, at: int, holes: dict[int, int], is_eval: bool) -> int:
 
 
 def _has_run(scope: Scope, owner: str, is_inside: bool, step: str) -> bool:
-    """Has a step certainly run when another starts? In what follows it, it has; a remedy can't know."""
+    """Is it certain that a step has run when `owner` starts? Handlers of the step and remedies count as yes."""
     if not owner or owner in scope.called or (is_inside and owner == step) or scope.ancestors is None:
         return True
     return scope.ancestors.has(owner, step)
 
 
 def _fans_out(draft: StepDraft) -> bool:
-    """Does a step run others for each item? One whose `map` could not be read does, and what is wrong is said there."""
+    """Does a step run others for each item? Includes a step whose `map` could not be read and is reported elsewhere."""
     return isinstance(draft.step.action, FanOut) or "map" in draft.node.entries
 
 
 def _is_unread_child(draft: StepDraft) -> bool:
-    """Does a step run a workflow that could not be read, so that what it captures is unknown?"""
+    """Does a step call a workflow that could not be read, so that its captures are unknown?"""
     return "workflow" in draft.node.entries and not isinstance(draft.step.action, Child)
 
 
 def _outputs(draft: StepDraft) -> set[str]:
-    """The names that `outputs` of a step has: what it captures, or what its child workflow does."""
+    """Names under `outputs` of a step: its captures, or those of its child workflow."""
     if isinstance(draft.step.action, Child):
         from resile.dialects.native.child_workflow import captured_names
 

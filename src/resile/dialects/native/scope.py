@@ -1,10 +1,10 @@
 """The steps of one scope: a list or a mapping becomes drafts, and drafts become connected steps.
 
-    listed, mapped -> read_drafts -> settle: fold foreach (native_foreach) -> edges (native_graph)
-                                             -> who names whom (native_routes)
+    named_steps, phase_steps -> read_drafts -> settle: fold foreach (foreach) -> edges (graph/edges)
+                                             -> references by name (graph/routes)
 
-The workflow is one scope, and so is what runs for each item of a fan-out: names are known within, and to the scopes
-inside.
+The workflow is one scope, and so are the steps that run for each item of a fan-out. Names are visible in their scope
+and in the scopes inside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Named = tuple[str, Node, Node]
 
 
 def named_steps(reading: NativeReading, steps: Node, word: str, unnamed: str = "step") -> Iterable[Named]:
-    """The steps of a list or a mapping that stands under the key `word`, with their names."""
+    """The named steps of a list or mapping under the key `word`."""
     if isinstance(steps, Scalar):
         reading.report.error("type", f"`{word}` must be a list or a mapping, not {describe(steps)}", steps)
         return ()
@@ -58,7 +58,7 @@ def phase_steps(reading: NativeReading, node: Node, word: str, unnamed: str) -> 
 
 
 def read_drafts(reading: NativeReading, named: Iterable[Named], within: Defaults) -> dict[str, StepDraft]:
-    """Every step by its name, in the order of the file."""
+    """Read all steps, by name, in the order of the file."""
     report = reading.report
     drafts: dict[str, StepDraft] = {}
     known: dict[Shared, Step] = {}
@@ -87,7 +87,7 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Defaults
 
 
 def settle(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) -> tuple[Step, ...]:
-    """The steps of the scope that is being read, with their edges; what does not fit is reported."""
+    """Connect the steps of the current scope by edges, and report unresolved or impossible references."""
     scope = reading.scope
     if any(draft.foreach is not None or draft.fanout for draft in drafts.values()):
         from resile.dialects.native.foreach import fold
@@ -101,7 +101,7 @@ def settle(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) 
 
 
 def _steps_of_mapping(reading: Reading, steps: Mapping) -> Iterator[Named]:
-    """The steps of a mapping, called by their keys."""
+    """The steps of a mapping, named by their keys."""
     for name, (key, node) in steps.entries.items():
         if isinstance(node, Mapping):
             for word in ("id", "name"):
@@ -112,7 +112,7 @@ def _steps_of_mapping(reading: Reading, steps: Mapping) -> Iterator[Named]:
 
 
 def _steps_of_list(reading: Reading, steps: Sequence, unnamed: str) -> Iterator[Named]:
-    """The steps of a list, called by `id`, else by `name`, else by their place."""
+    """The steps of a list, named by `id`, else by `name`, else by their position."""
     items = steps.items
     if any(is_dangling(item) for item in items):
         from resile.dialects.native.failures.commands import attach_dangling

@@ -1,6 +1,6 @@
 """One step of a native file: its mapping becomes a model Step, its failure keys become rules.
 
-The same door for every step: those of the workflow, `end`, and the commands of handlers (`within` says where).
+`read_step` reads all steps: those of the workflow, `end`, and the commands of handlers (`within` tells which).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish", "in_turn")
 
 
 def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Defaults) -> StepDraft:
-    """The step that a mapping describes; what is wrong with it is reported."""
+    """Read the step that a mapping describes, and report its errors."""
     origin = reading.origin(key)
     command = _plain_command(reading, node, within) if name != "end" else None
     if command is not None:
@@ -137,7 +137,7 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
 
 
 def _plain_command(reading: NativeReading, node: Mapping, within: Defaults) -> Shell | None:
-    """The command of a step that has nothing besides, or only needs; of these a large file has many."""
+    """Fast path for a step with only `shell`, or `shell` and `needs`: large files consist of them."""
     entry = node.entries.get("shell")
     if entry is None or len(node.entries) > (2 if "needs" in node.entries else 1) or reading.defaults is not None:
         return None
@@ -150,7 +150,7 @@ def _plain_command(reading: NativeReading, node: Mapping, within: Defaults) -> S
 
 
 def _inner(fields: dict[str, Any], within: Defaults) -> Defaults:
-    """What the commands and steps inside a step take over from it."""
+    """The defaults that commands and steps inside a step inherit from it."""
     if not fields.get("inherit", True):
         within = Defaults(before=within.before)
     if fields.keys().isdisjoint(("shell_program", "env", "working_dir")):
@@ -166,7 +166,7 @@ def _inner(fields: dict[str, Any], within: Defaults) -> Defaults:
 def _foreach(
     reading: NativeReading, name: str, node: Mapping, fields: dict[str, Any], inner: Defaults
 ) -> ForEach | None:
-    """What stands beside `foreach: true`; without it, that has no meaning."""
+    """Read the keys beside `foreach: true`; report them if it is missing."""
     if not fields.get("foreach") or inner.before is not None or name == "end":
         for word in _BESIDE_FOREACH:
             if word in node.entries:
@@ -180,7 +180,7 @@ def _foreach(
 
 
 def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Defaults) -> tuple[Rule, ...]:
-    """The ladder of a step; only a file that has one pays for reading it."""
+    """Read the failure rules of a step; load that reader only for files that have any."""
     if _LADDER_KEYS.isdisjoint(fields) and reading.defaults is None:
         return ()
     from resile.dialects.native.failures.ladder import read_rules
@@ -191,7 +191,7 @@ def _rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner:
 def _on_success(
     reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Defaults
 ) -> SuccessActions | None:
-    """What follows a success."""
+    """Read the actions after a success."""
     if "on_success" not in fields:
         return None
     from resile.dialects.native.failures.commands import read_success
@@ -200,7 +200,7 @@ def _on_success(
 
 
 def _check_place(reading: Reading, name: str, node: Mapping, within: Defaults) -> None:
-    """`end` and the commands of a handler stand apart from the others, so some keys mean nothing there."""
+    """Refuse keys that have no meaning for `end` or for the commands of a handler."""
     if reading.is_checked:
         return
     if within.before is not None:
@@ -222,7 +222,7 @@ def _check_place(reading: Reading, name: str, node: Mapping, within: Defaults) -
 def _action(
     reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Defaults
 ) -> Action:
-    """The one thing that a step does."""
+    """Read the single action of a step."""
     given = [word for word in node.entries if word in _ACTIONS]
     if len(given) > 1:
         given.sort(key=ACTIONS.index)
@@ -266,7 +266,7 @@ def _action(
 
 
 def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
-    """Keys that mean nothing to what the step does."""
+    """Refuse keys that have no meaning for the action of a step."""
     if word not in ("shell", "validate", "map") and "shell_program" in fields:
         where = node.entries["shell_program"][0]
         reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
@@ -289,7 +289,7 @@ def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: s
 
 
 def _check_steps_inside(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
-    """Keys that have no meaning for what only runs other steps; what a workflow gives may become a value."""
+    """Refuse keys that have no meaning for a step that only runs other steps; a workflow's result may be a value."""
     keys = _FOR_STEPS_INSIDE.get(word, ())
     if word == "workflow" and [capture.form for capture in fields.get("capture", ())] != ["value"]:
         keys = ("capture", *keys)
@@ -303,7 +303,7 @@ def _check_steps_inside(reading: Reading, node: Mapping, fields: dict[str, Any],
 
 
 def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[str, Any]) -> Python:
-    """The code of a step with the inputs that stand beside it."""
+    """Add the `inputs` beside `python` to its action."""
     if "inputs" not in fields:
         return action
     if action.inputs:
@@ -314,7 +314,7 @@ def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[s
 
 
 def _agent_time(reading: NativeReading, action: Action) -> float | None:
-    """The time that the workflow gives its agent."""
+    """The workflow's default timeout for agents."""
     return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
 
 

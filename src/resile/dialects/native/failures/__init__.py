@@ -1,1 +1,1 @@
-"""What a native file says about failures, compiled to the rules of the ladder."""
+"""The failure settings of a native file, compiled to rules."""

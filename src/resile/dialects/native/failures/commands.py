@@ -1,9 +1,9 @@
-"""Lists of commands: what handlers run, what follows a success, and steps in a list that hang on to another.
+"""Lists of commands: those of handlers, those after a success, and list items that extend the step before them.
 
     "make fix"              a command            {shell: …, claude: …}   two, one after the other
     "/fix ${error.message}" a prompt             {…any step…}            a step with all its keys
 
-Commands run in the order in which they are written: each needs the one before it.
+Commands run in the order in which they are written: each needs its predecessor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMANDS_MAX = 1_000
 
 
 def attach_dangling(reading: Reading, items: list[Node]) -> list[Node]:
-    """The items of a list of steps, with entries that are nothing but `on_failure` put into the step before them."""
+    """Merge list items that have only `on_failure` into the step before them."""
     result: list[Node] = []
     for item in items:
         word = is_dangling(item)
@@ -48,13 +48,13 @@ def attach_dangling(reading: Reading, items: list[Node]) -> list[Node]:
             continue
         message = f"`{word}` stands alone in the list: it is taken as a key of the step before it"
         reading.report.notice("dangling", message, where, hint="indent it below that step, without the `-`")
-        # A node may be shared by aliases, so it is never changed.
+        # Aliases may share a node, so copy it instead of changing it.
         result[-1] = Mapping({**last.entries, **item.entries}, last.line, last.column)
     return result
 
 
 def read_commands(reading: NativeReading, items: list[Node], word: str, within: Defaults) -> tuple[Step, ...]:
-    """The steps that these nodes stand for, in order; unnamed ones are called by `word` and their number."""
+    """Read commands as steps, in order; unnamed ones are called `word` and their number."""
     if reading.depth >= REPAIR_DEPTH_MAX or len(items) > COMMANDS_MAX:
         deep = f"handlers of handlers go no deeper than {REPAIR_DEPTH_MAX} levels"
         long = f"{len(items)} commands are more than {COMMANDS_MAX}"
@@ -81,7 +81,7 @@ def read_commands(reading: NativeReading, items: list[Node], word: str, within: 
 
 
 def _parts(items: list[Node]) -> Iterator[Node]:
-    """Each item as mappings of one action: a text becomes one, a mapping with a command and a prompt two."""
+    """Split items into mappings of one action: a text is one command, a mapping with `shell` and a prompt is two."""
     for item in items:
         if isinstance(item, Scalar) and item.value is not None:
             word = "agent" if item.text.startswith("/") else "shell"
@@ -91,7 +91,7 @@ def _parts(items: list[Node]) -> Iterator[Node]:
         if not agent or not isinstance(item, Mapping):
             yield item
             continue
-        # What stands beside the two is meant for both; a value is captured from the last of them.
+        # Both get the other keys; the second captures.
         first = {key: entry for key, entry in item.entries.items() if key not in (agent, "capture")}
         second = {key: entry for key, entry in item.entries.items() if key != "shell"}
         yield Mapping(first, item.line, item.column)
@@ -99,14 +99,14 @@ def _parts(items: list[Node]) -> Iterator[Node]:
 
 
 def _prompt_beside(item: Node) -> str:
-    """The key of a prompt that stands beside a command, in a mapping without a name that only one could have."""
+    """The key of a prompt beside `shell`, in a mapping without a name (two steps could not share it)."""
     if not isinstance(item, Mapping) or "shell" not in item.entries or {"id", "name"} & item.entries.keys():
         return ""
     return next((word for word in ("agent", "claude") if word in item.entries), "")
 
 
 def _name(reading: Reading, item: Mapping, default: str, taken: tuple[str, ...]) -> str:
-    """What a command is called: its `id`, its `name`, or its number."""
+    """Name of a command: its `id`, its `name`, or its number."""
     name, where = default, Mark(item.line, item.column)
     for word in ("name", "id"):
         entry = item.entries.get(word)
@@ -123,7 +123,7 @@ def _name(reading: Reading, item: Mapping, default: str, taken: tuple[str, ...])
 def read_success(
     reading: NativeReading, node: Node, origin: Origin, within: Defaults, known: Table = ON_SUCCESS
 ) -> SuccessActions | None:
-    """What follows a success: steps of its own, then those that it names, then a jump."""
+    """Read the actions after a success: own commands, then named steps, then a jump."""
     routes: dict[str, Any] = {}
     items: list[Node] = node.items if isinstance(node, Sequence) else [node]
     if isinstance(node, Mapping):

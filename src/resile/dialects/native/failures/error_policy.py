@@ -1,10 +1,10 @@
-"""Error policies: what a failed item means, and the handlers that answer failures inside items by name.
+"""Error policies: how a failed item counts, and named handlers for failures inside items.
 
-    on_item_failure: custom:NAME   NAME of `failure_handlers`: its rules stand below those of every step of the item
-                                   NAME of `handlers`: its steps run once for a failed step, which then is recovered
+    on_item_failure: custom:NAME   NAME of `failure_handlers`: its rules come after those of every step of the item
+                                   NAME of `handlers`: its steps run once for a failed step, which is then recovered
 
-Both become rules of the item's steps, so the rest of the program knows nothing of them: an item that stays failed is
-kept as with `dlq`. A `retry_config` runs failed items again before `on_item_failure` decides, whatever that says.
+Both become rules of the item's steps, so the model needs no custom handlers: an item that stays failed
+becomes a dead letter as with `dlq`. A `retry_config` retries failed items before `on_item_failure` applies, whatever its value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LAST = ("tolerate", "park", "fail")
 
 
 def read_policy(reading: NativeReading, node: Node) -> Policy:
-    """An error policy; its handler must exist."""
+    """Read an error policy; its handler must exist."""
     fields = read_mapping(reading, node, ERROR_POLICY)
     word, where = fields.pop("on_item_failure", ("dlq", None))
     custom = where if word == CUSTOM and _is_known(reading, where) else None
@@ -61,7 +61,7 @@ def _is_known(reading: NativeReading, node: Scalar) -> bool:
 
 
 def read_lists(reading: NativeReading, node: Node, within: Defaults) -> None:
-    """The lists of steps under `handlers`, each checked once, however many policies name it."""
+    """Read the lists of steps under `handlers`, and check each once, however many policies name it."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to lists of steps")
         return
@@ -76,7 +76,7 @@ def read_lists(reading: NativeReading, node: Node, within: Defaults) -> None:
             wrong(reading, value, "a list of steps")
             continue
         reading.lists[name] = value.items
-        # Where it is used decides on the names it knows, so those are looked at there.
+        # The names that a handler can see depend on the step that uses it; they are checked there.
         count = len(reading.scopes)
         with reading.enter_scope(Scope(reading.scope)):
             read_commands(reading, value.items, "on_failure", within)
@@ -84,9 +84,9 @@ def read_lists(reading: NativeReading, node: Node, within: Defaults) -> None:
 
 
 def report_unused(reading: NativeReading, root: Mapping) -> None:
-    """What the workflow says for its steps and maps, and nothing takes.
+    """Report an error policy and handlers that nothing uses.
 
-    A handler may wait for its use, so that is a warning, and only said of a file that is right otherwise.
+    An unused handler is only a warning, and only in a file without errors.
     """
     if "error_policy" in root.entries and not reading.policy_used:
         hint = "a map without an `error_policy` of its own takes it"
@@ -107,7 +107,7 @@ def report_unused(reading: NativeReading, root: Mapping) -> None:
 
 
 def hand_over(reading: NativeReading, policy: Policy, drafts: dict[str, StepDraft], program: str) -> None:
-    """Give the steps of an item the rules of the policy's handler: above those that leave a failure as it is."""
+    """Add the rules of the policy's handler to the steps of an item, before rules that only park, tolerate or fail."""
     custom = policy.custom
     if custom is None:
         return
@@ -127,7 +127,7 @@ def _rules(reading: NativeReading, custom: Scalar, within: Defaults) -> tuple[Ru
     name = custom.text.removeprefix(CUSTOM).strip()
     if name in reading.handlers:
         return handed_over(reading.handlers[name], within)
-    # What is wrong with the list itself has been reported when it was read under its name.
+    # Errors in the list itself were reported when `handlers` was read; discard them here.
     report, reading.report = reading.report, Diagnostics(reading.source.file)
     steps = read_commands(reading, reading.lists[name], "on_failure", within)
     reading.report = report

@@ -1,9 +1,9 @@
-"""Failure handlers: rules that steps share by name; and the rule that asks for more of the machine.
+"""Failure handlers: named rules that steps share; and the rule that requests more resources.
 
     failure_handlers: {solver: {rules: [{exit_codes: [10], recovery_script: ./fix.sh, max_retries: 3}]}}
 
-A rule answers by a retry: reserved, then the script, then the step again. Rules for listed failures stand before
-those that match all, whatever their order in the file.
+A rule answers by a retry: the engine reserves it, runs the script, then the step again. Rules for listed failures come
+before those that match all, whatever their order in the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PATH = r"[\w.@%+,-]*(?:/[\w.@%+,-]+)+|[\w@%+,-][\w.@%+,-]*\.sh"
 
 
 def read_handlers(reading: NativeReading, node: Node) -> dict[str, tuple[Rule, ...]]:
-    """The rules of every failure handler, by its name."""
+    """Read the rules of all failure handlers, by name."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to rules")
         return {}
@@ -52,7 +52,7 @@ def read_handlers(reading: NativeReading, node: Node) -> dict[str, tuple[Rule, .
 
 
 def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
-    """One rule of a failure handler; one that says `then` is written out as those of a step are."""
+    """Read one rule of a failure handler; one with `then` is read like the `rules` of a step."""
     if isinstance(node, Mapping) and "then" in node.entries and isinstance(reading, NativeReading):
         from resile.dialects.native.failures.rules import read_rule
 
@@ -86,12 +86,12 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
 
 
 def _describe_matcher(values: Any) -> str:
-    """What a matcher lists, for people."""
+    """The values of a matcher, as text for messages."""
     return values if isinstance(values, str) else " ".join(str(value) for value in values)
 
 
 def _script(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Repair | None:
-    """The recovery script as a repair: a path beside the file, or the script itself, for bash."""
+    """Read the recovery script as a repair: a path relative to the file, or inline bash."""
     if "recovery_script" not in fields:
         for word in ("timeout", "on_script_failure"):
             if word in node.entries:
@@ -121,7 +121,7 @@ def _script(reading: Reading, node: Mapping, fields: dict[str, Any]) -> Repair |
 
 
 def handed_over(rules: tuple[Rule, ...], inner: Defaults) -> tuple[Rule, ...]:
-    """The rules for one step: their scripts run in its folder and environment."""
+    """Bind the rules to one step: their scripts run in its folder and environment."""
     if not inner.env and not inner.working_dir:
         return rules
     result: list[Rule] = []
@@ -135,7 +135,7 @@ def handed_over(rules: tuple[Rule, ...], inner: Defaults) -> tuple[Rule, ...]:
 
 
 def read_escalation(reading: Reading, node: Node, resources: Resources) -> Rule | None:
-    """A retry with more memory after oom, with more time after a timeout."""
+    """Read the rule that retries with more memory after oom and with more time after a timeout."""
     fields = read_mapping(reading, node, ESCALATE)
     if not isinstance(node, Mapping):
         return None

@@ -1,4 +1,4 @@
-"""The ladder of a step: what a native file says about failures becomes rules, always in the same order.
+"""The rules of a step, compiled from the failure keys of a native file, always in the same order.
 
     rules -> on_exit_code -> failure_handler (listed failures) -> escalate -> failure_handler (all) -> retry, with run
         -> handler -> goto -> park, accept, tolerate or fail
@@ -6,10 +6,9 @@
     max_attempts: 3         a h a h a       the handler before each further execution, then the rules below
     strategy recovery       a h             recovered when the handler passes
              fallback       a h             the handler's output is the step's
-             cleanup        a … h           the handler runs when nothing else is left, and the failure stands
+             cleanup        a … h           the handler runs last, and the failure stays
 
-A handler under `fail_workflow: true` that no further execution follows can't make the step good: it runs last, as
-a cleanup does.
+With `fail_workflow: true`, a handler without a further execution can't recover the step: it runs last, like a cleanup.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ONLY_WITH_COMMANDS = {
 
 
 def _places(node: Node, known: Table) -> dict[str, Origin]:
-    """Where each field of a mapping stands."""
+    """Positions of the fields of a mapping."""
     entries = node.entries if isinstance(node, Mapping) else {}
     return {
         known.keys[name].field or name: Origin(key.line, key.column)
@@ -49,12 +48,12 @@ def _places(node: Node, known: Table) -> dict[str, Origin]:
 
 
 def read_defaults(reading: NativeReading, node: Node) -> Answer:
-    """`routing.defaults.on_failure`: what every step says unless it says otherwise."""
+    """Read `routing.defaults.on_failure`: the defaults of every step."""
     return Answer(read_mapping(reading, node, DEFAULT), _places(node, DEFAULT))
 
 
 def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], inner: Defaults) -> tuple[Rule, ...]:
-    """The ladder of a step."""
+    """Compile the rules of a step."""
     answer = _read_answer(reading, node, fields)
     written = _written_out(reading, fields["rules"], inner) if "rules" in fields else []
     listed, catch_all = _handler_rules_of(reading, fields, inner)
@@ -80,7 +79,7 @@ def read_rules(reading: NativeReading, node: Mapping, fields: dict[str, Any], in
 
 
 def _read_answer(reading: NativeReading, node: Mapping, fields: dict[str, Any]) -> Answer:
-    """`on_failure` in all its forms, with what stands beside it, over the workflow's defaults."""
+    """Read `on_failure` in all its forms, with the keys beside it, over the workflow's defaults."""
     key = "on_fail" if "on_fail" in node.entries else "on_failure"
     given: Node | None = fields.get("on_failure")
     own: dict[str, Any] = {}
@@ -113,7 +112,7 @@ def _read_beside(
     places: dict[str, Origin],
     answered: bool,
 ) -> None:
-    """Keys of the step itself that mean the same as inside `on_failure`, where an inner one wins."""
+    """Merge keys of the step that mean the same as inside `on_failure`; those inside win."""
     for field in ("retry", "max_attempts", "fail_workflow"):
         if field not in fields:
             continue
@@ -135,7 +134,7 @@ def _read_beside(
 
 
 def _written_out(reading: NativeReading, node: Node, inner: Defaults) -> list[Rule]:
-    """The rules that a step writes out, in order; a name among them stands for the rules of that failure handler."""
+    """Read the `rules` of a step in order; a name stands for the rules of that failure handler."""
     from resile.dialects.native.failures.rules import read_rule
 
     if not isinstance(node, Sequence):
@@ -151,14 +150,14 @@ def _written_out(reading: NativeReading, node: Node, inner: Defaults) -> list[Ru
 
 
 def _handler_rules_of(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> tuple[list[Rule], list[Rule]]:
-    """The rules of the step's failure handler: those for listed failures, and those for all."""
+    """The rules of the step's failure handler: those for listed failures, and those that match all."""
     node: Node | None = fields.get("failure_handler")
     given = _rules_of_handler(reading, node, inner) if node is not None else ()
     return [rule for rule in given if rule.match != Match()], [rule for rule in given if rule.match == Match()]
 
 
 def _rules_of_handler(reading: NativeReading, node: Node, inner: Defaults) -> tuple[Rule, ...]:
-    """The rules of the failure handler of this name."""
+    """The rules of the failure handler that a node names."""
     if not isinstance(node, Scalar) or node.value is None:
         wrong(reading, node, "the name of a failure handler")
         return ()
@@ -172,7 +171,7 @@ def _rules_of_handler(reading: NativeReading, node: Node, inner: Defaults) -> tu
 
 
 def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults) -> list[Rule]:
-    """A rule for each exit code that has commands of its own."""
+    """Read the commands for single exit codes, one rule each."""
     node: Node | None = fields.get("on_exit_code")
     if node is None:
         return []
@@ -181,7 +180,7 @@ def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults)
         return []
     rules: list[Rule] = []
     for key, commands in node.entries.values():
-        # Elsewhere a number can't be a key; here it is what is meant.
+        # Keys must be text elsewhere; here integers are valid, so withdraw that error.
         reading.report.withdraw(key)
         code = int(key.text) if key.text.isascii() and key.text.isdecimal() and len(key.text) <= 3 else 0
         if not 1 <= code <= EXIT_CODE_MAX:
@@ -200,14 +199,14 @@ def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults)
 
 
 def _escalation(reading: NativeReading, fields: dict[str, Any]) -> list[Rule]:
-    """The rule that asks for more."""
+    """The rule of `resources.escalate`, if any."""
     resources, node = fields.get("resources", (None, None))
     rule = read_escalation(reading, node, resources) if node is not None else None
     return [rule] if rule is not None else []
 
 
 def _retry(answer: Answer, calls: tuple[str, ...]) -> list[Rule]:
-    """Plain retries, and re-attempts after the steps that `run` names."""
+    """The rule for plain retries, and for retries after the steps that `run` names."""
     retry, code = answer.fields.get("retry", {}), answer.fields.get("run_js", "")
     limit = retry.get("max", 0)
     if not limit and not calls and not code:
@@ -226,7 +225,7 @@ def _retry(answer: Answer, calls: tuple[str, ...]) -> list[Rule]:
 
 
 def _handler_steps(reading: NativeReading, answer: Answer, inner: Defaults) -> tuple[Step, ...]:
-    """The commands of the handler."""
+    """Read the commands of the handler."""
     fields = answer.fields
     given = [field for field in HANDLER_KEYS if field in fields]
     if not given:
@@ -258,7 +257,7 @@ def _handler_steps(reading: NativeReading, answer: Answer, inner: Defaults) -> t
 
 
 def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
-    """Names for a handler's output: what all its commands wrote, or in another form than text what the last one did.
+    """Read captures of a handler: `text` is the output of all its commands, other forms that of the last one.
 
     A word that is no form is a label and means text.
     """
@@ -281,9 +280,9 @@ def _captures(reading: NativeReading, node: Node) -> tuple[Capture, ...]:
 
 
 def _capturing(step: Step, captures: tuple[Capture, ...]) -> Step:
-    """A command of a handler that captures: each does, so that the last one that ran decides.
+    """Add the captures to every command of a handler, so that the last one that ran decides.
 
-    What is combined has grown with each command, so that this one has it all.
+    Combined output grows with each command, so the last one has it all.
     """
     from msgspec.structs import replace
 
@@ -292,7 +291,7 @@ def _capturing(step: Step, captures: tuple[Capture, ...]) -> Step:
 
 
 def _handler(answer: Answer, steps: tuple[Step, ...]) -> tuple[list[Rule], Repair | None]:
-    """The rules of the handler itself, and the repair that is left for the very end."""
+    """The rules of the handler itself, and the repair that runs after all other rules."""
     fields = answer.fields
     attempts = fields.get("max_attempts", 2 if fields.get("retry_original") else 1)
     fatal = fields.get("handler_failure_fatal", False)
@@ -326,7 +325,7 @@ def _last(
     steps: tuple[Step, ...],
     at_last: Repair | None,
 ) -> list[Rule]:
-    """What is left when everything above is spent: park, tolerate or fail, after the repair that waited for it."""
+    """The last rules: park, accept, tolerate or fail, after the repair that runs last."""
     _give_advice(reading, answer, steps)
     asked = answer.fields.get("fail_workflow")
     if asked is True and answer.tolerates:
@@ -360,7 +359,7 @@ def _last(
 
 
 def _give_advice(reading: NativeReading, answer: Answer, steps: tuple[Step, ...]) -> None:
-    """What is accepted and could be said better."""
+    """Warn of settings that are valid but unclear or outdated."""
     fields = answer.fields
     if "retry_original" in fields:
         where = answer.at("retry_original")

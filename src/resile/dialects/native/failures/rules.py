@@ -1,10 +1,10 @@
-"""`rules` of a step: the ladder itself, written out rule by rule, for what no shorter key says.
+"""`rules` of a step: its failure rules, written out one by one, for cases without a shorter key.
 
     rules: [{then: retry, exit_codes: [75], limit: 3, backoff: 5s, commands: [./mend]}, {then: park}]
 
-They are walked in the order in which they are written, before what the other keys of the step say. A rule with
-`commands`, `run` or `run_js` has a repair; so has one that says what a failed repair means. A name among them stands
-for the rules of that failure handler.
+They are tried in the order in which they are written, before the rules from the step's other keys. A rule with
+`commands`, `run` or `run_js` has a repair; so has one with `on_repair_failure`. A name in the list stands for the rules
+of that failure handler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AS_THEY_ARE = ("limit", "limit_of", "when", "wait", "cost", "routing", "retries
 
 
 def read_rule(reading: NativeReading, node: Node, within: Defaults) -> Rule | None:
-    """One rule with every field that the model has."""
+    """Read one rule with all fields of the model."""
     fields = read_mapping(reading, node, STEP_RULE)
     if not isinstance(node, Mapping):
         return None
@@ -48,7 +48,7 @@ def read_rule(reading: NativeReading, node: Node, within: Defaults) -> Rule | No
         if word in node.entries and not fits:
             reading.report.error("conflict", f"`{word}` has no meaning in this rule", node.entries[word][0])
     matchers = {field: fields[field] for field in _MATCHERS if field in fields}
-    # Encoded rules leave out what nothing set; those of native files have always had their `match`.
+    # Front ends leave an unset `match` out, and the encoded rule omits it; rules of native files always have one.
     if matchers or not reading.is_checked:
         fields["match"] = Match(**matchers)
     if node.line:
@@ -66,7 +66,7 @@ def read_rule(reading: NativeReading, node: Node, within: Defaults) -> Rule | No
 
 
 def _repair(reading: NativeReading, fields: dict[str, Any], calls: tuple[str, ...], within: Defaults) -> Repair | None:
-    """What runs before the verdict, if something does."""
+    """Read the commands and steps that run before the rule's verdict, if any."""
     if not any(field in fields for field in _REPAIR):
         return None
     commands: Node | None = fields.get("commands")

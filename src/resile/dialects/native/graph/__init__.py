@@ -1,1 +1,1 @@
-"""The edges between the steps of a scope: needs, arcs, list order, and the steps that others name."""
+"""The edges between the steps of a scope: needs, arcs, list order, and references by name."""

@@ -1,4 +1,4 @@
-"""Which steps have certainly run before which, by the needs, arcs and the order of a scope."""
+"""Which steps certainly run before which, from the needs, arcs and list order of a scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ANCESTOR_VISITS_MAX = 2_000_000
 
 
 class Ancestors:
-    """Who has certainly run before whom. Looking costs a bounded number of visits in all."""
+    """Answers whether one step certainly runs before another, within a total budget of visits."""
 
     def __init__(self, steps: tuple[Step, ...], is_list: bool) -> None:
         self.steps = steps
@@ -19,17 +19,17 @@ class Ancestors:
 
     @cached_property
     def in_order(self) -> bool:
-        """Does the order of the file say who runs before whom?"""
+        """Does list order alone decide which step runs first?"""
         return self.is_list and not any(step.arcs or step.called_only for step in self.steps)
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Where each step stands in the file."""
+        """Position of each step in the file."""
         return {step.name: number for number, step in enumerate(self.steps)}
 
     @cached_property
     def before(self) -> dict[str, list[str]]:
-        """The steps that lead to each step at once; worked out when it is first asked, which most files never do."""
+        """Direct predecessors of each step; computed on first use, since most files never need them."""
         before: dict[str, list[str]] = {}
         for step in self.steps:
             before.setdefault(step.name, []).extend(other for need in step.needs for other in need.any_of)
@@ -42,7 +42,7 @@ class Ancestors:
         return step == "end" or self.has_before(step, other)
 
     def has_before(self, step: str, other: str) -> bool:
-        """Does a path lead from `other` to `step`? Yes where finding out would take too long."""
+        """Does a path lead from `other` to `step`? Also true if the budget of visits runs out."""
         if self.in_order and step in self.place and other in self.place:
             return self.place[other] < self.place[step]
         seen: set[str] = set()

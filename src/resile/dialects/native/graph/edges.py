@@ -1,9 +1,9 @@
 """Edges between steps: names become needs and arcs, list order becomes needs, cycles are refused.
 
-A name that no step of the scope has is reported at once, or, from within the items of a fan-out, when all names around
-them are known: the message says then whether the step is somewhere else.
+An unknown name is reported at once; inside the items of a fan-out it is reported once all outer names are known, so
+that the message can say whether the step exists elsewhere.
 
-Everything here is iterative and linear in steps and edges: a chain of 100,000 steps costs no stack.
+All functions are iterative and linear in steps and edges: a chain of 100,000 steps needs no deep stack.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CYCLE_STEPS_SHOWN = 50
 def connect(
     reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool, called_only: frozenset[str]
 ) -> tuple[Step, ...]:
-    """The steps with their edges; what does not fit is reported and left out."""
+    """Connect the steps by edges; report invalid edges and leave them out."""
     steps: list[Step] = []
     sound: dict[int, frozenset[str]] = {}
     before = ""
@@ -51,9 +51,9 @@ def connect(
 def _known_needs(
     reading: NativeReading, drafts: dict[str, StepDraft], name: str, sound: dict[int, frozenset[str]]
 ) -> tuple[Need, ...]:
-    """What a step needs, of what it may need; a list that many steps share is looked at once."""
+    """The valid needs of a step; a list that many steps share is checked once."""
     given = drafts[name].needs
-    # The drafts keep what is shared, so its number is not given to anything else.
+    # The drafts keep shared lists alive, so their ids stay unique.
     names = sound.get(id(given.needs)) if isinstance(given, Needed) else None
     if isinstance(given, Needed) and names is not None and name not in names:
         return given.needs
@@ -67,7 +67,7 @@ def _known_needs(
 def _is_known(
     reading: NativeReading, drafts: dict[str, StepDraft], name: str, need: Need, node: Scalar | Mapping
 ) -> bool:
-    """May this step need those?"""
+    """May this step need those? Report it if not."""
     known = True
     for other in need.any_of:
         if other == name:
@@ -84,7 +84,7 @@ def _is_known(
 
 
 def _leads_somewhere(reading: NativeReading, drafts: dict[str, StepDraft], arc: Arc, node: Scalar) -> bool:
-    """Is there a step at the end of this arc?"""
+    """Does this arc lead to an existing step? Report it if not."""
     if arc.step in drafts or (arc.step == "end" and reading.scope.around is None):
         return True
     unknown_step(reading, "next", arc.step, node)
@@ -101,7 +101,7 @@ def unknown_step(reading: NativeReading, how: How, name: str, node: Scalar | Map
 
 
 def report_strangers(reading: NativeReading) -> None:
-    """Report the names that items could not know, now that all others are known."""
+    """Report the unknown names inside items, once all outer names are known."""
     told: set[tuple[int, int]] = set()
     for stranger in reading.strangers:
         place = stranger.node.line, stranger.node.column
@@ -111,7 +111,7 @@ def report_strangers(reading: NativeReading) -> None:
 
 
 def _report(report: Diagnostics, stranger: UnknownName) -> None:
-    """Say where a step is that can't be named from here, or that there is none."""
+    """Report that a step is out of reach from here and where it is, or that it does not exist."""
     name, scope = stranger.name, stranger.scope
     jumps = stranger.how != "needs"
     if name in scope.inner:
@@ -134,7 +134,7 @@ def _report(report: Diagnostics, stranger: UnknownName) -> None:
 
 
 def _refuse_cycles(report: Diagnostics, drafts: dict[str, StepDraft], steps: list[Step], is_list: bool) -> None:
-    """Report the steps that wait for each other."""
+    """Report cycles of needs."""
     if _are_in_order(steps):
         return
     needed = {step.name: [other for need in step.needs for other in need.any_of] for step in steps}
@@ -143,7 +143,7 @@ def _refuse_cycles(report: Diagnostics, drafts: dict[str, StepDraft], steps: lis
 
 
 def cycles_among(needed: abc.Mapping[str, abc.Collection[str]]) -> abc.Iterator[list[str]]:
-    """The cycles among names that need others: take away those whose needs are met, and follow those that stay."""
+    """Find cycles: remove names whose needs are met, then follow the needs of the rest."""
     waiting = {name: len(others) for name, others in needed.items() if others}
     dependents: dict[str, list[str]] = {}
     for name, others in needed.items():
@@ -171,9 +171,9 @@ def cycles_among(needed: abc.Mapping[str, abc.Collection[str]]) -> abc.Iterator[
 
 
 def _are_in_order(steps: list[Step]) -> bool:
-    """Do all steps stand behind those that they need? Then none waits for itself, and most files are written so."""
+    """Does every step come after those that it needs, as in most files? Then there is no cycle."""
     before: set[str] = set()
-    # What stood before one step stands before all later ones, so a list that steps share is looked at once.
+    # Once met, a shared list stays met for all later steps, so check it once.
     met: set[int] = set()
     for step in steps:
         if id(step.needs) not in met:
@@ -185,10 +185,10 @@ def _are_in_order(steps: list[Step]) -> bool:
 
 
 def _report_cycle(report: Diagnostics, drafts: dict[str, StepDraft], names: list[str], is_list: bool) -> None:
-    """Name every step of a cycle with its place."""
+    """Report a cycle with the position of each of its steps."""
     if len(names) == 1:
         return
-    # Begin with the step that stands first in the file, so that the message is the same for the same cycle.
+    # Start with the step that is first in the file, so that the message is stable.
     first = min(range(len(names)), key=lambda i: (drafts[names[i]].key.line, drafts[names[i]].key.column))
     names = names[first:] + names[:first]
     shown = [f"`{shorten(name)}` ({drafts[name].key.line}:{drafts[name].key.column})" for name in names]

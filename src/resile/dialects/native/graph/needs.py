@@ -1,7 +1,7 @@
-"""What a step needs: names become needs, of which steps that say the same share one.
+"""Needs of steps: names become needs, and identical ones share an object.
 
-In a large file most steps need what the steps beside them need. So needs that are written alike are one object, and
-so are long lists of them: a check of one covers all steps that share it.
+In a large file, neighbouring steps often have the same needs. Identical needs are one object, and so are identical long
+lists of them: one check covers all steps that share it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARED_NEEDS_MIN = 8
 
 
 def read_needs(reading: NativeReading, values: tuple[str | Need, ...], nodes: list[Scalar | Mapping]) -> Needs:
-    """Groups of names; `a|b` is one group."""
+    """Read needs; `a|b` is one need."""
     known = reading.need_lists.get(values)
     if known is not None:
         return Needed(known, nodes)
@@ -42,7 +42,7 @@ def read_needs(reading: NativeReading, values: tuple[str | Need, ...], nodes: li
         else:
             seen.add(need.any_of)
             result.append((need, node))
-    # Steps of one layer share a long list; a short one is as soon read as looked up.
+    # Steps of one layer share long lists; for short ones a lookup saves nothing.
     if len(result) == len(values) >= SHARED_NEEDS_MIN:
         known = reading.need_lists[values] = tuple([need for need, _ in result])
         return Needed(known, nodes)

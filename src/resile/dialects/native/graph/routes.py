@@ -1,9 +1,9 @@
-"""Steps that name other steps: who is run as a remedy, who can be gone back to, and what can't be meant.
+"""References between steps: steps that run as remedies, targets of jumps, and references that can't work.
 
-    run    names steps of the workflow; one that nothing else leads to runs only when it is called for
-    goto   leads back to a step before; inside a handler, to a command before
+    run    names steps of the workflow; one that nothing else leads to runs only when it is called
+    goto   jumps back to an earlier step; inside a handler, to an earlier command
 
-A step that waits for a remedy can't be one for it: that would wait for itself.
+A step that waits for a remedy can't be a remedy of it: the two would wait for each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRING_LITERAL = r"""(['"`])((?:(?!\1)[^\\\n])*)\1"""
 def read_routes(
     reading: NativeReading, fields: dict[str, Any], within: Defaults, by_default: frozenset[str] = frozenset()
 ) -> tuple[str, tuple[str, ...], tuple[Transition, ...]]:
-    """The static parts of `goto`, `run` and `transitions`; the names in them are kept to be looked at."""
+    """Read `goto`, `run` and `transitions`, and record the names in them for `check_routes`."""
     goto: Scalar | None = fields.get("goto")
     run: tuple[tuple[str, Scalar], ...] = fields.get("run", ())
     transitions: tuple[tuple[Transition, Scalar | None], ...] = fields.get("transitions", ())
@@ -55,23 +55,23 @@ def read_routes(
 
 
 def _is_remedy(owner: str, run: tuple[tuple[str, Scalar], ...]) -> bool:
-    """A remedy of every step is none for itself and for those beside it."""
+    """Is the owner itself among the default remedies? Then it gets none of them."""
     return any(name == owner for name, _ in run)
 
 
 def callers(scope: Scope) -> Iterator[tuple[str, str]]:
-    """Who calls for whom, by names and in code; names that no step has among them."""
+    """Pairs of a caller and a called name, from `run` and from code; includes unknown names."""
     yield from ((named.owner, named.node.text) for named in scope.named if named.how == "run")
     yield from scope.names_in_code
 
 
 def called_steps(scope: Scope, drafts: dict[str, StepDraft]) -> frozenset[str]:
-    """The steps that others call for; also those that run anyway."""
+    """Steps that others call, also those that run anyway."""
     return frozenset(name for _, name in callers(scope) if name in drafts)
 
 
 def called_only(drafts: dict[str, StepDraft], called: frozenset[str]) -> frozenset[str]:
-    """The steps that run only when they are called for: nothing that runs anyway needs them or leads to them."""
+    """Steps that run only when called: no step that runs anyway needs them or leads to them."""
     said = {name: entry[1] for name, draft in drafts.items() if (entry := draft.node.entries.get("called_only"))}
     if not called and not said:
         return called
@@ -82,7 +82,7 @@ def called_only(drafts: dict[str, StepDraft], called: frozenset[str]) -> frozens
 
 
 def edges_of(draft: StepDraft) -> frozenset[str]:
-    """The steps that a step needs, and those that it leads to."""
+    """Steps that a step needs or leads to."""
     needed = [name for need, _ in draft.needs for name in need.any_of]
     return frozenset([*needed, *(arc.step for arc, _ in draft.arcs)])
 
@@ -90,7 +90,7 @@ def edges_of(draft: StepDraft) -> frozenset[str]:
 def remedies_among(
     called: frozenset[str], edges: dict[str, frozenset[str]], kept: frozenset[str] = frozenset()
 ) -> frozenset[str]:
-    """Of the called steps those that are remedies and no more: what a remedy needs may be one as well."""
+    """The called steps that are only remedies; a step that only remedies need counts as one too."""
     found = called
     while True:
         wanted = frozenset(name for owner, names in edges.items() if owner not in found for name in names)
@@ -101,7 +101,7 @@ def remedies_among(
 
 
 def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Ancestors) -> tuple[Step, ...]:
-    """Look at every name; the steps, without default names where those lead nowhere."""
+    """Check all references; return the steps without default targets that do not apply to them."""
     scope, drafts = reading.scope, reading.scope.drafts
     runs: dict[str, list[NameUse]] = {}
     astray: set[str] = set()
@@ -109,7 +109,7 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
     for named in scope.named:
         name = named.node.text
         if name not in drafts and named.by_default and scope.around is not None:
-            # What the workflow says for all its steps can name steps that an item does not have.
+            # The workflow's defaults may name steps that an item does not have.
             strange.setdefault(named.owner, set()).add(name)
         elif name not in drafts:
             _report_unknown(reading, named)
@@ -135,7 +135,7 @@ def check_routes(reading: NativeReading, steps: tuple[Step, ...], ancestors: Anc
 
 
 def _drop_unknown_targets(step: Step, strange: set[str]) -> Step:
-    """A step whose rules no longer name these steps; a rule that is then empty is left out."""
+    """Remove these names from the rules of a step, and rules that are then empty."""
     rules: list[Rule] = []
     for rule in step.rules:
         if rule.then == "goto":
@@ -156,7 +156,7 @@ def _drop_unknown_targets(step: Step, strange: set[str]) -> Step:
 
 
 def _drop_default_jumps(report: Diagnostics, step: Step, draft: StepDraft, is_astray: bool) -> Step:
-    """The step without default jumps that do not lead back; a remedy has none, it returns to its caller."""
+    """Remove default jumps that do not lead back; a remedy has no jumps, it returns to its caller."""
     written = [draft.node.entries.get(word) for word in ("on_failure", "on_fail")]
     own = any(
         entry is not None and isinstance(entry[1], Mapping) and not _GOTO_KEYS.isdisjoint(entry[1].entries)
@@ -176,7 +176,7 @@ def _drop_default_jumps(report: Diagnostics, step: Step, draft: StepDraft, is_as
 
 
 def _report_unknown(reading: NativeReading, named: NameUse) -> None:
-    """Report a name that no step has; a default is reported once."""
+    """Report an unknown name; report each default once."""
     report, node = reading.report, named.node
     if named.by_default and any(e.line == node.line and e.column == node.column for e in report.errors):
         return
@@ -203,7 +203,7 @@ def _refuse_goto(reading: NativeReading, named: NameUse, ancestors: Ancestors) -
 
 
 def _refuse_circles(report: Diagnostics, runs: dict[str, list[NameUse]]) -> None:
-    """A remedy whose own remedy is the step that waits for it would wait for ever."""
+    """Refuse a remedy whose own remedy is the step that waits for it: both would wait for ever."""
     for start, first in runs.items():
         for named in first:
             seen: set[str] = set()

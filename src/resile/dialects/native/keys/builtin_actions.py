@@ -1,10 +1,10 @@
-"""The keys of steps that run inside the engine, and of what becomes of a step's output.
+"""The keys of steps that run inside the engine, and of values computed from a step's output.
 
     script, log, memory, ask, collect    actions without a process
     transform, checks                    the value of a step, and the conditions that it must meet
-    args, aliases                        what its texts and its code see besides
+    args, aliases                        more names that the texts and the code of a step can use
 
-Texts are kept as they are written: they are rendered in the template language of the workflow when an attempt starts.
+Texts stay as written: the engine renders them in the workflow's template language when an attempt starts.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _TAKES_VALUE = ("set", "append", "increment")
 
 
 def _struct(make: Any, known: Table, short: str, *needed: str) -> Reader:
-    """A value of the model from its keys; just a text is the one that is called `short`."""
+    """Make a reader of a Struct; a plain text sets the field `short`."""
 
     def read_struct(reading: Reading, node: Node) -> Any:
-        """Read, and refuse where something is missing."""
+        """Read the Struct, and report missing keys."""
         if short and isinstance(node, Scalar) and node.value is not None:
             value = known.keys[short].read(reading, node)
             return INVALID if value is INVALID else make(**{known.keys[short].field or short: value})
@@ -56,7 +56,7 @@ def _struct(make: Any, known: Table, short: str, *needed: str) -> Reader:
 
 
 def _memory(reading: Reading, node: Node) -> Any:
-    """One operation, with what it needs and nothing else."""
+    """Read one memory operation, with exactly the keys that it takes."""
     action = _struct(Memory, MEMORY, "", "operation")(reading, node)
     if action is INVALID or not isinstance(node, Mapping):
         return INVALID
@@ -77,7 +77,7 @@ def _memory(reading: Reading, node: Node) -> Any:
 
 
 def _collect(reading: Reading, node: Node) -> Any:
-    """Names with a template each, or with code."""
+    """Read names, each with a template or code."""
     if not isinstance(node, Mapping) or not node.entries:
         return wrong(reading, node, "a mapping of names to templates, or to {code}")
     found: list[Computed] = []
@@ -93,7 +93,7 @@ def _collect(reading: Reading, node: Node) -> Any:
 
 
 def _checks(reading: Reading, node: Node) -> Any:
-    """Conditions, in order."""
+    """Read a list of conditions."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of checks")
     read = _struct(Check, CHECK, "", "name", "code", "must")
@@ -101,14 +101,14 @@ def _checks(reading: Reading, node: Node) -> Any:
 
 
 def read_arguments(reading: Reading, node: Node) -> Any:
-    """Names and data."""
+    """Read a mapping of names to data."""
     return (
         read_data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
     )
 
 
 def _aliases(reading: Reading, node: Node) -> Any:
-    """Other names of steps."""
+    """Read alternative names of steps."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to steps")
     named = {name: non_empty(text, "a name")(reading, value) for name, (_, value) in node.entries.items()}
@@ -121,7 +121,7 @@ def read_words(reading: Reading, node: Node) -> Any:
 
 
 def schema(reading: Reading, node: Node) -> Any:
-    """A JSON schema: data that is a mapping."""
+    """Read a JSON schema, which must be a mapping."""
     is_schema = isinstance(node, Mapping) or (isinstance(node, Scalar) and isinstance(node.value, bool))
     return plain(node) if is_schema else wrong(reading, node, "a JSON schema")
 

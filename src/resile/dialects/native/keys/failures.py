@@ -1,7 +1,7 @@
-"""The tables of everything that answers a failure or follows a success: the keys below `retry`, `on_failure`,
-`on_success`, `failure_handlers`, `routing` and `resources.escalate`.
+"""Key tables for failures and successes.
 
-Here stands how each value is read; what the values come to is said by native_ladder and native_handlers.
+They hold the keys below `retry`, `on_failure`, `on_success`, `failure_handlers`, `routing` and `resources.escalate`,
+and the readers of their values. `native/failures/` compiles the values to rules.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ MULTIPLIER_MAX = 100
 EXIT_CODE_MAX = 255
 BACKOFF_KINDS = ("fixed", "linear", "exponential", "fibonacci")
 HANDLER_KEYS = ("shell", "agent", "commands")
-"""Fields of `on_failure` that say what its handler runs."""
+"""Fields of `on_failure` that set the commands of its handler."""
 ROUTING_KEYS = ("run", "run_js", "goto", "goto_js", "transitions")
 """Keys of `on_failure` and `on_success` that name other steps."""
 FOLLOW_KEYS = (*ROUTING_KEYS, "commands", "cost", "run_cost")
-"""Keys of `on_success` that are not those of a step."""
+"""Keys of `on_success` that are not keys of a step."""
 
 
 def read_retry(reading: Reading, node: Node) -> Any:
-    """How often, and after which waits: fields of a rule."""
+    """Read the number of retries and the waits between them, as fields of a rule."""
     if isinstance(node, Mapping):
         fields = read_mapping(reading, node, RETRY)
         if "max" not in node.entries:
@@ -57,7 +57,7 @@ def read_retry(reading: Reading, node: Node) -> Any:
 
 
 def read_backoff(reading: Reading, node: Node) -> Any:
-    """A backoff whose keys fit its type; just a duration is a fixed delay, just a type begins with a second."""
+    """Read a backoff whose keys fit its type; a bare duration is a fixed delay, a bare type starts at one second."""
     if isinstance(node, Scalar) and node.text in BACKOFF_KINDS:
         kind: Any = node.text
         return Backoff(kind, 1.0, 1.0 if kind == "linear" else 0.0)
@@ -87,7 +87,7 @@ def read_backoff(reading: Reading, node: Node) -> Any:
 
 
 def _by_type(reading: Reading, node: Mapping) -> Mapping:
-    """A backoff that is called by its type, `{linear: {initial: 1s}}`, written as any other."""
+    """Rewrite the form `{linear: {initial: 1s}}` with an explicit type."""
     kind = next((word for word in BACKOFF_KINDS if word in node.entries), "")
     if not kind:
         return node
@@ -97,7 +97,7 @@ def _by_type(reading: Reading, node: Mapping) -> Mapping:
         message = f"`{shorten(other.text)}` stands beside `{kind}`, and belongs into it"
         reading.report.error("conflict", message, other)
     entries = inner.entries if isinstance(inner, Mapping) else {"initial": (key, inner)}
-    # A type of its own inside is then the second one, and reading the keys says so.
+    # If the inner mapping has a type too, reading the keys reports the duplicate.
     word = "mode" if "type" in entries else "type"
     return Mapping({**entries, word: (key, key)}, node.line, node.column)
 
@@ -123,7 +123,7 @@ def _signal(reading: Reading, node: Node) -> Any:
 
 
 def _pattern(reading: Reading, node: Node) -> Any:
-    """A regular expression that can be compiled."""
+    """Read a regular expression, and check that it compiles."""
     import re
 
     source = non_empty(text, "`pattern`")(reading, node)
@@ -138,7 +138,7 @@ def _pattern(reading: Reading, node: Node) -> Any:
 
 
 def _transitions(reading: Reading, node: Node) -> Any:
-    """Pairs of a condition and a target, each with the node of its target; no target is an explicit stop."""
+    """Read pairs of a condition and a target node; a null target means stop."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of {when, to}")
     result: list[tuple[Transition, Scalar | None]] = []
@@ -155,14 +155,14 @@ def _transitions(reading: Reading, node: Node) -> Any:
 
 
 def _target(reading: Reading, node: Node) -> Any:
-    """The node of a step's name, or None for nothing."""
+    """The node of a step's name, or None for null."""
     if isinstance(node, Scalar) and node.value is None:
         return None
     return INVALID if non_empty(text, "the name of a step")(reading, node) is INVALID else node
 
 
 def _goto(reading: Reading, node: Node) -> Any:
-    """The node of the name of the step to go back to."""
+    """The node that names the step to jump back to."""
     return wrong(reading, node, "a step's name") if (target := _target(reading, node)) is None else target
 
 

@@ -1,7 +1,6 @@
-"""The tables of everything that runs once for each of many items: `map`, its `error_policy`, and their parts.
+"""Key tables for fan-outs: `map`, its `error_policy`, and their parts, with the readers of their values.
 
-Here stands how each value is read; what the values come to is said by native_fanout, native_foreach and
-native_policy.
+`native/fanout.py`, `native/foreach.py` and `native/failures/error_policy.py` compile the values.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from resile.model.limits import ITEMS_MAX, PARALLEL_MAX, RETRIES_MAX
 
 ITEM_FAILURES = ("dlq", "retry", "skip", "stop", "fail", "carry_on")
 CUSTOM = "custom:"
-# Patterns are texts: compiling them would cost every file, also those without a map.
+# Keep patterns as texts: compiling them at import would slow down every file, also those without a map.
 _FIELD = r"[^\s,.]+(?:\.[^\s,.]+)*"
 _SORT = rf"(?i)({_FIELD})(\s+ASC|\s+DESC)?(\s+NULLS\s+(?:FIRST|LAST))?"
 _PLAIN_PATH = r"\$(?:\.[A-Za-z_]\w*|\[\*\]|\[[0-9]{1,9}\])*"
 
 
 def _path(reading: Reading, node: Node) -> Any:
-    """A JSON path that can be followed; one with a value in it is looked at when that is known."""
+    """Read a JSON path and check it, unless it contains a reference."""
     import re
 
     source = non_empty(template, "`json_path`")(reading, node)
@@ -57,7 +56,7 @@ def _path(reading: Reading, node: Node) -> Any:
 
 
 def _filter(reading: Reading, node: Node) -> Any:
-    """An expression about one item; nothing is put into it."""
+    """Read an expression about one item; it takes no references."""
     source = expression(reading, node)
     if source is not INVALID and (found := names(source)):
         message = f"`${{{shorten(found[0][0])}}}` can't stand in a filter"
@@ -67,7 +66,7 @@ def _filter(reading: Reading, node: Node) -> Any:
 
 
 def _sort_by(reading: Reading, node: Node) -> Any:
-    """Fields with a direction each, in the one way in which they are written from here on."""
+    """Read sort fields with their directions, in normalized form."""
     import re
 
     source = non_empty(text, "`sort_by`")(reading, node)
@@ -85,7 +84,7 @@ def _sort_by(reading: Reading, node: Node) -> Any:
 
 
 def _field(reading: Reading, node: Node) -> Any:
-    """The name of a field of an item, or a way down to one."""
+    """Read the name of an item's field, or a dotted path to one."""
     import re
 
     source = text(reading, node)
@@ -95,7 +94,7 @@ def _field(reading: Reading, node: Node) -> Any:
 
 
 def _on_item_failure(reading: Reading, node: Node) -> Any:
-    """One of a few words, or a handler by its name: the word and the node of the name."""
+    """Read a word, or `custom:` with a handler's name: the word and the node of the name."""
     if isinstance(node, Scalar) and node.text.startswith(CUSTOM):
         return CUSTOM, node
     word = choice(*ITEM_FAILURES, f"{CUSTOM}NAME")(reading, node)
@@ -103,7 +102,7 @@ def _on_item_failure(reading: Reading, node: Node) -> Any:
 
 
 def _collection(reading: Reading, node: Node) -> Any:
-    """How errors are reported, and in batches of which size."""
+    """Read how errors are reported, and the batch size if in batches."""
     if isinstance(node, Mapping):
         size = read_mapping(reading, node, ERROR_COLLECTION).get("batched", INVALID)
         return INVALID if size is INVALID else ("batched", size)
@@ -117,7 +116,7 @@ def _collection(reading: Reading, node: Node) -> Any:
 
 
 def _read_batch_size(reading: Reading, node: Node) -> Any:
-    """The size of a batch: a number, or a mapping that says so."""
+    """Read a batch size: a number, or a mapping with it."""
     if not isinstance(node, Mapping):
         return _batch_size(reading, node)
     fields = read_mapping(reading, node, BATCHED)
@@ -138,7 +137,7 @@ def _backoff(reading: Reading, node: Node) -> Any:
 
 
 def _retry_config(reading: Reading, node: Node) -> Any:
-    """How often an item runs in all, and the waits in between."""
+    """Read the total number of attempts of an item, and the waits between them."""
     fields = read_mapping(reading, node, RETRY_CONFIG)
     return fields if isinstance(node, Mapping) else INVALID
 

@@ -1,6 +1,6 @@
 """The tables of `ir`: keys that only the files of other systems need, on the workflow and on a step.
 
-Front ends lower their files to them, and `resile migrate` writes them; people have shorter keys for what they need.
+Front ends lower their files to these keys, and `resile migrate` writes them; people use shorter keys.
 """
 
 from __future__ import annotations

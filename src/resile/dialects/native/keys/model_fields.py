@@ -1,8 +1,8 @@
-"""Values of the model that a native file writes field by field, for what other systems have and no shorter key says.
+"""Readers of model values that a native file writes field by field, where no shorter key exists.
 
     as_model(Cluster)   a mapping with the fields of that struct, to any depth
 
-Each wrong type and each unknown field is reported where it stands.
+A wrong type or an unknown field is reported at its position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def as_model(kind: Any, what: str) -> Reader:
     """Read a value of this type."""
 
     def read_model(reading: Reading, node: Node) -> Any:
-        """Convert, and say where that is not possible."""
+        """Convert the node, and report where that fails."""
         try:
             value = msgspec.convert(plain(node), kind)
         except msgspec.ValidationError as problem:
@@ -42,7 +42,7 @@ def as_model(kind: Any, what: str) -> Reader:
 
 
 def _at(node: Node, path: str) -> Node:
-    """The node at the end of a path; the last one on the way where it does not go on."""
+    """The node at a path, or the last node that exists on it."""
     for name, place in _STEP_OF_A_PATH.findall(path):
         if name and isinstance(node, Mapping) and name in node.entries:
             node = node.entries[name][1]
@@ -52,7 +52,7 @@ def _at(node: Node, path: str) -> Node:
 
 
 def _knows_all(reading: Reading, node: Node, value: Any) -> bool:
-    """Is every key a field of the struct that it stands in?"""
+    """Is every key a field of its Struct?"""
     fine = True
     if isinstance(value, msgspec.Struct) and isinstance(node, Mapping):
         for name, (key, inner) in node.entries.items():
@@ -72,12 +72,12 @@ def _knows_all(reading: Reading, node: Node, value: Any) -> bool:
 
 
 def fields_of(kind: Any) -> str:
-    """The fields of a struct, for people."""
+    """The fields of a Struct, for documentation."""
     return ", ".join(f"`{name}`" for name in kind.__struct_fields__)
 
 
 def _cases(reading: Reading, node: Node) -> Any:
-    """Cases, in order; the model keeps their fields without names."""
+    """Read cases in order; the model keeps them as tuples."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of cases")
     return tuple(case for item in node.items if (case := _case(reading, item)) is not INVALID)

@@ -1,7 +1,7 @@
 """The keys of `http` and `python` steps, which Resile runs as programs of its own.
 
-What stands in the file is checked here as far as it can be before a run: a url whose server is decided by the file
-alone (or by one reference that is the whole url), headers that are headers, code in which no value can stand.
+The readers check as much as is possible before a run: the server of a URL is fixed by the file (or one reference is the
+whole URL), headers are valid, code contains no references.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from resile.languages.references import names
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python
 
-# Patterns are texts: compiling them would cost every file, also those without such a step.
+# Keep patterns as texts: compiling them at import would slow down every file, also those without such a step.
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _INTEGER_BITS = 63
 
@@ -51,7 +51,7 @@ def _http(reading: Reading, node: Node) -> Any:
 
 
 def _url(reading: Reading, node: Node) -> Any:
-    """A url of which values may fill the path and the query, or one reference to a whole url."""
+    """Read a URL: references may fill its path and query, or one reference may be the whole URL."""
     url = template(reading, node)
     if url is INVALID or reading.is_checked:
         return url
@@ -71,7 +71,7 @@ def _method(reading: Reading, node: Node) -> Any:
 
 
 def _headers(reading: Reading, node: Node) -> Any:
-    """Headers by name; only their values may refer to others."""
+    """Read headers by name; only their values may contain references."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to values")
     result: dict[str, str] = {}
@@ -87,7 +87,7 @@ def _headers(reading: Reading, node: Node) -> Any:
 
 
 def read_data(reading: Reading, node: Node, read_text: Reader = template) -> Any:
-    """Data of any shape whose texts may refer to values, in the way that `read_text` looks at."""
+    """Read data of any shape; `read_text` reads its texts, which may contain references."""
     before = len(reading.report.errors)
     nodes: list[Node] = [node]
     while nodes:
@@ -100,7 +100,7 @@ def read_data(reading: Reading, node: Node, read_text: Reader = template) -> Any
 
 
 def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
-    """A value that JSON can carry; a text may refer to others."""
+    """Check that JSON can represent a value; a text may contain references."""
     value = node.value
     if isinstance(value, str):
         if not reading.is_checked:
@@ -112,14 +112,14 @@ def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
 
 
 def _json(reading: Reading, node: Node) -> Any:
-    """The data of a body; nothing is none."""
+    """Read the data of a body; null means no body."""
     if isinstance(node, Scalar) and node.value is None:
         return wrong(reading, node, "data", "an empty request has no `json`; null is written `body: 'null'`")
     return read_data(reading, node)
 
 
 def _statuses(reading: Reading, node: Node) -> Any:
-    """The statuses that are wanted."""
+    """Read the accepted status codes."""
     return tuple(status for status, _ in texts(integer(100, 599))(reading, node)) or INVALID
 
 
@@ -152,7 +152,7 @@ def _python(reading: Reading, node: Node) -> Any:
 
 
 def _code(reading: Reading, node: Node) -> Any:
-    """A text that no value can get into, because it decides on what runs."""
+    """Read a text without references: a value must never decide what runs."""
     value = text(reading, node)
     if value is not INVALID and reading.language.has_references and (found := names(value)):
         hint = "give it to `main` under `inputs`"

@@ -1,7 +1,6 @@
 """The tables of the native file: every accepted key with its reader and its documentation.
 
-The reader, the did-you-mean hints, the tests and the reference page all come from these rows, so that none of
-them can say something else than the others.
+The reader, the did-you-mean hints, the tests and the reference page all come from these rows, so they always agree.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ CAPTURE_FORMS: tuple[CaptureForm, ...] = (
     "duration",
 )
 ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
-"""First words of references that mean something by themselves; nothing can be captured under them."""
+"""Reserved first words of references; no name can be captured under them."""
 VERSION = 1
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
@@ -84,7 +83,7 @@ ACTIONS = (
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
-    """Declared inputs: a default, or a mapping of what is known about the value."""
+    """Read declared inputs: each a default, or a mapping with type, default and so on."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to defaults")
     result: dict[str, Input] = {}
@@ -99,7 +98,7 @@ def _inputs(reading: Reading, node: Node) -> Any:
 
 
 def _input(reading: Reading, node: Node) -> Any:
-    """One input; without a type a default is text as written, a list is JSON."""
+    """Read one input; without a type, a default is text as written and a list is JSON."""
     if not isinstance(node, Mapping):
         return _input_default(reading, node, None)
     fields = read_mapping(reading, node, INPUT)
@@ -117,7 +116,7 @@ def _input(reading: Reading, node: Node) -> Any:
 
 
 def _input_default(reading: Reading, node: Node, kind: Any) -> Any:
-    """An input with this default, which must be of its type."""
+    """Read a default, which must have the type of its input."""
     value = plain(node)
     if kind == "json" or (kind is None and not isinstance(node, Scalar)):
         return Input(kind="json", default=value)
@@ -131,7 +130,7 @@ def _input_default(reading: Reading, node: Node, kind: Any) -> Any:
 
 
 def _secrets(reading: Reading, node: Node) -> Any:
-    """Secrets: a list of environment variables, or names with where their values come from."""
+    """Read secrets: a list of environment variables, or names with the source of each value."""
     result: dict[str, Secret] = {}
     if isinstance(node, Sequence):
         for item in node.items:
@@ -143,7 +142,7 @@ def _secrets(reading: Reading, node: Node) -> Any:
         return wrong(reading, node, "a list of environment variables, or a mapping")
     for name, (key, value) in node.entries.items():
         fields = read_mapping(reading, value, SECRET)
-        # One that templates know by two names, an entry and its field, is no variable of its own.
+        # A keychain secret is named `entry.field`; check it as `entry_field`.
         if _secret_name(reading, name.replace(".", "_", 1), key) and isinstance(value, Mapping):
             if len(value.entries) != 1:
                 reading.report.error("value", f"the secret `{shorten(name)}` needs `env` or `file`, one of them", key)
@@ -153,7 +152,7 @@ def _secrets(reading: Reading, node: Node) -> Any:
 
 
 def _secret_name(reading: Reading, name: str, node: Node) -> bool:
-    """May a secret be called this? It is an environment variable for the steps."""
+    """Is this a valid name for a secret? Steps get it as an environment variable."""
     if IDENTIFIER.fullmatch(name) or reading.is_checked:
         return True
     reading.report.error("name", f"`{shorten(name)}` can't be the name of a secret", node)
@@ -161,7 +160,7 @@ def _secret_name(reading: Reading, name: str, node: Node) -> bool:
 
 
 def _capture(reading: Reading, node: Node) -> Any:
-    """Names that the output gives values to."""
+    """Read the names that captures give to parts of the output."""
     if isinstance(node, Scalar):
         name = text(reading, node)
         return (Capture(name),) if name is not INVALID and capture_name(reading, name, node) else INVALID
@@ -171,7 +170,7 @@ def _capture(reading: Reading, node: Node) -> Any:
     result: list[Capture] = []
     for name, (key, value) in node.entries.items():
         form = read_form(reading, value)
-        # A step's value is found by templates and code, which can write any name.
+        # Templates and code can spell any name, so the value of a step needs no check.
         if form is not INVALID and (form == "value" or capture_name(reading, name, key)):
             result.append(Capture(name, form))
     return tuple(result)
@@ -190,14 +189,14 @@ def capture_name(reading: Reading, name: str, node: Node) -> bool:
 
 
 def _resources(reading: Reading, node: Node) -> Any:
-    """What a step takes of the machine, and the node of how to ask for more."""
+    """Read the resources of a step, and the node of `escalate`."""
     fields = read_mapping(reading, node, RESOURCES)
     escalate = fields.pop("escalate", None)
     return Resources(**fields), escalate
 
 
 def _version(reading: Reading, node: Node) -> Any:
-    """The version of the file, which must be the one that is read here."""
+    """Check the version of the file."""
     if isinstance(node, Scalar) and type(node.value) is int and node.value > VERSION:
         message = f"this file is for version {node.value}; this Resile reads version {VERSION}"
         reading.report.error("version", message, node, hint="install a newer Resile, or write `resile: 1`")
@@ -206,11 +205,11 @@ def _version(reading: Reading, node: Node) -> Any:
 
 
 def _needs(reading: Reading, node: Node) -> Any:
-    """Names of steps, and their nodes; nothing is no needs, as the last one commented out leaves it."""
+    """Read names of steps, with their nodes; null (all entries commented out) means no needs."""
     if isinstance(node, Scalar) and node.value is None:
         return (), []
     if isinstance(node, Sequence):
-        # Most of a large file is lists of plain names.
+        # Fast path: most needs in large files are lists of plain names.
         names = [item.text for item in node.items if type(item) is Scalar and item.value == item.text]
         if len(names) == len(node.items) and "\0" not in "".join(names):
             return tuple(names), node.items
@@ -219,7 +218,7 @@ def _needs(reading: Reading, node: Node) -> Any:
 
 
 def _need(reading: Reading, node: Node) -> Any:
-    """A name, names with `|` between them, or a mapping that says more."""
+    """Read a need: a name, names joined by `|`, or a mapping."""
     if not isinstance(node, Mapping):
         return text(reading, node)
     fields = read_mapping(reading, node, NEED)
@@ -262,7 +261,7 @@ def _agent_command(reading: Reading, node: Node) -> Any:
 
 
 def _write_file(reading: Reading, node: Node) -> Any:
-    """A file and what stands in it."""
+    """Read a path and the content of that file."""
     fields = read_mapping(reading, node, WRITE_FILE)
     if isinstance(node, Mapping):
         for key in ("path", "content"):
@@ -272,7 +271,7 @@ def _write_file(reading: Reading, node: Node) -> Any:
 
 
 def _mode(reading: Reading, node: Node) -> Any:
-    """The permissions of a file: octal, with or without a zero in front, quoted or not."""
+    """Read the permissions of a file: octal, with or without a leading zero, quoted or not."""
     digits = node.text.removeprefix("0o") if isinstance(node, Scalar) else ""
     if 3 <= len(digits) <= 4 and set(digits) <= set("01234567"):
         return int(digits, 8)

@@ -1,1 +1,1 @@
-"""The step types of the native file: one module each says how its action is written."""
+"""The step types of the native file: one module each, with the writer of its action."""

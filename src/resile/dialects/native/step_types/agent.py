@@ -10,7 +10,7 @@ from resile.model.workflow import Agent
 
 
 def _write(action: Agent, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """The prompt, and what is other than usual about the agent."""
+    """Write the prompt and the agent settings that differ from the defaults."""
     more = changed_fields(action, prompt_by="prompt_by", cost_max="max_cost", tokens_max="max_tokens")
     if action.command != Agent("").command:
         more = {"command": list(action.command), **more}

@@ -1,4 +1,4 @@
-"""What the module of a step type has: a row that says by which key and Struct the type is known, and its writer."""
+"""The contract of a step type: a row with its key, the Struct of its action, and its writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resile.model.workflow import Step, Workflow
 
 
 class Inherited(Struct, frozen=True):
-    """What a step takes over from the step or the workflow around it."""
+    """Settings that a step inherits from the step or the workflow around it."""
 
     program: str = "sh"
     env: dict[str, str] = {}
@@ -19,21 +19,21 @@ class Inherited(Struct, frozen=True):
 
 
 class StepWriter(Protocol):
-    """Writes the steps and workflows that stand inside a step."""
+    """Writes the steps and workflows inside a step."""
 
     def steps(self, steps: tuple[Step, ...], end: Step | None, around: Inherited) -> Any:
-        """The steps of a scope."""
+        """Write the steps of a scope."""
 
     def workflow(self, workflow: Workflow) -> dict[str, Any]:
-        """A workflow that stands in the step that calls it."""
+        """Write an inline workflow."""
 
 
 Write = Callable[[Any, StepWriter, Inherited], dict[str, Any]]
-"""The keys of a step that say what it does, from its action."""
+"""Writes the keys of a step that describe its action."""
 
 
 class StepType(Struct, frozen=True):
-    """One step type: the key that stands for it, the Struct of its action, and how that is written."""
+    """One step type: its key, the Struct of its action, and the writer."""
 
     key: str
     struct: type

@@ -10,7 +10,7 @@ from resile.model.workflow import Http
 
 
 def _write(action: Http, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """The request; the url alone where there is no more to say."""
+    """Write the request; just the URL if all else is default."""
     written: dict[str, Any] = {"url": action.url}
     has_body = action.body is not None or action.json is not None or action.form is not None
     if action.method != ("POST" if has_body else "GET"):

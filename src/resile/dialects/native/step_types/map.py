@@ -9,11 +9,11 @@ from resile.dialects.native.writer.values import backoff, changed_fields, durati
 from resile.model.fanout import ErrorPolicy, FanOut, Source
 
 FILE_ENDINGS = (".json", ".jsonl", ".ndjson")
-"""One word that ends like this is a file of items."""
+"""A single word with such an ending is a file of items."""
 
 
 def _write(action: FanOut, writer: StepWriter, around: Inherited) -> dict[str, Any]:
-    """The items, the limits, what failed ones mean, and what runs for each."""
+    """Write the items, the limits, the error policy, and the steps for each item."""
     source = action.source
     selection = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offset")
     written = {
@@ -32,7 +32,7 @@ def _write(action: FanOut, writer: StepWriter, around: Inherited) -> dict[str, A
 
 
 def _input(source: Source) -> Any:
-    """Where the items come from."""
+    """Write the source of the items."""
     if source.values is not None:
         return list(source.values)
     if source.step:
@@ -47,7 +47,7 @@ def _input(source: Source) -> Any:
 
 
 def _policy(policy: ErrorPolicy) -> dict[str, Any]:
-    """What failed items mean."""
+    """Write the error policy."""
     written = changed_fields(
         policy,
         on_item_failure="on_item_failure",

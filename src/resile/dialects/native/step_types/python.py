@@ -1,4 +1,4 @@
-"""`python`: code for an interpreter of its own."""
+"""`python`: code for a separate interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shell` and `validate`: a command for a shell; that of `validate` checks something."""
+"""`shell` and `validate`: a command for a shell; with `validate` it is a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.model.workflow import Shell, Validate
 
 
 def _write_shell(action: Shell, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """The command, and what it reads."""
+    """Write the command and its standard input."""
     return {"shell": action.command} | ({"stdin": action.stdin} if action.stdin else {})
 
 

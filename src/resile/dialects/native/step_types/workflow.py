@@ -10,7 +10,7 @@ from resile.model.workflow import Child
 
 
 def _write(action: Child, writer: StepWriter, _: Inherited) -> dict[str, Any]:
-    """The workflow itself, so that one file is enough."""
+    """Write the workflow inline, so that one file is enough."""
     more = changed_fields(action, inputs="inputs", result="result", shares="shares")
     return {"workflow": writer.workflow(action.workflow), **more}
 

@@ -1,1 +1,1 @@
-"""The model written as a native file: what `resile migrate` prints."""
+"""Writes the model as a native file, for `resile migrate`."""

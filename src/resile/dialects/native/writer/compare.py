@@ -1,4 +1,4 @@
-"""Where two workflows differ, besides positions, dialect, the file in which each stands, and what nothing reads."""
+"""Differences between two workflows, apart from positions, dialect, file and unused fields."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from resile.model.workflow import Child, Step, Workflow
 
 _APART = {Workflow: ("file", "folder", "dialect"), Child: ("path",)}
 _READ_BY = {"increment_seconds": "linear", "multiplier": "exponential"}
-"""Fields of a wait that only one kind of it reads."""
+"""Fields of a backoff that only one kind of it uses."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One place that is not the same, by its way down from the workflow; `within` are the steps around it, by id."""
+    """One difference, by its path from the workflow; `within` are the ids of the steps around it."""
 
     path: str
     within: tuple[int, ...]
 
 
 def differences(one: Any, other: Any, path: str = "", within: tuple[int, ...] = ()) -> Iterator[Difference]:
-    """Every place where the other is not as the one."""
+    """All differences between two values of the model."""
     if isinstance(one, Origin):
         return
     if type(one) is not type(other):
@@ -36,7 +36,7 @@ def differences(one: Any, other: Any, path: str = "", within: tuple[int, ...] = 
         around = (*within, id(one)) if isinstance(one, Step | Workflow) else within
         for field in one.__struct_fields__:
             if field not in _APART.get(type(one), ()):
-                # What is wrong in a step is no reason to doubt the handlers of its workflow.
+                # A difference in a step does not concern the handlers of its workflow.
                 inner = within if isinstance(one, Workflow) and field != "failure_handlers" else around
                 yield from differences(getattr(one, field), getattr(other, field), f"{path}.{field}", inner)
     elif isinstance(one, dict):

@@ -1,9 +1,9 @@
-"""A workflow of any dialect as the text of a native file that comes to the same model.
+"""Writes a workflow of any dialect as a native file that compiles to the same model.
 
-    emit(workflow, findings)  ->  text     short keys first; read back; where a step's rules differ, rule by rule
+    emit(workflow, findings)  ->  text     short keys first; if a step's rules then compile differently, rule by rule
 
-What is written is never a guess: the text is compiled again and compared. A workflow that no native file can say is
-an error that names the first difference. Workflows that steps call stand in those steps, so that one file is enough.
+`emit` compiles the text again and compares the models. If no native file can express a workflow, it raises an error
+that names the first difference. Child workflows are written inline, so that one file is enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS_MAX = 4
 
 
 def emit(workflow: Workflow, findings: Sequence[Diagnostic] = (), folder: str = "") -> str:
-    """The native file; `findings` become comments, `folder` is where the file is going to stand."""
+    """Write the native file; `findings` become comments, `folder` is the target folder of the file."""
     folder = folder or workflow.folder
     original, workflow = workflow, relocate(workflow, folder)
     in_full: frozenset[int] | None = frozenset()
@@ -40,7 +40,7 @@ def emit(workflow: Workflow, findings: Sequence[Diagnostic] = (), folder: str = 
         found = _read_back(text, workflow, folder)
         if not found:
             return text
-        # The rules of a handler come back in every step that names it, so they are put right first.
+        # Every step that names a handler repeats its rules, so correct the handlers first.
         shared = [each for each in found if ".failure_handlers." in each.path]
         odd = frozenset(step for each in shared or found for step in each.within)
         in_full = in_full | odd if in_full is not None and odd - in_full else None
@@ -57,7 +57,7 @@ def emit(workflow: Workflow, findings: Sequence[Diagnostic] = (), folder: str = 
 
 
 def _read_back(text: str, workflow: Workflow, folder: str, strictly: bool = False) -> list[Difference]:
-    """Where the text comes to something else; one place without a step where it does not compile."""
+    """Compile the text and list the differences; if it does not compile, one difference without a step."""
     compiled = compile_text(text, file=os.path.join(folder, "migrated.yaml"), folder=folder, dialect="native")
     if compiled.workflow is None:
         if strictly:
@@ -74,7 +74,7 @@ def _read_back(text: str, workflow: Workflow, folder: str, strictly: bool = Fals
 def _text(
     original: Workflow, workflow: Workflow, in_full: frozenset[int] | None, findings: Sequence[Diagnostic]
 ) -> str:
-    """The text, with comments at the steps that they are about."""
+    """Write the text, with each comment at its step."""
     document = workflow_block(workflow, Writer(in_full, findings, workflow, workflow_block))
     name = os.path.basename(original.file)
     notes = (f"From {name}, a file of {original.dialect}; written by `resile migrate`.", *document.notes)
@@ -82,7 +82,7 @@ def _text(
 
 
 def workflow_block(workflow: Workflow, writer: Writer) -> Block:
-    """A workflow as a mapping: a file, or what stands in the step that calls it."""
+    """Write a workflow as a mapping: a file, or an inline workflow."""
     inner = Writer(writer.in_full, writer.findings, workflow, workflow_block)
     program = _program(workflow)
     written = Block({"name": workflow.name})
@@ -118,7 +118,7 @@ def _list_of_tuple(value: Any) -> Any:
 
 
 def _handlers(workflow: Workflow, writer: Writer) -> dict[str, Any]:
-    """The rules that steps share."""
+    """Write the failure handlers."""
     is_plain = writer.in_full is None or id(workflow) in writer.in_full
     written: dict[str, Any] = {}
     for name, rules in workflow.failure_handlers.items():
@@ -129,7 +129,7 @@ def _handlers(workflow: Workflow, writer: Writer) -> dict[str, Any]:
 
 
 def _input(declared: Input) -> Any:
-    """A declared input: its default alone where that says all."""
+    """Write a declared input: just its default if nothing else is set."""
     if declared == Input(default=declared.default) and isinstance(declared.default, str):
         return declared.default
     if declared == Input("json", declared.default) and isinstance(declared.default, list):
@@ -141,20 +141,20 @@ def _input(declared: Input) -> Any:
 
 
 def _secrets(secrets: dict[str, Secret]) -> Any:
-    """Secrets: a list where each is the variable of its name."""
+    """Write secrets: a list if each comes from the variable of the same name."""
     if all(secret == Secret(env=name) for name, secret in secrets.items()):
         return list(secrets)
     return {name: changed_fields(secret, env="env", file="file") for name, secret in secrets.items()}
 
 
 def _program(workflow: Workflow) -> str:
-    """The shell of all commands, or `sh` where they are for different ones."""
+    """The shell of all commands, or `sh` if they use several."""
     programs = {program for step in (*workflow.steps, workflow.end) for program in _programs(step)}
     return programs.pop() if len(programs) == 1 else "sh"
 
 
 def _programs(step: Step) -> Iterator[str]:
-    """The shells of a step and of those inside it."""
+    """The shells of a step and of the steps inside it."""
     match step.action:
         case Shell(program=program) | Validate(program=program):
             yield program

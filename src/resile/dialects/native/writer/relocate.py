@@ -1,7 +1,7 @@
-"""A workflow whose file is going to stand in another folder: paths beside the old file are found from the new one.
+"""Moves a workflow to another folder: relative paths are rewritten to point to the same files.
 
-Those are env_files, secrets in files, Python files, files of functions and input files that are there; workflows that
-steps call come along. A path that is absolute, or that a value decides on, stays as it is.
+These are env_files, secrets in files, Python files, files of functions and existing input files, also those of child
+workflows. Absolute paths and paths with references stay unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resile.model.workflow import Action, Child, Function, Python, Step, Workflo
 
 
 def relocate(workflow: Workflow, folder: str) -> Workflow:
-    """The workflow as its file in that folder must say it; the same object where nothing moves."""
+    """Rewrite the paths of a workflow for that folder; return the same object if nothing moves."""
     move = _Move(workflow.folder, folder)
     if move.stays and not _has_child_workflows(workflow):
         return workflow
@@ -24,7 +24,7 @@ def relocate(workflow: Workflow, folder: str) -> Workflow:
 
 
 def _has_child_workflows(workflow: Workflow) -> bool:
-    """Is there another workflow in this one?"""
+    """Does this workflow have child workflows?"""
     steps = [*workflow.steps, workflow.end]
     while steps:
         step = steps.pop()
@@ -38,20 +38,20 @@ def _has_child_workflows(workflow: Workflow) -> bool:
 
 
 class _Move:
-    """From one folder to another."""
+    """A move from one folder to another."""
 
     def __init__(self, before: str, after: str) -> None:
         self.before, self.after = before, after
         self.stays = os.path.realpath(before) == os.path.realpath(after)
 
     def path(self, path: str) -> str:
-        """A path beside the file."""
+        """Rewrite a path relative to the file."""
         if self.stays or not path or os.path.isabs(path) or "${" in path or "{{" in path:
             return path
         return os.path.relpath(os.path.join(self.before, path), self.after)
 
     def workflow(self, workflow: Workflow) -> Workflow:
-        """All of a workflow."""
+        """Rewrite a workflow."""
         return replace(
             workflow,
             folder=self.after,
@@ -63,14 +63,14 @@ class _Move:
         )
 
     def step(self, step: Step) -> Step:
-        """A step with all that it runs."""
+        """Rewrite a step and the steps inside it."""
         success = step.on_success
         if success is not None and success.steps:
             success = replace(success, steps=tuple(self.step(inner) for inner in success.steps))
         return replace(step, action=self.action(step.action), rules=self.rules(step.rules), on_success=success)
 
     def rules(self, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-        """Rules with their repairs."""
+        """Rewrite the repairs of rules."""
         return tuple(
             replace(rule, repair=replace(rule.repair, steps=tuple(self.step(inner) for inner in rule.repair.steps)))
             if rule.repair is not None and rule.repair.steps
@@ -79,7 +79,7 @@ class _Move:
         )
 
     def action(self, action: Action) -> Action:
-        """What a step does."""
+        """Rewrite the action of a step."""
         match action:
             case Python(file=file) | Function(file=file) if file:
                 return replace(action, file=self.path(file))

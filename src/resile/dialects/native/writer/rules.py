@@ -1,7 +1,7 @@
-"""The ladder of a step as the native file writes it: in its short keys where they say all of it, else rule by rule.
+"""Writes the rules of a step: in short keys if they express all of it, else rule by rule.
 
-short_keys_for(rules)   retry, on_exit_code, on_failure, park ... as a guess: `emit` reads the file back, and writes
-                        the rules of a step in full where the guess was wrong
+short_keys_for(rules)   retry, on_exit_code, on_failure, park ... as a guess: `emit` compiles the file again and writes
+                        the rules of a step in full if the guess was wrong
 rules_in_full(rules)    every field of every rule
 """
 
@@ -16,11 +16,11 @@ from resile.model.rules import Escalation, Match, Repair, Rule, SuccessActions
 from resile.model.workflow import Shell, Step
 
 Commands = Callable[[tuple[Step, ...], str], Any]
-"""Writes the commands of a handler; the word is that by which unnamed ones are called."""
+"""Writes the commands of a handler; the text is the prefix of default names."""
 
 
 def rules_in_full(rules: tuple[Rule, ...], commands: Commands) -> list[Any]:
-    """Every rule with all its fields."""
+    """Write all rules with all their fields."""
     return [_rule(rule, commands) for rule in rules]
 
 
@@ -47,7 +47,7 @@ def _rule(rule: Rule, commands: Commands) -> dict[str, Any]:
 
 
 def _match(match: Match) -> dict[str, Any]:
-    """What a rule answers."""
+    """Write the conditions of a rule."""
     words = {
         "codes": "exit_codes",
         "codes_excluded": "except_exit_codes",
@@ -63,7 +63,7 @@ def _match(match: Match) -> dict[str, Any]:
 
 
 def _repair(repair: Repair, commands: Commands) -> dict[str, Any]:
-    """What runs before the verdict."""
+    """Write the steps that run before the rule's verdict."""
     written: dict[str, Any] = {}
     if repair.steps:
         written["commands"] = commands(repair.steps, "on_failure")
@@ -76,12 +76,12 @@ def _repair(repair: Repair, commands: Commands) -> dict[str, Any]:
 
 
 def _calls(calls: tuple[str, ...], code: str) -> dict[str, Any]:
-    """The named steps that run first."""
+    """Write the named steps that run first."""
     return ({"run": list(calls)} if calls else {}) | ({"run_js": code} if code else {})
 
 
 def _growth(change: Escalation) -> dict[str, Any]:
-    """How much more a further try has."""
+    """Write how resources grow with each retry."""
     written = changed_fields(change, factor="factor")
     if change.memory_bytes_max:
         written["memory_max"] = size(change.memory_bytes_max)
@@ -91,14 +91,14 @@ def _growth(change: Escalation) -> dict[str, Any]:
 
 
 def escalation_of(rule: Rule) -> dict[str, Any] | None:
-    """`resources.escalate`, where the rule is what that comes to."""
+    """Write `resources.escalate` if the rule comes from it, else return None."""
     if rule.change is None or not rule.text.startswith("escalate"):
         return None
     return _growth(rule.change) | ({"rounds": rule.limit} if rule.limit != 3 else {})
 
 
 def success_keys_for(actions: SuccessActions, commands: Commands) -> Any:
-    """What follows a success."""
+    """Write the actions after a success."""
     written: dict[str, Any] = {}
     if actions.steps:
         written["commands"] = commands(actions.steps, "on_success")
@@ -113,18 +113,18 @@ def success_keys_for(actions: SuccessActions, commands: Commands) -> Any:
 
 
 class _RuleQueue:
-    """The rules that are not yet said, in order."""
+    """The rules that are not yet written, in order."""
 
     def __init__(self, rules: list[Rule]) -> None:
         self.left = rules
 
     def take(self, holds: Callable[[Rule], bool]) -> Rule | None:
-        """The next rule, if it is of this kind."""
+        """Take the next rule if it satisfies a condition."""
         return self.left.pop(0) if self.left and holds(self.left[0]) else None
 
 
 def short_keys_for(rules: list[Rule], commands: Commands) -> dict[str, Any] | None:
-    """The keys that probably come to these rules, or None where no keys do."""
+    """The keys that probably compile to these rules, or None if no keys can."""
     walk = _RuleQueue(list(rules))
     written: dict[str, Any] = {}
     by_code: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def short_keys_for(rules: list[Rule], commands: Commands) -> dict[str, Any] | No
 
 
 def _retry(walk: _RuleQueue) -> dict[str, Any]:
-    """Plain retries, and re-attempts after named steps."""
+    """Write plain retries, and retries after named steps."""
     rule = walk.take(
         lambda rule: rule.then == "retry" and rule.routing and (rule.repair is None or not rule.repair.steps)
     )
@@ -168,7 +168,7 @@ def _retry(walk: _RuleQueue) -> dict[str, Any]:
 
 
 def _handler(walk: _RuleQueue, commands: Commands, key: str) -> dict[str, Any]:
-    """The handler, before each further execution and after the last."""
+    """Write the handler that runs before further executions and after the last."""
     written: dict[str, Any] = {}
     again = walk.take(lambda rule: rule.text.startswith(f"{key}: max_attempts "))
     if again is not None:
@@ -184,7 +184,7 @@ def _handler(walk: _RuleQueue, commands: Commands, key: str) -> dict[str, Any]:
 
 
 def _handler_keys(repair: Repair | None, commands: Commands) -> dict[str, Any]:
-    """What a handler runs, in which time, and what its failure means."""
+    """Write the commands of a handler, its timeout, and the effect of its failure."""
     if repair is None:
         return {}
     written: dict[str, Any] = {"commands": commands(repair.steps, "on_failure")}
@@ -196,7 +196,7 @@ def _handler_keys(repair: Repair | None, commands: Commands) -> dict[str, Any]:
 
 
 def _last_answer_of(walk: _RuleQueue, commands: Commands, key: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """What is left when all the others are spent."""
+    """Write the last rules: cleanup, accept, tolerate or fail."""
     written: dict[str, Any] = {}
     cleanup = walk.take(lambda rule: rule.text.startswith((f"{key}: cleanup, then", f"{key}: handler, then")))
     if cleanup is not None:
@@ -216,7 +216,7 @@ def _last_answer_of(walk: _RuleQueue, commands: Commands, key: str, answer: dict
 
 
 def _shorten_answer(answer: dict[str, Any]) -> Any:
-    """`on_failure` in its shortest form."""
+    """Write `on_failure` in its shortest form."""
     if answer.keys() == {"tolerates"}:
         return True
     commands = answer.get("commands")
@@ -226,7 +226,7 @@ def _shorten_answer(answer: dict[str, Any]) -> Any:
 
 
 def handler_rule(rule: Rule, folder: str) -> dict[str, Any] | None:
-    """A rule of a failure handler in the keys of one, or None where those say too little."""
+    """Write a rule with the keys of a failure handler, or return None if those are not enough."""
     is_like_theirs = rule.then == "retry" and rule.limit_of == "rule" and rule.when is None and rule.change is None
     if not is_like_theirs or rule.match.codes_excluded:
         return None
@@ -245,7 +245,7 @@ def handler_rule(rule: Rule, folder: str) -> dict[str, Any] | None:
 
 
 def _script(action: object, folder: str) -> str:
-    """The path of a script from the file's folder, or the script itself."""
+    """The path of a script relative to the file's folder, or the inline script."""
     import os
     import shlex
 

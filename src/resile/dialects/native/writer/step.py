@@ -1,9 +1,9 @@
-"""A step of the model as a mapping of native keys; what it would have without saying is left out.
+"""Writes a step of the model as a mapping of native keys, without default values.
 
-    Writer.steps(scope)  ->  a list where each step follows the one before, else a mapping with `needs`
-    Writer.step          ->  action, edges, limits, values, ladder: in the order in which the reference has them
+    Writer.steps(scope)  ->  a list if each step follows its predecessor, else a mapping with `needs`
+    Writer.step          ->  action, edges, limits, values, rules: in the order of the reference page
 
-A step inside another takes over its environment, folder and shell, so only what differs is written.
+A step inside another inherits its environment, folder and shell, so only differences are written.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from resile.model.workflow import Arc, Function, Need, Noop, Shell, Step, Valida
 class Writer:
     """Writes the steps of one workflow.
 
-    The rules of steps in `in_full` are written out, all of them where there is no such set; `findings` become comments
-    at the step at or below which they stand in the old file.
+    The rules of steps in `in_full` are written rule by rule; with None, those of all steps. `findings` become comments
+    at the closest step at or above their line in the old file.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Writer:
                 self._notes.setdefault(before[-1] if before else Origin(), []).append(finding.message)
 
     def workflow(self, workflow: Workflow) -> Block:
-        """A workflow that stands in the step that calls it."""
+        """Write an inline workflow."""
         return self._write_workflow(workflow, self)
 
     def left_over(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Writer:
         return tuple(note for notes in self._notes.values() for note in notes)
 
     def steps(self, steps: tuple[Step, ...], end: Step | None, around: Inherited) -> Any:
-        """The steps of a scope."""
+        """Write the steps of a scope."""
         is_list = _is_list(steps)
         placed = list(_in_order(steps)) if is_list else [(step, step.needs) for step in steps]
         odd = _explicit_called_only(placed)
@@ -77,20 +77,20 @@ class Writer:
         return written | {name: self._write_step(step, {}, (), odd, around) for name, step in last}
 
     def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited) -> Block:
-        """A step of a list; its number is its name where it has no other."""
+        """Write a step of a list; its name is left out if it is the default."""
         return self._write_step(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
 
     def _write_step(
         self, step: Step, name: dict[str, str], needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited
     ) -> Block:
-        """A step of a scope, with what it waits for."""
+        """Write a step of a scope, with its needs."""
         written = self.step(step, around, name, needs)
         if step.name in odd:
             written["called_only"] = odd[step.name]
         return under_ir(written, STEP)
 
     def step(self, step: Step, around: Inherited, name: dict[str, str], needs: tuple[Need, ...] = ()) -> Block:
-        """The keys of a step."""
+        """Write the keys of a step."""
         inherited = around
         inherits = around.env.items() <= step.env.items() and bool(step.working_dir or not around.working_dir)
         if not inherits:
@@ -118,7 +118,7 @@ class Writer:
         return written
 
     def commands(self, steps: tuple[Step, ...], word: str, around: Inherited) -> list[Any]:
-        """The commands of a handler; one without keys is just its text."""
+        """Write the commands of a handler; one with only `shell` becomes a text."""
         written: list[Any] = []
         for place, step in enumerate(steps, 1):
             name = {} if step.name == f"{word}-{place}" else {"id": step.name}
@@ -128,7 +128,7 @@ class Writer:
         return written
 
     def _ladder(self, step: Step, inner: Inherited) -> dict[str, Any]:
-        """The rules of a step, with what it takes of the machine."""
+        """Write the rules of a step, with its resources."""
         resources: dict[str, Any] = {}
         if step.resources is not None:
             resources = changed_fields(step.resources, cpus="cpus", gpus="gpus")
@@ -138,7 +138,7 @@ class Writer:
                 resources["runtime"] = duration(step.resources.runtime_seconds)
 
         def commands(steps: tuple[Step, ...], word: str) -> list[Any]:
-            """The commands of the step's handlers."""
+            """Write the commands of the step's handlers."""
             return self.commands(steps, word, inner)
 
         written: dict[str, Any] = {"resources": resources} if step.resources is not None else {}
@@ -158,7 +158,7 @@ class Writer:
         return written
 
     def _take_out_handler(self, rules: tuple[Rule, ...]) -> tuple[list[Rule], str]:
-        """The rules without those of a failure handler, and its name."""
+        """Split off the rules of a failure handler; return the other rules and the handler's name."""
         for name, handed in self.handlers.items():
             texts = [rule.text for rule in handed]
             if handed and [rule.text for rule in rules if rule.text in texts] == sorted(
@@ -169,7 +169,7 @@ class Writer:
 
 
 def _program(step: Step, around: Inherited) -> str:
-    """The shell that a step says for itself and for what stands inside it."""
+    """The shell of a step and of the steps inside it."""
     match step.action:
         case Shell(program=program) | Validate(program=program):
             return program
@@ -179,7 +179,7 @@ def _program(step: Step, around: Inherited) -> str:
 
 
 def _edges(step: Step, needs: tuple[Need, ...]) -> dict[str, Any]:
-    """What a step waits for, what follows, and whether it runs at all."""
+    """Write needs, arcs and condition of a step."""
     written: dict[str, Any] = {}
     if needs:
         written["needs"] = [need(each) for each in needs]
@@ -194,7 +194,7 @@ def _edges(step: Step, needs: tuple[Need, ...]) -> dict[str, Any]:
 
 
 def _arc(arc: Arc) -> Any:
-    """One way to go on; just a name where it is always taken."""
+    """Write one arc; just a name if it has no condition and no arguments."""
     if arc.when is None and not arc.args:
         return arc.step
     when = {"when": condition(arc.when)} if arc.when is not None else {}
@@ -202,7 +202,7 @@ def _arc(arc: Arc) -> Any:
 
 
 def _limits(step: Step) -> dict[str, Any]:
-    """The time that a step has."""
+    """Write the time limits of a step."""
     written: dict[str, Any] = {}
     if step.timeout_seconds is not None:
         written["timeout"] = duration(step.timeout_seconds)
@@ -212,7 +212,7 @@ def _limits(step: Step) -> dict[str, Any]:
 
 
 def _values(step: Step) -> dict[str, Any]:
-    """What becomes of the output, and what a step says about itself."""
+    """Write captures, checks, declared outputs and flags of a step."""
     written: dict[str, Any] = {}
     if len(step.capture) == 1 and step.capture[0].form == "text":
         written["capture"] = step.capture[0].name
@@ -249,7 +249,7 @@ def _values(step: Step) -> dict[str, Any]:
 
 
 def _in_order(steps: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Need, ...]]]:
-    """The steps of a list with the needs that its order does not say."""
+    """The steps of a list, with the needs that list order does not imply."""
     before = ""
     for step in steps:
         follows = before and step.needs[:1] == (Need((before,), True),)
@@ -258,7 +258,7 @@ def _in_order(steps: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Need, ...]]
 
 
 def _is_list(steps: tuple[Step, ...]) -> bool:
-    """Does the order of a list say at least one edge of every step but the first?"""
+    """Does list order imply at least one need of every step but the first?"""
     before, count = "", 0
     for step in steps:
         if step.called_only:
@@ -283,7 +283,7 @@ def _explicit_called_only(placed: list[tuple[Step, tuple[Need, ...]]]) -> dict[s
 
 
 def _called_by(step: Step) -> Iterator[str]:
-    """The names that a step, its handlers and their code call for."""
+    """The names that a step, its handlers and their code call."""
     for rule in step.rules:
         if rule.repair is not None:
             yield from rule.repair.calls
@@ -298,7 +298,7 @@ def _called_by(step: Step) -> Iterator[str]:
 
 
 def _all_steps(workflow: Workflow) -> Iterator[Step]:
-    """The steps of a workflow and those of its items; what stands in a handler is said at the step whose it is."""
+    """The steps of a workflow and of its items; findings in handlers belong to the step of the handler."""
     steps = [*workflow.steps, workflow.end]
     while steps:
         step = steps.pop()

@@ -1,4 +1,4 @@
-"""Single values of the model as the native file writes them: durations, sizes, waits, conditions, limits left out."""
+"""Writes single values of the model: durations, sizes, backoffs, conditions; without defaults."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def size(count: int) -> str | int:
 
 
 def changed_fields(struct: msgspec.Struct, **names: str) -> dict[str, Any]:
-    """The fields of a model value that are not as they would be without saying, under the names of the file."""
+    """The fields of a model value that differ from their defaults, under the names of the file."""
     fields, defaults = struct.__struct_fields__, struct.__struct_defaults__
     written: dict[str, Any] = {}
     for field, default in zip(fields[len(fields) - len(defaults) :], defaults, strict=True):
         value = getattr(struct, field)
-        # What can change has no default but something that makes one, and is empty then.
+        # A mutable field has a factory instead of a default; an empty value is its default.
         if field in names and (value if callable(getattr(default, "factory", None)) else value != default):
             written[names[field]] = list(value) if isinstance(value, tuple) else value
     return written
 
 
 def backoff(wait: Backoff) -> Any:
-    """A wait; a fixed one is just its duration."""
+    """Write a backoff; a fixed one is just its duration."""
     if wait == Backoff("fixed", wait.initial_seconds):
         return duration(wait.initial_seconds)
     written: dict[str, Any] = {"type": wait.kind, "initial": duration(wait.initial_seconds)}
@@ -63,7 +63,7 @@ def backoff(wait: Backoff) -> Any:
 
 
 def condition(asked: Condition) -> Any:
-    """A condition: the text alone where its shape says how it is asked."""
+    """Write a condition: just its text if the text implies the language."""
     besides = {"besides": [condition(other) for other in asked.besides]} if asked.besides else {}
     is_plain = asked.source in ("true", "false") or is_one_reference(asked.source)
     shown = "value" if is_plain else "js"
@@ -77,7 +77,7 @@ def condition(asked: Condition) -> Any:
 
 
 def need(wanted: Need) -> Any:
-    """What a step waits for: a name, names with `|` between them, or a mapping where that says too little."""
+    """Write a need: a name, names joined by `|`, or a mapping if that is not enough."""
     if wanted.skip_satisfies or any(name != name.strip() for name in wanted.any_of):
         names = list(wanted.any_of) if len(wanted.any_of) > 1 else wanted.any_of[0]
         return {"any_of": names, **({"skip_satisfies": True} if wanted.skip_satisfies else {})}
@@ -85,12 +85,12 @@ def need(wanted: Need) -> Any:
 
 
 def one_or_list(values: tuple[Any, ...]) -> Any:
-    """A list of one is just that one."""
+    """Write a list of one as its only item."""
     return values[0] if len(values) == 1 else list(values)
 
 
 def routes(target: str, target_js: str, transitions: tuple[Transition, ...]) -> dict[str, Any]:
-    """Where to go back to."""
+    """Write the targets of a jump."""
     written: dict[str, Any] = {}
     if target:
         written["goto"] = target
@@ -102,7 +102,7 @@ def routes(target: str, target_js: str, transitions: tuple[Transition, ...]) -> 
 
 
 def under_ir(written: Block, known: Table) -> Block:
-    """The mapping with the keys that a table has under `ir` put there."""
+    """Move the keys that a table has under `ir` there."""
     below = {key: value for key, value in written.items() if key in known.under_ir}
     if not below:
         return written

@@ -1,9 +1,9 @@
-"""Plain data as YAML that people read: block style, texts of several lines as `|`, comments above what they are about.
+"""Writes plain data as readable YAML: block style, multi-line texts as `|`, comments above their value.
 
     Block   a mapping with comments of its own
-    write   data -> text; reading the text gives the data again
+    write   data -> text; parsing the text gives the data again
 
-Only what needs quotes has them; a list of a few short words stands in one line.
+Quotes only where they are needed; a list of a few short words is one line.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from resile.dialects.formats.yaml import resolve
 
 INDENT = "  "
 FLOW_CHARACTERS_MAX = 88
-# What a plain text may not hold or begin with, in a block and, stricter, in a list in one line.
+# Characters that a plain text can't contain or start with, in a block and, stricter, in a flow list.
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`= \t")
 _UNSAFE = re.compile(r": |:$| #|[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]|^\s|\s$|^---|^\.\.\.")
 _UNSAFE_IN_FLOW = re.compile(r"[,\[\]{}:#'\"&*!|>%@`]")
 _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 _WORDS_OF_OLD = frozenset(("y", "n", "yes", "no", "on", "off", "<<"))
-"""Words that other readers of YAML take for true and false, or for a merge."""
+"""Words that other YAML parsers read as true, false or a merge."""
 
 
 class Block(dict[str, Any]):
-    """A mapping with comments that stand above it."""
+    """A mapping with comments above it."""
 
     notes: tuple[str, ...] = ()
 
 
 def write(data: dict[str, Any], notes: tuple[str, ...] = ()) -> str:
-    """The text of a file that holds this mapping, with comments at its top."""
+    """Write a mapping as a file, with comments at its top."""
     return "\n".join([*(_comment(note, "") for note in notes), *_mapping(data, "")]) + "\n"
 
 
 def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
-    """The lines of a mapping, with an empty one between blocks that have several."""
+    """Write the lines of a mapping."""
     for key, value in data.items():
         yield from _notes(value, indent)
         yield from _entry(f"{indent}{_scalar(key)}:", value, indent)
@@ -49,12 +49,12 @@ def _notes(value: Any, indent: str) -> Iterator[str]:
 
 
 def _comment(note: str, indent: str) -> str:
-    """A comment in one line: nothing in it can end it."""
+    """Write a one-line comment; unprintable characters can't end it."""
     return f"{indent}# {''.join(c if c.isprintable() else ' ' for c in note)}"
 
 
 def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
-    """One entry of a mapping or a list, which begins with `head`."""
+    """Write one entry of a mapping or a list, which begins with `head`."""
     if isinstance(value, dict) and value:
         yield head
         yield from _mapping(value, indent + INDENT)
@@ -88,7 +88,7 @@ def _item(value: Any, indent: str) -> Iterator[str]:
 
 
 def _flow_list_of(values: list[Any] | tuple[Any, ...]) -> str:
-    """A list of plain words, numbers and nothing else in one line, or an empty text."""
+    """Write a list of plain words and numbers in one line; return an empty text if it has other values."""
     parts: list[str] = []
     for value in values:
         part = _scalar(value) if not isinstance(value, dict | list | tuple) else "\n"
@@ -101,12 +101,12 @@ def _flow_list_of(values: list[Any] | tuple[Any, ...]) -> str:
 
 
 def _is_literal(text: str) -> bool:
-    """Can this text stand in lines of its own?"""
+    """Can this text be a literal block?"""
     return not _NOT_LITERAL.search(text) and bool(text.strip()) and not text.startswith(("\t", "\n"))
 
 
 def _literal(head: str, text: str, indent: str) -> Iterator[str]:
-    """A text in lines of its own; what follows the `|` says how it begins and ends."""
+    """Write a literal block; the indicators after `|` give its indentation and its end."""
     begins = str(len(INDENT)) if text.startswith(" ") else ""
     ends = "" if text.endswith("\n") and not text.endswith("\n\n") else "+" if text.endswith("\n") else "-"
     if text.strip(" \n") != text.strip() and not text.endswith("\n"):
@@ -140,7 +140,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _quote(text: str) -> str:
-    """A text in quotes: single ones, or double ones where something must be escaped."""
+    """Quote a text: single quotes, or double quotes if characters must be escaped."""
     if not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]", text):
         return "'" + text.replace("'", "''") + "'"
     import msgspec

@@ -10,7 +10,7 @@ from resile.model.builtin_actions import Ask
 
 
 def _write(action: Ask, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """The question, and what an empty answer means."""
+    """Write the question and its default answer."""
     more = changed_fields(action, default="default")
     return {"ask": {"question": action.question, **more} if more else action.question}
 

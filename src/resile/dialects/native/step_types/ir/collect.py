@@ -1,4 +1,4 @@
-"""`collect`: values that a workflow gives to its caller."""
+"""`collect`: the values that a workflow returns to its caller."""
 
 from __future__ import annotations
 

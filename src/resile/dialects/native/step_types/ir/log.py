@@ -1,4 +1,4 @@
-"""`log`: the step type that says a message to people."""
+"""`log`: the step type that prints a message for people."""
 
 from __future__ import annotations
 

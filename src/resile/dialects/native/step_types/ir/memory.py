@@ -10,7 +10,7 @@ from resile.model.builtin_actions import Memory
 
 
 def _write(action: Memory, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """The operation, and what it needs."""
+    """Write the operation and its operands."""
     words = ("key", "namespace", "value", "code")
     return {"memory": {"operation": action.operation, **changed_fields(action, **{word: word for word in words})}}
 

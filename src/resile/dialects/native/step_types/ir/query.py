@@ -11,7 +11,7 @@ from resile.model.workflow import Query
 
 
 def _write(action: Query, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """Every field that is not as usual."""
+    """Write the fields that differ from their defaults."""
     return {"query": {key: value for key, value in msgspec.to_builtins(action).items() if key != "type"}}
 
 

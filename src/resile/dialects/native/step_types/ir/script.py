@@ -10,7 +10,7 @@ from resile.model.builtin_actions import Script
 
 
 def _write(action: Script, _: StepWriter, __: Inherited) -> dict[str, Any]:
-    """The code, and the part of the memory that it sees."""
+    """Write the code and its memory namespace."""
     more = changed_fields(action, namespace="namespace")
     return {"script": {"code": action.code, **more} if more else action.code}
 
