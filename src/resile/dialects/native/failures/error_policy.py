@@ -4,7 +4,8 @@
                                    NAME of `handlers`: its steps run once for a failed step, which is then recovered
 
 Both become rules of the item's steps, so the model needs no custom handlers: an item that stays failed
-becomes a dead letter as with `dlq`. A `retry_config` retries failed items before `on_item_failure` applies, whatever its value.
+becomes a dead letter as with `dlq`. A `retry_config` retries failed items before `on_item_failure` applies, whatever
+its value.
 """
 
 from __future__ import annotations
