@@ -1,1 +1,1 @@
-"""What all front ends share to read a file: diagnostics, tables of keys, readers of values, durations."""
+"""The parts that all front ends share: diagnostics, key tables, readers of values, durations."""

@@ -1,4 +1,4 @@
-"""The file that is being read: its bytes and folder, its findings, and the texts in it that refer to values."""
+"""The state of reading a file: its bytes and folder, its findings, and its texts with references."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Source(Struct, frozen=True):
-    """A file to compile; paths inside it are relative to `folder`. `profile` is the one of its environments to take."""
+    """A file to compile; paths in it are relative to `folder`. `profile` selects one of its environments."""
 
     file: str
     data: bytes
@@ -25,11 +25,11 @@ class Source(Struct, frozen=True):
 
 
 class Reading:
-    """One file being read: where findings go, and the texts whose `${...}` are checked once all names are known.
+    """State of reading one file: its findings, and texts whose `${...}` are checked once all names are known.
 
-    `owner` is the step of the workflow whose keys are being read, or an empty text; `depth` counts the handlers
-    around. Inside one, `beside` names the commands before this one; `in_repair`: there is a failure to speak of.
-    `language` is that of the file's texts. A tree that `is_checked` comes from a front end that has looked at its names
+    `owner` is the step whose keys are being read, or an empty text; `depth` counts the handlers around it. In a
+    handler, `beside` names the earlier commands, and `in_repair` means that `${error...}` has a value. `language` is
+    the template language of the texts. `is_checked` marks a tree from a front end that has already checked its names
     and texts.
     """
 
@@ -46,21 +46,21 @@ class Reading:
         self.language: Language[Any] = NATIVE
 
     def origin(self, place: Place) -> Origin:
-        """The origin of a place, with its file where that is another than the one that is read.
+        """The origin of a position; it has a file only if that is not the file being read.
 
-        A front end puts what its file does not say at line 0.
+        Front ends use line 0 for values that are not in the user's file.
         """
         if not place.line:
             return NOWHERE
         return Origin(place.line, place.column, "" if place.file == self.source.file else place.file)
 
     def refers(self, node: Scalar, program: str = "") -> None:
-        """Keep a text that may refer to values; `program` is the shell that reads it."""
+        """Record a text that may have references; `program` is the shell that reads it, if any."""
         self.texts.append(Text(self.owner, node, program, self.depth > 0, self.in_repair, self.beside))
 
 
 class Text(Struct, frozen=True, gc=False):
-    """A text that may refer to values, where it is rendered, and the shell that reads it, if one does."""
+    """A text that may have references, the step that renders it, and the shell that reads it, if any."""
 
     owner: str
     node: Scalar

@@ -9,7 +9,7 @@ from resile.model.limits import DIAGNOSTICS_MAX
 
 
 class Place(Protocol):
-    """Anything that knows where it stands."""
+    """Anything with a position."""
 
     @property
     def line(self) -> int:
@@ -21,7 +21,7 @@ class Place(Protocol):
 
     @property
     def file(self) -> str:
-        """The other file in which it stands, if it is not in the one that is read."""
+        """The file, if it is not the one being read."""
 
 
 class Diagnostics:
@@ -35,11 +35,11 @@ class Diagnostics:
 
     @property
     def full(self) -> bool:
-        """Is there no room for another error? Then working out its hint is wasted time."""
+        """Is the limit of errors reached? Then callers need not compute hints."""
         return len(self.errors) >= DIAGNOSTICS_MAX
 
     def error(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
-        """Something that keeps the file from running."""
+        """Report a problem that keeps the file from running."""
         self._add(self.errors, "error", code, message, place, hint)
 
     def withdraw(self, place: Place) -> None:
@@ -48,17 +48,17 @@ class Diagnostics:
         self.errors = [e for e in self.errors if e.code != "key-type" or (e.line, e.column) != here]
 
     def warning(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
-        """Something that is probably not meant."""
+        """Report a probable mistake."""
         self._add(self.warnings, "warning", code, message, place, hint)
 
     def notice(self, code: str, message: str, place: Place | None = None, *, hint: str = "") -> None:
-        """Something that is meant, and could be said better."""
+        """Report a valid but unclear or ineffective setting."""
         self._add(self.warnings, "notice", code, message, place, hint)
 
     def _add(
         self, into: list[Diagnostic], severity: str, code: str, message: str, place: Place | None, hint: str
     ) -> None:
-        """Keep one finding, or count it."""
+        """Store one finding, or only count it beyond the limit."""
         if len(into) >= DIAGNOSTICS_MAX:
             self.left_out += 1
             return
@@ -76,7 +76,7 @@ class Diagnostics:
         )
 
     def findings(self) -> tuple[Diagnostic, ...]:
-        """Everything kept, in the order of the file; the last one says how many were left out."""
+        """All stored findings in the order of the file; the last one has the number of those left out."""
         kept = self.errors + self.warnings[: DIAGNOSTICS_MAX - len(self.errors)]
         left_out = self.left_out + len(self.errors) + len(self.warnings) - len(kept)
         kept.sort(key=lambda finding: (finding.line, finding.column))

@@ -23,7 +23,7 @@ _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgtp]?)(i?b)?")
 
 
 def duration_seconds(value: object, *, zero: bool = False) -> float:
-    """The seconds that a duration stands for; ValueError says what is wrong with it."""
+    """Parse a duration to seconds; raises ValueError with the problem."""
     seconds = _parts(value) if isinstance(value, str) else _number(value)
     if seconds < 0:
         raise ValueError("is negative")
@@ -38,7 +38,7 @@ def _number(value: object) -> float:
     """A bare number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise ValueError("is not a duration")
-    # Comparing before converting: an int of a thousand digits has no float.
+    # Compare before converting: an int of a thousand digits has no float.
     return float(min(max(value, -1), DURATION_SECONDS_MAX + 1))
 
 
@@ -62,7 +62,7 @@ def _parts(text: str) -> float:
 
 
 def memory_bytes(value: object) -> int:
-    """The bytes that a size stands for (`512m`, `4g`, `4GiB`; powers of 1024); ValueError says what is wrong."""
+    """Parse a size to bytes (`512m`, `4g`, `4GiB`; powers of 1024); raises ValueError with the problem."""
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip().lower())
         if match is None:

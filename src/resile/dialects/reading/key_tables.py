@@ -1,7 +1,7 @@
-"""Tables of keys: a front end reads a mapping by a table, in which each accepted key is one row.
+"""Key tables: a front end reads a mapping by a table with one row for each accepted key.
 
-A row has the key's reader and its documentation, so no key is accepted that is not documented; a key without a row is
-an error that names the nearest known one.
+A row has the key's reader and its documentation, so every accepted key is documented. A key without a row is an error
+that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from resile.errors import shorten
 
 Reader = Callable[[Reading, Node], Any]
 INVALID: Any = object()
-"""What a reader returns after it has reported an error."""
+"""Returned by a reader after it has reported an error."""
 REFUSED = "refused"
-"""The `kind` of a key that Resile knows and does not run."""
+"""The `kind` of a key that Resile knows but does not support."""
 LABEL = "label"
-"""The `kind` of a key that describes, and changes nothing that runs."""
+"""The `kind` of a key that only describes and has no effect."""
 
 
 class Key(Struct, frozen=True):
-    """One accepted key: how it is read, into which field, and its documentation."""
+    """One accepted key: its reader, the field for its value, and its documentation."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ class Key(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """The keys of one kind of mapping; those in `under_ir` are written below its key `ir`."""
+    """The keys of one kind of mapping; those in `under_ir` belong below its key `ir`."""
 
     name: str
     doc: str
@@ -50,7 +50,7 @@ def table(name: str, doc: str, *rows: Key) -> Table:
 
 
 def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
-    """The fields of a mapping whose keys are rows of `known`; what can't be read is reported and left out."""
+    """Read the fields of a mapping by its table; report unreadable ones and leave them out."""
     if not isinstance(node, Mapping):
         reading.report.error("type", f"{known.name} must be a mapping, not {describe(node)}", node)
         return {}
@@ -73,12 +73,12 @@ def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
 
 
 def refused_key(name: str, why: str) -> Key:
-    """A key that Resile knows and does not run."""
+    """A key that Resile knows but does not support."""
     return Key(name, REFUSED, why, lambda _, __: INVALID)
 
 
 def label(name: str, doc: str) -> Key:
-    """A key that describes, and changes nothing that runs; `read_keys` gives a notice of it."""
+    """A key that only describes and has no effect; `read_keys` gives a notice of it."""
     return Key(name, LABEL, doc, lambda _, __: INVALID)
 
 
@@ -100,7 +100,7 @@ def read_keys(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
 
 
 def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
-    """Report a key that is not accepted, with the nearest known one."""
+    """Report an unknown key, with the nearest known one."""
     if not reading.report.full:
         message = f"{known.name} has no key `{shorten(key.text)}`"
         reading.report.error("unknown-key", message, key, hint=did_you_mean(key.text, known.keys, "keys"))
@@ -109,5 +109,5 @@ def _unknown_key(reading: Reading, key: Scalar, known: Table) -> None:
 
 
 def describe_keys(tables: Iterable[Table]) -> list[tuple[str, str, str, str]]:
-    """Every key of some tables as (mapping, key, type, meaning)."""
+    """All keys of some tables as (mapping, key, type, meaning)."""
     return [(known.name, key.name, key.kind, key.doc) for known in tables for key in known.keys.values()]

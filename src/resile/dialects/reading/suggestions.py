@@ -1,4 +1,4 @@
-"""Hints for words that are not known: the known word that was probably meant."""
+"""Hints for unknown words: the known word that was probably meant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def nearest(word: str, options: Iterable[str]) -> str:
     lower = word.lower()
     candidates: dict[str, str] = {}
     for option in options:
-        # Long lists are thinned first: comparing a word with 100,000 names would take seconds.
+        # Thin out long lists first: comparing a word with 100,000 names would take seconds.
         if abs(len(option) - len(word)) <= 3 and len(candidates) < SUGGESTION_CANDIDATES_MAX:
             candidates.setdefault(option.lower(), option)
     if lower in candidates:
@@ -26,7 +26,7 @@ def nearest(word: str, options: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, options: Iterable[str], noun: str = "") -> str:
-    """A hint for a word that is not known: the nearest option, else a few of those that exist."""
+    """A hint for an unknown word: the nearest option, else a few of the options."""
     known = list(options)
     near = nearest(word, known)
     if near:

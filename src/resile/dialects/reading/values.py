@@ -1,4 +1,4 @@
-"""Readers of single values in a native file: each takes a node, reports what is wrong, and gives a model value."""
+"""Readers of single values: each takes a node, reports its problems, and returns a model value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wrong(reading: Reading, node: Node, expected: str, hint: str = "") -> Any:
 
 
 def text(reading: Reading, node: Node) -> Any:
-    """A text, or a number or word that is taken as it is written."""
+    """Read a text; a number or word is taken as written."""
     if not isinstance(node, Scalar) or node.value is None:
         return wrong(reading, node, "text")
     if "\0" in node.text:
@@ -41,12 +41,12 @@ def text(reading: Reading, node: Node) -> Any:
 
 
 def node_itself(_: Reading, node: Node) -> Any:
-    """The node itself: whoever asked for it reads it with the rest."""
+    """Return the node itself, for a caller that reads it later."""
     return node
 
 
 def template(reading: Reading, node: Node) -> Any:
-    """A text that may refer to values."""
+    """Read a text that may have references."""
     value = text(reading, node)
     if value is not INVALID and "${" in value and isinstance(node, Scalar):
         reading.refers(node)
@@ -54,10 +54,10 @@ def template(reading: Reading, node: Node) -> Any:
 
 
 def non_empty(read: Reader, what: str) -> Reader:
-    """The same, but something must be there."""
+    """Wrap a reader so that it refuses blank texts."""
 
     def read_filled(reading: Reading, node: Node) -> Any:
-        """Read, and refuse what is blank."""
+        """Read, and refuse a blank text."""
         value = read(reading, node)
         if value is not INVALID and not value.strip():
             reading.report.error("value", f"{what} is empty", node)
@@ -78,7 +78,7 @@ def boolean(reading: Reading, node: Node) -> Any:
 
 
 def only_true(reading: Reading, node: Node) -> Any:
-    """`true`, for there is nothing else to say."""
+    """Read `true`, the only valid value."""
     return True if isinstance(node, Scalar) and node.value is True else wrong(reading, node, "true")
 
 
@@ -115,10 +115,10 @@ def number(low: float, high: float) -> Reader:
 
 
 def _quantity(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
-    """A quantity that `parse` understands."""
+    """Make a reader of quantities that `parse` understands."""
 
     def read_measured(reading: Reading, node: Node) -> Any:
-        """Read, with the parser's own words when it refuses."""
+        """Read a quantity; an error has the parser's message."""
         if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
             return wrong(reading, node, expected, hint)
         try:
@@ -157,7 +157,7 @@ def choice(*words: str) -> Reader:
 
 
 def program(reading: Reading, node: Node) -> Any:
-    """A shell whose quoting is known; a path to one will do."""
+    """Read the name of, or a path to, a shell with known quoting rules."""
     value = text(reading, node)
     if value is not INVALID and value.rpartition("/")[2] not in SHELLS:
         hint = "call any other program as the command itself"
@@ -177,7 +177,7 @@ def texts(read: Reader) -> Reader:
 
 
 def environment(reading: Reading, node: Node) -> Any:
-    """Names and values for the environment; numbers and words are taken as written, nothing is an empty value."""
+    """Read names and values of the environment; numbers and words are taken as written, null is an empty value."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to values")
     result: dict[str, str] = {}
@@ -194,7 +194,7 @@ def environment(reading: Reading, node: Node) -> Any:
 
 
 def condition(reading: Reading, node: Node) -> Any:
-    """`true`, `false`, one reference whose value decides, an expression; or a mapping that says which it is."""
+    """Read a condition: `true`, `false`, one reference, an expression, or a mapping that names the language."""
     if isinstance(node, Mapping):
         return _said_condition(reading, node)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
@@ -209,7 +209,7 @@ def condition(reading: Reading, node: Node) -> Any:
 
 
 def _said_condition(reading: Reading, node: Mapping) -> Any:
-    """A condition that says in which language it is, with others besides."""
+    """Read a condition that names its language, with further conditions in `besides`."""
     fields = read_mapping(reading, node, CONDITION)
     given = [word for word in CONDITION.keys if word in node.entries and word != "besides"]
     if len(given) != 1:
@@ -230,7 +230,7 @@ def _conditions(reading: Reading, node: Node) -> Any:
 
 
 def code(reading: Reading, node: Node) -> Any:
-    """Statements for the sandbox, of a bounded size."""
+    """Read statements for the sandbox, of a bounded size."""
     source = _filled_text(reading, node)
     if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
         reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
@@ -239,7 +239,7 @@ def code(reading: Reading, node: Node) -> Any:
 
 
 def expression(reading: Reading, node: Node) -> Any:
-    """Code for the sandbox, of a bounded size; whether it parses is looked at by whoever has the sandbox."""
+    """Read code for the sandbox, of a bounded size; `resile.languages` checks its syntax later."""
     source = _filled_text(reading, node)
     if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
         reading.report.error("limit", f"the expression has more than {EXPRESSION_BYTES_MAX} bytes", node)
