@@ -1,9 +1,9 @@
-"""JSON5 with positions: bytes in, the nodes of `tree.py` out, each with its line and column (from 1).
+"""JSON5 with positions: bytes in, the nodes of `nodes.py` out, each with its line and column (from 1).
 
     bytes -> text_of()  encoding, size, NUL
           -> _Reader    comments, trailing commas, bare keys, both kinds of quotes, hexadecimal and signed numbers
 
-Refused with a place: duplicate keys, deep nesting, numbers beyond any use, and whatever is not JSON5.
+Refused with a position: duplicate keys, deep nesting, overlong numbers, and syntax that is not JSON5.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODES = {"x": re.compile(r"[0-9a-fA-F]{2}"), "u": re.compile(r"[0-9a-fA-F]{4}")
 
 
 def parse_json5(data: bytes, report: Diagnostics) -> Node | None:
-    """The root node of a JSON5 file, or None after reporting what is wrong."""
+    """Parse a JSON5 file; return the root node, or None after a report."""
     text = text_of(data, report, "JSON5")
     if text is None:
         return None
@@ -44,12 +44,12 @@ def parse_json5(data: bytes, report: Diagnostics) -> Node | None:
 
 
 class _Reader(Scanner):
-    """Makes nodes of a text; recursion is as deep as the limit on nesting allows."""
+    """Parses a text to nodes; recursion is bounded by the nesting limit."""
 
     language = "JSON5"
 
     def document(self) -> Node:
-        """The one value of the file."""
+        """Parse the single value of the file."""
         self._skip()
         if not self.peek():
             self.refuse("the file is empty", 0, code="empty")
@@ -60,7 +60,7 @@ class _Reader(Scanner):
         return root
 
     def _skip(self) -> None:
-        """Go past blanks and comments."""
+        """Skip blanks and comments."""
         found = _SPACE.match(self.text, self.at)
         assert found is not None
         self.at = found.end()
@@ -68,7 +68,7 @@ class _Reader(Scanner):
             self.refuse("this comment does not end")
 
     def _value(self, depth: int) -> Node:
-        """Whatever stands here."""
+        """Parse any value."""
         character = self.peek()
         if character in ("{", "["):
             if depth >= FILE_DEPTH_MAX:
@@ -81,7 +81,7 @@ class _Reader(Scanner):
         return self._word(where)
 
     def _word(self, where: Mark) -> Scalar:
-        """A number, or one of the words that JSON has."""
+        """Parse a number, or `true`, `false` or `null`."""
         number = _NUMBER.match(self.text, self.at)
         if number is not None:
             if len(number[0]) > NUMBER_CHARACTERS_MAX:
@@ -96,7 +96,7 @@ class _Reader(Scanner):
         return self.refuse(f"a value is expected here, not {shown}", hint="text stands in quotes" if word else "")
 
     def _number(self, found: re.Match[str]) -> int | float:
-        """The value of a number as it is written."""
+        """The value of a number literal."""
         sign = -1 if found[0].startswith("-") else 1
         if found["word"]:
             return sign * (float("inf") if found["word"] == "Infinity" else float("nan"))
@@ -123,7 +123,7 @@ class _Reader(Scanner):
         return node
 
     def _mapping(self, depth: int) -> Mapping:
-        """A mapping; a key that is here twice is reported, and reading goes on."""
+        """Parse a mapping; report a duplicate key and continue."""
         where = self.mark(self.at)
         node = Mapping({}, where.line, where.column)
         opened = self.at
@@ -149,7 +149,7 @@ class _Reader(Scanner):
         return node
 
     def _comma(self, closing: str, opened: int) -> None:
-        """Behind an entry: a comma, or the end of what it stands in."""
+        """Expect a comma after an entry, or the end of its container."""
         self._skip()
         if self.peek() == ",":
             self.at += 1
@@ -173,7 +173,7 @@ class _Reader(Scanner):
         return Scalar(text, text, where.line, where.column)
 
     def _string(self) -> str:
-        """A text in quotes."""
+        """Parse a quoted text."""
         opened, quote = self.at, self.peek()
         self.at += 1
         parts: list[str] = []
@@ -193,7 +193,7 @@ class _Reader(Scanner):
             parts.append(self._escape())
 
     def _join_surrogates(self, parts: list[str], opened: int) -> str:
-        """The parts of a text; halves of a character that were escaped one by one come together."""
+        """Join the parts of a text; combine surrogate pairs that were escaped separately."""
         text = "".join(parts)
         try:
             text.encode()
@@ -207,7 +207,7 @@ class _Reader(Scanner):
         return text
 
     def _escape(self) -> str:
-        """What stands behind a backslash."""
+        """Parse the escape after a backslash."""
         character = self.peek()
         if not character:
             self.refuse("the file ends inside a text")

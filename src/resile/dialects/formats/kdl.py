@@ -4,9 +4,9 @@
 
     parse_document(data, report)    the nodes of a file, or None after a report
 
-Read here: bare, quoted, raw and multi-line strings, numbers in four bases, `#true` and its kin, comments of all three
-kinds (`/-` takes out whatever follows it), line continuations. Refused: type annotations, which mean nothing to a
-workflow, and the bare `true` of KDL 1.
+Supported: bare, quoted, raw and multi-line strings, numbers in four bases, `#true` and the other keywords, all three
+kinds of comments (`/-` drops the part after it), line continuations. Refused: type annotations, which have no meaning
+in a workflow, and the bare `true` of KDL 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEYWORD = re.compile(r"#-?[a-z]+")
 
 
 class KdlNode(Struct):
-    """One node of a file; `children` is None where it has no block."""
+    """One node of a file; `children` is None if it has no block."""
 
     name: Scalar
     arguments: list[Scalar]
@@ -48,7 +48,7 @@ class KdlNode(Struct):
 
     @property
     def file(self) -> str:
-        """The file of its name, where that is another than the one that is read."""
+        """The file of its name, if it is not the file being read."""
         return self.name.file
 
     @property
@@ -58,7 +58,7 @@ class KdlNode(Struct):
 
 
 def parse_document(data: bytes, report: Diagnostics) -> list[KdlNode] | None:
-    """The nodes of a KDL file, or None after reporting what is wrong."""
+    """Parse a KDL file; return its nodes, or None after a report."""
     text = text_of(data, report, "KDL")
     if text is None:
         return None
@@ -70,10 +70,10 @@ def parse_document(data: bytes, report: Diagnostics) -> list[KdlNode] | None:
 
 
 class _Reader(Strings):
-    """Makes nodes of a text; recursion is as deep as the limit on nesting allows."""
+    """Parses a text to nodes; recursion is bounded by the nesting limit."""
 
     def document(self) -> list[KdlNode]:
-        """All nodes of the file."""
+        """Parse all nodes of the file."""
         nodes = self._nodes(0)
         if self.peek():
             self.refuse("this `}` closes nothing")
@@ -82,7 +82,7 @@ class _Reader(Strings):
         return nodes
 
     def _nodes(self, depth: int) -> list[KdlNode]:
-        """The nodes up to the end of a block or of the file."""
+        """Parse the nodes up to the end of a block or of the file."""
         nodes: list[KdlNode] = []
         while True:
             self.skip_lines()
@@ -98,7 +98,7 @@ class _Reader(Strings):
                 nodes.append(node)
 
     def _slashdash(self) -> bool:
-        """Is what follows taken out by `/-`?"""
+        """Skip `/-`, which drops the part after it; was it there?"""
         if not self.text.startswith("/-", self.at):
             return False
         self.at += 2
@@ -106,7 +106,7 @@ class _Reader(Strings):
         return True
 
     def _node(self, depth: int) -> KdlNode:
-        """A node with everything that belongs to it."""
+        """Parse a node with its arguments, properties and children."""
         self._no_annotation()
         node = KdlNode(self._name("the name of a node"), [], {})
         while True:
@@ -139,7 +139,7 @@ class _Reader(Strings):
         return children
 
     def _entry(self, node: KdlNode, dropped: bool) -> None:
-        """An argument or a property; of two properties of one name the reader is told."""
+        """Parse an argument or a property; report a duplicate property."""
         value = self._value()
         behind = self.at
         self.skip_blanks()
@@ -172,13 +172,13 @@ class _Reader(Strings):
         return self._name("a value")
 
     def _name(self, what: str) -> Scalar:
-        """A string in any of its forms."""
+        """Parse a string in any of its forms."""
         where = self.mark(self.at)
         text = self.string(what)
         return Scalar(text, text, where.line, where.column)
 
     def _no_annotation(self) -> None:
-        """Types say nothing about a workflow."""
+        """Refuse type annotations."""
         if self.peek() == "(":
             self.refuse("type annotations have no meaning in a workflow", hint="take the `(...)` out")
 
@@ -200,7 +200,7 @@ class _Reader(Strings):
         return Scalar(value, written, where.line, where.column)
 
     def _keyword(self) -> Scalar:
-        """`#true`, `#null` and the others."""
+        """Parse `#true`, `#null` and the other keywords."""
         where, found = self.mark(self.at), _KEYWORD.match(self.text, self.at)
         if found is None or found[0] not in KEYWORDS:
             shown = found[0] if found is not None else "#"

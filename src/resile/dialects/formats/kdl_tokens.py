@@ -36,17 +36,17 @@ _RESERVED = ("true", "false", "null", "inf", "-inf", "nan")
 
 
 class Strings(Scanner):
-    """Reads what nodes are made of; `place` is where all of it stands, when it is part of another text."""
+    """Scans blanks, comments and strings; `place` is the position of the whole text if it is part of another one."""
 
     language = "KDL"
     place: Mark | None = None
 
     def mark(self, offset: int) -> Mark:
-        """The line and column of a place."""
+        """The line and column of an offset."""
         return self.place or super().mark(offset)
 
     def skip_blanks(self) -> bool:
-        """Go past blanks, comments within the line and line continuations; was there anything?"""
+        """Skip blanks, comments within the line and line continuations; was there anything?"""
         begin = self.at
         while True:
             blank = _BLANK.match(self.text, self.at)
@@ -60,7 +60,7 @@ class Strings(Scanner):
                 return self.at > begin
 
     def _continuation(self) -> None:
-        """A backslash at the end of a line lets the node go on."""
+        """Skip a backslash at the end of a line, which continues the node."""
         opened = self.at
         self.at += 1
         self._skip(_BLANK)
@@ -69,7 +69,7 @@ class Strings(Scanner):
             self.refuse("a backslash outside of a text must be the last thing on its line", opened)
 
     def _skip(self, pattern: re.Pattern[str]) -> bool:
-        """Go past one thing if it stands here."""
+        """Skip a pattern if the text matches it here; did it?"""
         found = pattern.match(self.text, self.at)
         if found is None:
             return False
@@ -77,7 +77,7 @@ class Strings(Scanner):
         return True
 
     def _block_comment(self) -> None:
-        """Go past a comment, which may hold others."""
+        """Skip a comment, which may contain others."""
         opened, depth = self.at, 0
         while True:
             found = _COMMENT_PART.search(self.text, self.at)
@@ -91,12 +91,12 @@ class Strings(Scanner):
                 self.refuse(f"comments are nested deeper than {FILE_DEPTH_MAX} levels", opened, code="limit")
 
     def skip_lines(self) -> None:
-        """Go past everything that may stand between nodes."""
+        """Skip everything that may be between nodes."""
         while self.skip_blanks() or self._skip(_NEWLINE) or self._skip(_LINE_COMMENT):
             pass
 
     def ends_node(self) -> bool:
-        """Is the node over? Takes its end along, but not the `}` that closes the block around it."""
+        """Is the node over? Skips its end, but not the `}` that closes the block around it."""
         if self.peek() in ("", "}"):
             return True
         if self.peek() == ";":
@@ -105,16 +105,16 @@ class Strings(Scanner):
         return self._skip(_NEWLINE) or self._skip(_LINE_COMMENT)
 
     def at_raw_string(self) -> bool:
-        """Does a raw string stand here?"""
+        """Is there a raw string here?"""
         return _RAW.match(self.text, self.at) is not None
 
     def word_end(self, begin: int) -> int:
-        """Where a bare word that begins here ends."""
+        """The end of the bare word that begins here."""
         found = _BARE.match(self.text, begin)
         return begin if found is None else found.end()
 
     def string(self, what: str) -> str:
-        """A string in whichever form it has."""
+        """Parse a string in any form."""
         raw = _RAW.match(self.text, self.at)
         if raw is not None:
             return self._raw(raw)
@@ -131,7 +131,7 @@ class Strings(Scanner):
         return word
 
     def _raw(self, found: re.Match[str]) -> str:
-        """A raw string: everything up to its quotes and as many `#`."""
+        """Parse a raw string: everything up to its quotes and as many `#`."""
         closing = found[2] + found[1]
         if found[2] == '"""':
             return self._lines(found.end(), closing, is_raw=True)
@@ -143,7 +143,7 @@ class Strings(Scanner):
         return text
 
     def _read_quoted(self) -> str:
-        """A text in quotes, on one line."""
+        """Parse a quoted text on one line."""
         opened = self.at
         self.at += 1
         parts: list[str] = []
@@ -163,7 +163,7 @@ class Strings(Scanner):
             parts.append(self._escape())
 
     def _escape(self) -> str:
-        """What stands behind a backslash; blanks and line breaks behind it are left out."""
+        """Parse the escape after a backslash, which drops blanks and line breaks."""
         character = self.peek()
         if self._skip(_SPACES):
             return ""
@@ -180,7 +180,7 @@ class Strings(Scanner):
         return _ESCAPES[character]
 
     def _lines(self, begin: int, closing: str, *, is_raw: bool) -> str:
-        """A text of several lines without the indentation of its last one."""
+        """Parse a multi-line text, without the indentation of its last line."""
         opened, newline = self.at, _NEWLINE.match(self.text, begin)
         end = self._lines_end(begin, closing, is_raw)
         if newline is None or end < 0:
@@ -204,21 +204,21 @@ class Strings(Scanner):
         return text
 
     def _lines_end(self, begin: int, closing: str, is_raw: bool) -> int:
-        """Where the closing quotes stand; escaped ones do not close."""
+        """The offset of the closing quotes; escaped quotes do not close."""
         end = self.text.find(closing, begin)
         while not is_raw and end >= 0 and self._is_escaped(begin, end):
             end = self.text.find(closing, end + 1)
         return end
 
     def _is_escaped(self, begin: int, place: int) -> bool:
-        """Does an odd number of backslashes stand before this?"""
+        """Is there an odd number of backslashes before this offset?"""
         slashes = place
         while slashes > begin and self.text[slashes - 1] == "\\":
             slashes -= 1
         return bool((place - slashes) % 2)
 
     def _unescape(self, text: str, opened: int) -> str:
-        """The lines with their escapes read."""
+        """Replace the escapes in a multi-line text."""
         if "\\" not in text:
             return text
         inner = Strings(text, self.report)

@@ -1,6 +1,6 @@
 """The tree of a parsed file: scalars, lists and mappings, each with its line and column (from 1).
 
-A file may take others in; what comes from them knows their names.
+A file may include others; nodes from those have the name of their `file`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from resile.errors import shorten
 
 
 class Mark(Struct, gc=False):
-    """A place in the file, or in another `file` that it takes in."""
+    """A position in the file, or in another `file` that it includes."""
 
     line: int
     column: int
@@ -21,7 +21,7 @@ class Mark(Struct, gc=False):
 
 
 class Scalar(Struct, gc=False):
-    """One value; `text` is what was written, `value` what YAML makes of it."""
+    """One value; `text` is the source text, `value` its value by the YAML schema."""
 
     value: str | int | float | bool | None
     text: str
@@ -72,7 +72,7 @@ def describe(node: Node) -> str:
 
 
 def mark_at(data: bytes, offset: int) -> Mark:
-    """The line and column of a byte."""
+    """The line and column of a byte offset."""
     before = data[:offset]
     line_start = before.rfind(b"\n") + 1
     return Mark(before.count(b"\n") + 1, len(before[line_start:].decode("utf-8", "replace")) + 1)

@@ -1,6 +1,6 @@
-"""What the readers of JSON5 and KDL share: a text with a place in it, and a way to refuse with line and column.
+"""The base of the JSON5 and KDL parsers: a text with an offset, and errors with line and column.
 
-Both give the nodes of `tree.py`, so that a front end does not know in which of the languages a file is written.
+Both produce the nodes of `nodes.py`, so a front end need not know the format of its file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NUMBER_CHARACTERS_MAX = 400
 
 
 class Refused(Exception):
-    """Reading went no further; the reason is reported."""
+    """Raised when the parser gives up; the reason is already reported."""
 
 
 class Scanner:
-    """A text and the place up to which it is read."""
+    """A text and the offset up to which it is parsed."""
 
     language = ""
 
@@ -38,28 +38,28 @@ class Scanner:
             found = text.find("\n", found + 1)
 
     def mark(self, offset: int) -> Mark:
-        """The line and column of a place."""
+        """The line and column of an offset."""
         line = bisect_right(self._starts, offset)
         return Mark(line, offset - self._starts[line - 1] + 1)
 
     def refuse(self, message: str, offset: int | None = None, *, code: str = "", hint: str = "") -> NoReturn:
-        """Report and read no further."""
+        """Report an error and stop parsing."""
         place = self.mark(self.at if offset is None else offset)
         self.report.error(code or self.language.lower(), message, place, hint=hint)
         raise Refused
 
     def peek(self) -> str:
-        """The next character, or nothing at the end."""
+        """The next character, or an empty text at the end."""
         return self.text[self.at : self.at + 1]
 
     def text_here(self) -> str:
-        """What stands here, for a message."""
+        """The next character, for a message."""
         character = self.peek()
         return f"`{shorten(character)}`" if character else "the end of the file"
 
 
 def text_of(data: bytes, report: Diagnostics, language: str) -> str | None:
-    """The text of a file without its byte order mark; None after a report."""
+    """Decode a file and drop its byte order mark; return None after a report."""
     if len(data) > FILE_BYTES_MAX:
         report.error("limit", f"the file is larger than {FILE_BYTES_MAX // 1024**2} MB")
         return None

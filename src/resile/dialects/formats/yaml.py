@@ -2,11 +2,11 @@
 
     bytes -> readable()  encoding, size, NUL, emptiness
           -> libyaml     events, one at a time
-          -> Builder     nodes; refuses what a workflow file must not hold
+          -> Builder     nodes; refuses constructs that a workflow file must not have
 
-Scalars follow the YAML 1.2 core schema, so `yes`, `1:10` and dates are text and `012` is twelve. Refused with
-both positions or a hint: duplicate keys, keys that are not text, `<<`, foreign tags, several documents, alias
-bombs, deep nesting. JSON is YAML, so JSON files pass through the same door.
+Scalars follow the YAML 1.2 core schema, so `yes`, `1:10` and dates are text and `012` is twelve. Refused with both
+positions or a hint: duplicate keys, keys that are not text, `<<`, foreign tags, several documents, alias bombs, deep
+nesting. Most JSON is valid YAML too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DROPPED = Scalar(value="", text="", line=0, column=0)
 
 
 def resolve(text: str) -> str | int | float | bool | None:
-    """What a plain scalar means in the YAML 1.2 core schema."""
+    """The value of a plain scalar in the YAML 1.2 core schema."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] in _NUMBER_STARTS:
@@ -56,9 +56,9 @@ def resolve(text: str) -> str | int | float | bool | None:
 
 
 def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = None) -> Node | None:
-    """The root node of the one document in `data`, or None after reporting what is wrong.
+    """Parse the single document in `data`; return its root node, or None after a report.
 
-    With `variants`, `!word VALUE` is read as `word: VALUE`, and noted there; otherwise the tag is refused.
+    With `variants`, `!word VALUE` is read as `word: VALUE` and added to them; otherwise the tag is refused.
     """
     if not _readable(data, report):
         return None
@@ -85,14 +85,14 @@ def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = Non
 
 
 def loader_of(data: bytes) -> Any:
-    """Whatever turns text into events: libyaml, where it is there."""
+    """The YAML event parser: libyaml if it is installed."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
 
 
 def _readable(data: bytes, report: Diagnostics) -> bool:
-    """Is this text at all? Reports why not."""
+    """Is this valid text? Report why not."""
     if len(data) > FILE_BYTES_MAX:
         report.error("limit", f"the file is larger than {FILE_BYTES_MAX // 1024**2} MB")
         return False
@@ -111,7 +111,7 @@ def _readable(data: bytes, report: Diagnostics) -> bool:
 
 
 def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
-    """A syntax error in the parser's words, with a better one for tabs."""
+    """Report a syntax error in the parser's words; tabs get a clearer message."""
     mark = error.problem_mark or error.context_mark
     where = Mark(mark.line + 1, mark.column + 1)
     lines = data.decode("utf-8").splitlines()
@@ -133,7 +133,7 @@ def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
 
 
 class Refused(Exception):
-    """Reading went no further; the reason is reported."""
+    """Raised when the parser gives up; the reason is already reported."""
 
 
 class _Frame(Struct, gc=False):
@@ -148,7 +148,7 @@ class _Frame(Struct, gc=False):
 
 
 class Builder:
-    """Makes nodes of events. Iterative, so that depth costs no stack."""
+    """Builds nodes from events; iterative, so deep nesting needs no deep stack."""
 
     def __init__(self, report: Diagnostics, variants: list[Mapping] | None) -> None:
         self.report = report
@@ -172,7 +172,7 @@ class Builder:
             kind = type(event)
             if kind is scalar_event:
                 node = self._scalar(event)
-                # Most of a large file is items of lists, which have no key to wait for.
+                # Fast path: most scalars of a large file are list items, which have no key.
                 parent = frames[-1].node if frames else None
                 if type(parent) is Sequence:
                     parent.items.append(node)
@@ -194,13 +194,13 @@ class Builder:
                 return
 
     def _refuse(self, code: str, message: str, event: Any, hint: str = "") -> None:
-        """Report and read no further."""
+        """Report an error and stop parsing."""
         mark = Mark(event.start_mark.line + 1, event.start_mark.column + 1)
         self.report.error(code, message, mark, hint=hint)
         raise Refused
 
     def _scalar(self, event: Any) -> Node:
-        """A scalar: plain ones are resolved, quoted ones are text, tagged ones must agree with their tag."""
+        """Build a scalar: resolve plain ones, keep quoted ones as text, check tagged ones against their tag."""
         mark = event.start_mark
         text = event.value
         plain_one = event.implicit[0]
@@ -219,18 +219,18 @@ class Builder:
         return node
 
     def _is_variant(self, tag: str) -> bool:
-        """Does a tag name one of several forms that a value may have?"""
+        """Is this tag a variant name, as Prodigy's files use them?"""
         return self.variants is not None and _VARIANT.fullmatch(tag) is not None
 
     def _as_variant(self, tag: str, node: Node) -> Mapping:
-        """A value under the name of its form."""
+        """Wrap a value in a mapping with its variant name as the key."""
         found = Mapping({tag[1:]: (Scalar(tag[1:], tag[1:], node.line, node.column), node)}, node.line, node.column)
         assert self.variants is not None
         self.variants.append(found)
         return found
 
     def _value_of_tag(self, event: Any, text: str) -> Any:
-        """The value of a scalar that says its own type."""
+        """The value of a scalar with an explicit type."""
         name = event.tag.removeprefix(_TAG_PREFIX)
         if name in ("str", "!"):
             return text
@@ -245,7 +245,7 @@ class Builder:
         return float(value) if name == "float" and isinstance(value, int) else value
 
     def _open(self, node: Sequence | Mapping, event: Any) -> None:
-        """A container begins."""
+        """Begin a container."""
         if len(self.frames) >= FILE_DEPTH_MAX:
             self._refuse("limit", f"nested deeper than {FILE_DEPTH_MAX} levels", event)
         expected = "map" if isinstance(node, Mapping) else "seq"
@@ -258,7 +258,7 @@ class Builder:
         self.nodes += 1
 
     def _close(self) -> None:
-        """A container is complete."""
+        """Complete a container."""
         frame = self.frames.pop()
         node: Node = self._as_variant(frame.variant, frame.node) if frame.variant else frame.node
         if frame.anchor is not None:
@@ -269,7 +269,7 @@ class Builder:
         self._place(node)
 
     def _alias(self, event: Any) -> None:
-        """An alias stands for the whole node of its anchor, and counts as that many nodes."""
+        """Insert the node of the anchor again, and count its size."""
         if event.anchor in self.open_anchors:
             self._refuse("yaml", f"the alias `*{event.anchor}` stands inside its own anchor", event)
         if event.anchor not in self.anchors:
@@ -286,7 +286,7 @@ class Builder:
         self._place(node)
 
     def _place(self, node: Node) -> None:
-        """Put a complete node where it belongs."""
+        """Add a complete node to its parent."""
         if not self.frames:
             self.root = node
             return
@@ -302,7 +302,7 @@ class Builder:
             frame.key = None
 
     def _key(self, parent: Any, node: Node) -> Scalar:
-        """A node that stands as a key, if it may; else the entry is dropped after a report."""
+        """Check a node in the position of a key; report an invalid one and drop its entry."""
         if not isinstance(node, Scalar):
             self.report.error("yaml", f"a key must be text, not {describe(node)}", node)
             return _DROPPED
