@@ -1,4 +1,4 @@
-"""What a Prodigy step does: prompts with their arguments, and files."""
+"""The actions of Prodigy steps: prompts with their arguments, and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for what a Prodigy step gives: its output, what else is known of it, the files that it made."""
+"""Names for the results of a Prodigy step: its output, its streams, and the files that it made."""
 
 from __future__ import annotations
 

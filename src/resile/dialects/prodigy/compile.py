@@ -1,14 +1,14 @@
-"""The Prodigy front end: a file of Prodigy becomes a native one, which the native front end reads.
+"""The Prodigy front end: it translates a Prodigy file to a native tree, which the native front end reads.
 
-    tree of the user's file --translate--> native tree, each node where its origin stands --compile_native--> Workflow
+    tree of the user's file --translate--> native tree with the same positions --compile_native--> Workflow
 
     [steps]                              commands | steps | tasks: [steps]
     setup -> commands -> map -> reduce -> merge     one list, in this order; the map is the step `map`
 
-Where texts speak of files in `.prodigy`, a step makes that folder before all others, as Prodigy does.
+If texts name files in `.prodigy`, the first step creates that folder, as Prodigy does.
 
-A file says what its author meant by it, not what the program of that name did with it: the decisions are those of
-the compatibility page. What can't be run is refused by name, where it stands.
+The translation follows the intent of a file, not the bugs of the original program; the compatibility page lists the
+decisions. Unsupported keys are refused by name, at their position.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _POLICY = ("on_item_failure", "continue_on_failure", "max_failures", "failure_th
 
 
 def compile_prodigy(source: Source, root: Node, report: Diagnostics) -> Workflow | None:
-    """The workflow in a Prodigy file, or None where it has an error."""
+    """Compile a Prodigy file; return None if it has an error."""
     native = translate(source, root, report)
     if native is None or report.errors:
         return None
@@ -67,7 +67,7 @@ def compile_prodigy(source: Source, root: Node, report: Diagnostics) -> Workflow
 
 
 def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None:
-    """The native tree of a Prodigy file; what can't be translated is reported."""
+    """Translate a Prodigy file to a native tree, and report unsupported parts."""
     if isinstance(root, Sequence):
         root = mapping(root, {"commands": root})
     if not isinstance(root, Mapping):

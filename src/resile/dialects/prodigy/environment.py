@@ -1,7 +1,7 @@
 """The environment of a Prodigy file: `env` with computed values, `profiles`, `secrets`.
 
-A value that is computed at run time is captured by a step before all others and put into the environment of each step;
-a fixed one is the workflow's. Secrets stay where they are: a file names the variable or the file that holds one.
+A step before all others captures each computed value, and every step gets it in its environment; fixed values belong to
+the workflow's environment. Secrets are not copied: a file names the variable or the file that holds one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _translate_computed(
 
 
 def _make_conditional_step(t: Translation, name: str, key: Scalar, fields: dict[str, Node], where: Where) -> Node:
-    """Make a step that captures the value for `false`, and replaces it where the condition holds."""
+    """Make a step that captures the value for `false`, and replaces it if the condition holds."""
     from resile.dialects.prodigy.step import translate_condition
 
     given = {word_: text_in(fields.get(word_)) for word_ in ("when_true", "when_false")}

@@ -4,8 +4,8 @@
     and     not (('&&' | AND) not)*           primary  '(' or ')' | call | list | ${path} | path | text | number
     compare sum (op sum)?                     op       == = != > < >= <= in, contains, matches, =~
 
-A `when` names variables (`${a.b}`, or the bare words inside one `${…}`), a filter the fields of an item. What is
-missing is null. A variable alone holds unless it is empty, `0`, `false` or `null`; a number in a text compares as a
+A `when` names variables (`${a.b}`, or the bare words inside one `${…}`), a filter names the fields of an item. A
+missing value is null. A variable alone is true unless it is empty, `0`, `false` or `null`; a numeric text compares as a
 number.
 """
 
@@ -40,7 +40,7 @@ _FUNCTIONS = {
 _NESTING_MAX = 40
 
 Name = Callable[[str], str]
-"""How a path is written in JavaScript."""
+"""Translates a path to JavaScript."""
 
 
 class NotAnExpression(Exception):

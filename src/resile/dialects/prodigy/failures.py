@@ -1,9 +1,9 @@
-"""What a Prodigy step says about its failures, in the words of a native file.
+"""Translates the failure keys of a Prodigy step to native ones.
 
 on_failure            true, a command, a list of commands or steps, or a mapping: the keys of a handler, and those
-                      of a step, which then is what the handler runs
-retry, retry_config   native `retry`; with `retry_on` a failure handler whose rule matches what failures say
-on_exit_code          native, but for 0, which follows a success
+                      of a step, which the handler then runs
+retry, retry_config   native `retry`; with `retry_on` a failure handler whose rule matches the text of failures
+on_exit_code          native, except for 0, which runs after a success
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _add_retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
 
 
 def _add_last_answer(t: Translation, fields: dict[str, Node], where: Where, out: Mapping) -> None:
-    """Add what follows when all attempts are spent."""
+    """Add the action for when all attempts are used up."""
     said = fields.get("on_failure")
     if said is None or text_in(said) == "stop":
         return
@@ -165,7 +165,7 @@ def _add_last_answer(t: Translation, fields: dict[str, Node], where: Where, out:
 
 
 def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
-    """Translate how the waits grow: a word, `{type: word, …}` or `{word: {…}}`."""
+    """Translate the growth of the waits: a word, `{type: word, …}` or `{word: {…}}`."""
     said = fields.get("backoff")
     entries: dict[str, Node] = {"initial": fields.get("initial_delay", word("1s", node))}
     entries["max_delay"] = fields.get("max_delay", word("30s", node))

@@ -1,7 +1,7 @@
-"""The tables of a Prodigy file: every key with what it takes and what it means here, or why it is refused.
+"""The key tables of a Prodigy file: every key with its type and meaning, or the reason why it is refused.
 
-The translation, the did-you-mean hints, the tests and the compatibility page come from these rows. A refused key is
-a row too: its reader reports the reason where the key stands.
+The translation, the did-you-mean hints, the tests and the compatibility page come from these rows. A refused key has a
+row too: its reader reports the reason at its position.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _refuse(what: str, hint: str) -> Reader:
     """Make a reader that refuses its key by name."""
 
     def read_refused(reading: Reading, node: Node) -> Any:
-        """Report where the value stands."""
+        """Report the refusal at the position of the value."""
         reading.report.error("refused", what, node, hint=hint)
         return INVALID
 
@@ -27,12 +27,12 @@ def _refuse(what: str, hint: str) -> Reader:
 
 
 def _refusal_of(name: str, why: str, hint: str) -> Key:
-    """A key that is known and refused."""
+    """A key that is known but refused."""
     return Key(name, REFUSED, f"{why[0].upper()}{why[1:]}.", _refuse(f"`{name}` is not run: {why}", hint))
 
 
 def _only_for(name: str, kind: str, doc: str, wanted: bool, why: str) -> Key:
-    """A key that accepts only the value that Resile has anyway."""
+    """A key that accepts only the value that Resile always uses."""
 
     def read_only(reading: Reading, node: Node) -> Any:
         """Refuse any value but the wanted one."""

@@ -33,7 +33,7 @@ _COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
 _SAME = ("json_path", "distinct", "offset", "max_items")
 BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
-"""Keys of `foreach` that may as well stand beside it; the last one is a command's own in a handler."""
+"""Keys of `foreach` that may also be beside it; in a handler the last one belongs to the command."""
 _TIMED = ("claude", "shell")
 _POLICIES = {"peragent": "agent", "percommand": "command", "hybrid": "both"}
 
@@ -97,7 +97,7 @@ def add_timeouts(items: list[Node], timeout: Node) -> list[Node]:
 
 
 def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapping) -> None:
-    """Add which items the map takes, and in which order."""
+    """Add the selection and order of the map's items."""
     if "filter" in fields:
         said = fields["filter"]
         try:
@@ -235,7 +235,7 @@ def _policy_of(t: Translation, fields: dict[str, Node], node: Mapping, policy: N
 
 
 def translate_foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping, name: str) -> bool:
-    """Translate `foreach` in each of its spellings; False where it is incomplete."""
+    """Translate `foreach` in each of its spellings; return False if it is incomplete."""
     node = fields["foreach"]
     given: dict[str, Node] = {"foreach": node}
     if isinstance(node, Mapping):
@@ -251,7 +251,7 @@ def translate_foreach(t: Translation, fields: dict[str, Node], where: Where, out
     if len(sources) != 1 or "do" not in given:
         t.report.error("value", "`foreach` needs its items and `do`", node, hint="foreach: {foreach: […], do: […]}")
         return False
-    # Steps inside have other names than the steps around them, to which they can refer.
+    # Inner steps get names of their own, and can refer to the steps around them.
     inner = replace(where, item=name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
     inside = mapping(node, {"input": _translate_items(t, sources[0], where)})
     put(inside, "max_parallel", _parallel_limit_of(given.get("parallel"), node))

@@ -1,9 +1,9 @@
-"""Values as Prodigy's own parser spells them, put as its documents do.
+"""Rewrites values from the forms of Prodigy's own parser to those of its documentation.
 
     !custom NAME            custom:NAME           as `on_item_failure`
     {secs: 1, nanos: 0}     1s                    in error policies, retries and breakers
 
-`!word VALUE` is `word: VALUE` by then (tree.py).
+The YAML parser has already turned `!word VALUE` into `word: VALUE` (formats/yaml.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _POLICIES = frozenset(("error_policy", "retry_config", "retry", "retry_defaults"
 
 
 def plain_form_of(node: Node, in_policy: bool = False) -> Node:
-    """The tree with values in the forms that Prodigy's documentation uses."""
+    """Rewrite the values of a tree to the forms that Prodigy's documentation uses."""
     if isinstance(node, Sequence):
         return Sequence([plain_form_of(item, in_policy) for item in node.items], node.line, node.column)
     if not isinstance(node, Mapping):

@@ -1,13 +1,13 @@
-"""Which names in a command are the command's own: from where it gives them a value to where that value ends.
+"""Finds the variables that a shell command sets itself, with the range of text in which each is set.
 
-    v=1; echo $v           v is its own behind the assignment       (v=1; echo $v); x | read v     up to the end of that
-    v="a $v"               and not yet on its right-hand side       v=1 sh -c 'echo $v'            for the program only
+    v=1; echo $v           v is local after the assignment          (v=1; echo $v); x | read v     up to the end of that
+    v="a $v"               but not on its right-hand side           v=1 sh -c 'echo $v'            for the program only
     for v in $v; do        read, mapfile, getopts, local, export    sh -c 'v=1; echo $v'           code inside of quotes
 
-A value that is given only in some cases (`test -n "$v" || v=1`) or added to (`v+=x`) may be lacking: the command then
-needs ours to begin with. Programs have variables of their own too: bare names in single quotes that `--arg` or `-v`
-bind, or jq's `as $v`. Nothing else counts: no argument that looks like an assignment, no text in quotes, comments or
-here-documents.
+An assignment that may not run (`test -n "$v" || v=1`) or that appends (`v+=x`) leaves the variable uncertain: the
+command then needs the workflow's value first. Programs have variables of their own too: bare names in single quotes
+that `--arg` or `-v` bind, or jq's `as $v`. Nothing else counts: no argument that looks like an assignment, no text in
+quotes, comments or here-documents.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 
 
 class ShellLocals:
-    """Names of shell variables, with the stretches of a text in which the command itself gives them values."""
+    """Names of shell variables, with the ranges of a text in which the command itself has set them."""
 
     def __init__(self, text: str, wanted: set[str]) -> None:
         self.text = text
@@ -59,7 +59,7 @@ class ShellLocals:
         self.codes = 0
 
     def add(self, name: str, at: int, is_certain: bool = True) -> None:
-        """Begin the stretch of a name; remember it as uncertain where the assignment may not run."""
+        """Begin the range of a name; mark it as uncertain if the assignment may not run."""
         if name in self.wanted and name not in self.since:
             self.since[name] = at
             self.order.append(name)
@@ -67,7 +67,7 @@ class ShellLocals:
                 self.uncertain.add((name, at))
 
     def end_after(self, mark: int, at: int) -> list[str]:
-        """End the stretches of all names but the first `mark`; return these names."""
+        """End the ranges of all names but the first `mark`; return these names."""
         ended = self.order[mark:]
         del self.order[mark:]
         for name in ended:
@@ -75,12 +75,12 @@ class ShellLocals:
         return ended
 
     def may_lack(self, name: str, at: int) -> bool:
-        """May the command reach this place without having given the variable a value?"""
+        """May the command reach this offset without having set the variable?"""
         stretch = _stretch_around(self.stretches.get(name, []), at)
         return stretch is not None and (name, stretch[0]) in self.uncertain
 
     def holds(self, name: str, at: int, is_bare: bool) -> bool:
-        """Does the command itself give the variable at this place its value?"""
+        """Has the command itself set the variable at this offset?"""
         if _stretch_around(self.stretches.get(name, []), at) is not None:
             return True
         quote = _stretch_around(self.quotes, at) if is_bare and (self.bound or self.has_query) else None
@@ -90,7 +90,7 @@ class ShellLocals:
 
 
 def _stretch_around(stretches: list[tuple[int, int]], at: int) -> tuple[int, int] | None:
-    """The stretch that a place lies in."""
+    """The range around an offset, or None."""
     number = bisect_right(stretches, at, key=itemgetter(0)) - 1
     return stretches[number] if number >= 0 and at < stretches[number][1] else None
 
@@ -101,10 +101,10 @@ def _names_bound_in(program: str) -> set[str]:
 
 
 def find_shell_locals(text: str, wanted: set[str], references: dict[int, str]) -> ShellLocals:
-    """The names among these that a command gives values to; `references` are stretches that no shell looks into."""
+    """Find the names among these that a command sets; the shell does not read the ranges of `references`."""
     names = ShellLocals(text, wanted)
     lexer = _Lexer(text, references, names)
-    # A command that can't be parsed gets no values; the names found up to there still count.
+    # If a command can't be parsed, the names found so far still count.
     with suppress(Unclear):
         lexer.command(len(text), "")
     names.end_after(0, len(text) + 1)
@@ -112,14 +112,14 @@ def find_shell_locals(text: str, wanted: set[str], references: dict[int, str]) -
 
 
 class _Lexer(Lexer):
-    """Walks a command and collects the names that it gives values to."""
+    """Walks a command and collects the names that it sets."""
 
     def __init__(self, text: str, references: dict[int, str], names: ShellLocals) -> None:
         super().__init__(text, references, True)
         self.locals = names
 
     def command(self, end: int, closer: str) -> None:
-        """Read a level of shell code; the names that it gives values to end with it."""
+        """Read a level of shell code; the names that it sets end with it."""
         mark = len(self.locals.order)
         super().command(end, closer)
         self.locals.end_after(mark, self.at)
@@ -129,7 +129,7 @@ class _Lexer(Lexer):
         return _Level(self, self.locals, end, closer)
 
     def single(self, end: int) -> None:
-        """Read single-quoted text: a program's own code, which knows the names bound for it, or shell code."""
+        """Read single-quoted text: a program's own code, which sees the names bound for it, or shell code."""
         level, start, mark = self.level, self.at, len(self.locals.order)
         super().single(end)
         closing = self.at - 1
@@ -157,10 +157,10 @@ class _Lexer(Lexer):
 
 
 class _Level(Command):
-    """One level of shell code, and the names that its commands give values to.
+    """One level of shell code, and the names that its commands set.
 
-    `prefix` are the assignments before a command, `given` those that only its program sees, `coming` the names that
-    are its own when it is over. `open` holds the commands around this one with the marks of what was there before.
+    `prefix` are the assignments before a command, `given` those that only its program sees, `coming` the names that are
+    set once it is over. `open` holds the compound commands around this one, with the state before each.
     """
 
     def __init__(self, lexer: _Lexer, names: ShellLocals, end: int, closer: str) -> None:
@@ -199,7 +199,7 @@ class _Level(Command):
             self.prefix.append(assigned[1])
             self.is_certain = self.is_certain and "+" not in assigned[0]
         elif is_first and not self.awaits_command:
-            # An assignment before a command is for its program alone.
+            # An assignment before a command is visible to its program only.
             self.locals.end_after(self.mark, self.walker.at)
             self.given, self.prefix = self.prefix, []
         elif not is_first:
@@ -244,7 +244,7 @@ class _Level(Command):
         return next(bodies, _Compound("", 0, 0, False))
 
     def _keyword(self, word: str) -> None:
-        """Begin or end a compound command; restore the pipeline that it stands in at its end."""
+        """Begin or end a compound command; at its end, restore the pipeline around it."""
         if word in _CLOSERS and self.command_starts:
             self.open.append(_Compound(_CLOSERS[word], len(self.locals.order), self.pipeline, self.is_piped))
             self.pipeline, self.is_piped = len(self.locals.order), False
@@ -260,7 +260,7 @@ class _Level(Command):
         return ended
 
     def _begin_command(self) -> None:
-        """End a command, and its pipeline where it was the last, and begin the next."""
+        """End a command, and its pipeline if it was the last in it, and begin the next."""
         in_array = bool(self.frames) and self.frames[-1] == "=("
         if self.is_begun and not in_array:
             at = self.walker.at
@@ -289,7 +289,7 @@ class _Level(Command):
         self.is_certain = self.is_certain and not is_double
 
     def _parenthesis(self, character: str) -> bool:
-        """Begin or end a subshell in parentheses; names that it gives values to end with it."""
+        """Begin or end a subshell in parentheses; the names that it sets end with it."""
         depth = len(self.frames)
         is_over = super()._parenthesis(character)
         if len(self.frames) > depth and self.frames[-1] == "(":
@@ -301,7 +301,7 @@ class _Level(Command):
         return is_over
 
     def _redirect(self) -> None:
-        """Remember the names that a here-document can see: those known at its `<<`."""
+        """Record the names that a here-document can see: those known at its `<<`."""
         known = len(self.documents)
         super()._redirect()
         if len(self.documents) > known:
@@ -320,7 +320,7 @@ class _Level(Command):
 
 
 class _Compound(Struct):
-    """A compound command: the word that ends it, the marks from before it, and the names that end with it."""
+    """A compound command: the word that ends it, the state before it, and the names that end with it."""
 
     closer: str
     mark: int

@@ -1,4 +1,4 @@
-"""The folder `.prodigy`, which Prodigy keeps its own files in and its users put theirs into."""
+"""The folder `.prodigy`, in which Prodigy and its users keep files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One step of a Prodigy file as native steps; failures.py translates what it says about failures.
+"""Translates one step of a Prodigy file to native steps; failures.py translates its failure keys.
 
-label -> action -> keys that mean the same -> capture -> what follows a success, in this order:
+label -> action -> keys with the same meaning -> capture -> steps after a success, in this order:
     files it made, its output file, its validation, `on_success`, `on_exit_code: {0: …}`
 """
 
@@ -38,7 +38,7 @@ def translate_steps(t: Translation, items: list[Node], where: Where) -> list[Nod
 
 
 def translate_step(t: Translation, node: Node, where: Where) -> list[Node]:
-    """Translate one item of a list to native steps: one, or two where it has a command and a prompt."""
+    """Translate one item of a list to native steps: one, or two if it has a command and a prompt."""
     if isinstance(node, Scalar) and isinstance(node.value, str):
         is_prompt = where.is_top or node.text.startswith("/")
         text = f"/{node.text.lstrip('/')}" if is_prompt else node.text
@@ -113,7 +113,7 @@ def _translate_test(t: Translation, node: Mapping, where: Where) -> list[Node]:
 
 
 def _choose_name(node: Mapping, where: Where) -> str:
-    """Choose a unique name for a step: its label where that can be a name, else its number."""
+    """Choose a unique name for a step: its label if that is a valid name, else its number."""
     where.count += 1
     name = ""
     for key in _LABELS:
@@ -134,7 +134,7 @@ def _choose_name(node: Mapping, where: Where) -> str:
 def _add_action(
     t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, name: str, action: str
 ) -> str:
-    """Add the action to the native step; its kind, or an empty text after a report."""
+    """Add the action to the native step; return its kind, or an empty text after a report."""
     match action:
         case "shell":
             put(out, "shell", t.rewrite_shell(fields["shell"], where), node.entries["shell"][0])
@@ -157,7 +157,7 @@ def _add_action(
 
 
 def _add_implied_action(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping) -> str:
-    """Add the action of a step that names none: its check, or a slash command that is written as a name."""
+    """Add the action of a step without one: its check, or a slash command written as a name."""
     if "validate" in fields:
         check = fields["validate"]
         if isinstance(check, Scalar):
@@ -173,7 +173,7 @@ def _add_implied_action(t: Translation, node: Mapping, fields: dict[str, Node], 
         put(out, "agent", translate_prompt(t, command, fields, where), label)
         return "claude"
     if node.entries.keys() <= STEP.keys.keys():
-        # An unknown key was reported already, and may have been meant as the action.
+        # An unknown key may have been meant as the action, and is already reported.
         t.report.error("action", "this step does nothing", node, hint=did_you_mean("", ACTIONS, "actions"))
     return ""
 
@@ -237,7 +237,7 @@ def _find_tolerating_key(node: Mapping, metadata: dict[str, Node], where: Where)
 
 
 def _remember(node: Mapping, where: Where, kind: str, name: str) -> None:
-    """Remember the step whose output later texts mean by `shell.output`, `claude.output` and `CAPTURED_OUTPUT`."""
+    """Remember the step to which `shell.output`, `claude.output` and `CAPTURED_OUTPUT` refer in later texts."""
     said = value_of(node, "capture_output")
     if isinstance(said, Scalar) and said.value is False:
         return

@@ -1,12 +1,12 @@
-"""`validate` and `goal_seek`: checks with a threshold, and what runs until they are met, as native steps.
+"""`validate` and `goal_seek`: checks with a threshold, and the loops that run until they pass, as native steps.
 
     step -> on_success: check, measure, complete, validated
                                           |         |  still incomplete: on_failure, the command and its check again
                                           +---------+- incomplete: on_incomplete, check, measure, then complete again
 
-`check` are the commands of the validation, whose failure is a result like any other. `measure` reads what they wrote
-and captures it as `validation`. `complete` fails while that is less than the threshold: its ladder is the loop. What is
-incomplete then is a failure of the step, for its `on_failure` to answer.
+`check` are the commands of the validation; their failure is a result like any other. `measure` reads their output and
+captures it as `validation`. `complete` fails while the result is below the threshold: its failure rules are the loop. A
+result that is still incomplete after them is a failure of the step, which its `on_failure` handles.
 """
 
 from __future__ import annotations
@@ -158,14 +158,14 @@ def make_validation_steps(
 
 
 def _is_no(node: Node) -> bool:
-    """Is this `false`, or nothing?"""
+    """Is this `false` or null?"""
     return isinstance(node, Scalar) and (node.value is False or node.value is None)
 
 
 def _make_completion_step(
     t: Translation, node: Mapping, loop: Node | None, inner: Where, check: _Check, *, is_last: bool = True
 ) -> Mapping:
-    """Make the step that fails while the result is incomplete, with its handler; accept it where others follow."""
+    """Make the step that fails while the result is incomplete; accept that result if another step gives the verdict."""
     complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
     if loop is not None:
         answer = _translate_loop(t, loop, inner, check)
@@ -176,7 +176,7 @@ def _make_completion_step(
 
 
 def _place_beside(where: Where, prefix: str) -> Where:
-    """The same place with another prefix for unnamed steps."""
+    """The same context with another prefix for unnamed steps."""
     return replace(where, prefix=prefix, count=0, taken={"measure": 1, "complete": 1})
 
 
@@ -220,7 +220,7 @@ def _read_count(t: Translation, node: Node | None, default: int) -> int:
 
 
 def _is_false(t: Translation, node: Node | None) -> bool:
-    """Does a key say `false`?"""
+    """Is the value of a key `false`?"""
     if node is None:
         return False
     if not isinstance(node, Scalar) or not isinstance(node.value, bool):
@@ -260,7 +260,7 @@ def _translate_loop(t: Translation, node: Node, inner: Where, check: _Check) -> 
 
 
 def _set_last_answer(out: Mapping, is_accepted: bool, at: Place) -> None:
-    """Set what an incomplete result means when all attempts are spent."""
+    """Set how an incomplete result counts when all attempts are used up."""
     put(out, "accept" if is_accepted else "fail_workflow", flag(True, at))
 
 
@@ -297,7 +297,7 @@ def _repeat_action(out: Mapping, name: str) -> Mapping:
 
 
 def translate_goal_seek(t: Translation, node: Node, where: Where, out: Mapping) -> str:
-    """Add the action that `goal_seek` tries; its kind, or an empty text where there is none."""
+    """Add the action that `goal_seek` tries; return its kind, or an empty text if it has none."""
     fields = read_mapping(t, node, GOAL_SEEK)
     given = [key for key in ("shell", "claude") if key in fields]
     if len(given) != 1 or "validate" not in fields:

@@ -1,12 +1,12 @@
-"""Variables in the texts of a Prodigy file, written as native references.
+"""Rewrites the variables in the texts of a Prodigy file as native references.
 
     $ARG ${ARG_1}      ${inputs.ARG}                 $item ${item.x:-y}   ${item} ${item.x:-y}
-    ${shell.output}    of the failed command in a handler, else of the last step before that kept its output
+    ${shell.output}    of the failed command in a handler, else of the last earlier step that kept its output
     ${v.exit_code}     ${v_exit_code}                 ${coverage.spec}     ${coverage_spec}
-    $NAME              the shell's, or its value where no shell reads the text (prompts, paths, content)
+    $NAME              left to the shell; replaced by its value if no shell reads the text (prompts, paths, content)
 
-Everything else that starts with a dollar is left byte for byte as it stands: awk's `$1`, jq's `$area`, `${PORT:-80}`.
-A name that the command gives a value to itself (`for item in`, `read v`, `--arg v`) is the command's own.
+Everything else that starts with a dollar stays byte for byte: awk's `$1`, jq's `$area`, `${PORT:-80}`. A name that the
+command sets itself (`for item in`, `read v`, `--arg v`) is left to the command.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from resile.dialects.reading.diagnostics import Diagnostics
 
 STREAMS = ("stderr", "exit_code", "success", "duration")
-"""What is known of a captured step besides its value, by the words that Prodigy has for it."""
+"""Properties of a captured step besides its value, by Prodigy's names."""
 INLINED_CHARACTERS_MAX = 64 * 1024
-"""A longer value of the environment is refused: it would stand in every text that names it."""
+"""A longer value of the environment is refused: every text that names it would repeat it."""
 
 _TOKEN = re.compile(r"\\.|\$\$|\$\{([^{}$]*)\}|\$([A-Za-z_]\w*|\d+)", re.DOTALL)
 _REFERENCE = re.compile(
@@ -52,12 +52,12 @@ _PLACES = {"PROJECT_ROOT": "env.PWD", "WORKTREE": "env.PWD"}
 
 
 class Where(Struct):
-    """Where in the file a text stands.
+    """The context of a text in the file.
 
-    `last` are the steps before it whose output counts as `shell.output` and `claude.output`, and `kept` those of
-    them that say `capture_output: true`. `item` is the step that runs once for each item, around it. `env` holds the
-    environment's fixed values. `taken` counts the names of the steps beside it; unnamed ones are called by `prefix` and
-    `count`. `is_top` is a list of steps, as against the commands of a handler.
+    `last` maps `shell` and `claude` to the last steps before the text, for `shell.output` and `claude.output`; `kept`
+    has only steps with `capture_output: true`. `item` is the step around the text that runs once for each item. `env`
+    has the fixed values of the environment. `taken` counts the names of neighbouring steps; unnamed ones are called by
+    `prefix` and `count`. `is_top` marks a list of steps, not the commands of a handler.
     """
 
     env: dict[str, str] = {}
@@ -71,7 +71,7 @@ class Where(Struct):
     is_top: bool = True
 
     def inner(self, prefix: str, *, in_handler: bool = False) -> Where:
-        """The place of a list of commands inside this one."""
+        """The context of a list of commands inside this one."""
         return Where(
             env=self.env,
             item=self.item,
@@ -88,12 +88,11 @@ StepTranslator = Callable[["Translation", "list[Node]", Where], "list[Node]"]
 
 
 class Translation(Reading):
-    """One Prodigy file being translated: what its texts can name, and what the native file must declare for them.
+    """State of translating one Prodigy file: names that texts can use, and declarations for the native file.
 
-    `captured` maps each name that a step captures to its form; `streams` are those of them of which more than the
-    value is asked; `files` maps (step, output) to the name under which its file is captured. `inputs` says of each
-    input whether a run must be given it. `step_translator` translates lists of steps, which maps, handlers and checks
-    have inside.
+    `captured` maps each captured name to its form; `streams` are the names whose streams are used too; `files` maps
+    (step, output) to the name that captures the file's path. `inputs` maps each input to whether it is required.
+    `step_translator` translates lists of steps inside maps, handlers and checks.
     """
 
     def __init__(self, source: Source, report: Diagnostics, step_translator: StepTranslator) -> None:
@@ -149,7 +148,7 @@ class Translation(Reading):
         return ""
 
     def rewrite(self, text: str, node: Node, where: Where, is_shell: bool) -> str:
-        """Rewrite the variables of a text as references; `node` is where it stands."""
+        """Rewrite the variables of a text as references; `node` is its position."""
         names = _shell_locals_of(text) if is_shell else None
         lacking: dict[str, str] = {}
 
@@ -163,7 +162,7 @@ class Translation(Reading):
                 root = IDENTIFIER.match(name)
                 if root is not None and names.may_lack(root[0], token.start()) and root[0] not in lacking:
                     lacking[root[0]] = self.reference_for(root[0], node, where, is_shell) or ""
-                # `${name-}` is read by the shell only, so the native file puts no value there.
+                # Only the shell expands `${name-}`; Resile leaves it alone.
                 return f"${{{name}-}}" if bare is None and self._would_take(name, where) else token[0]
             found = self.reference_for(name, node, where, is_shell, is_bare=bare is not None)
             return token[0] if found is None else found
@@ -172,13 +171,13 @@ class Translation(Reading):
         return "".join(f"{name}={value}; " for name, value in lacking.items() if value) + written
 
     def _would_take(self, name: str, where: Where) -> bool:
-        """Would the native file put a value in the place of `${name}`?"""
+        """Would Resile expand `${name}`?"""
         return name in self.captured or bool(where.item and name in _ITEM)
 
     def reference_for(
         self, name: str, node: Node, where: Where, is_shell: bool, *, is_bare: bool = False
     ) -> str | None:
-        """The reference or text for one variable, or None where it belongs to the shell."""
+        """The reference or text for one variable, or None if it belongs to the shell."""
         if name.startswith("env:") and IDENTIFIER.fullmatch(name[4:]):
             return f"${{env.{name[4:]}}}"
         match = _REFERENCE.fullmatch(name)
@@ -223,7 +222,7 @@ class Translation(Reading):
     def _reference_for_unknown(
         self, name: str, root: str, path: str, default: str | None, is_shell: bool, is_bare: bool, where: Where
     ) -> str | None:
-        """The reference for a variable that the workflow does not know: of the shell, or of the environment."""
+        """The reference for a variable that the workflow does not define: of the shell, or of the environment."""
         if default is None or is_bare or path or root in where.env:
             return None
         if is_shell:
@@ -231,7 +230,7 @@ class Translation(Reading):
         return default if not _DEFAULT_REFUSED.isdisjoint(default) else f"${{env.{root}:-{default}}}"
 
     def _resolve(self, root: str, path: str, node: Node, where: Where, *, has_default: bool = False) -> str | None:
-        """The native name of a variable, or None where the workflow does not know it."""
+        """The native name of a variable, or None if the workflow does not define it."""
         if root == "ARG" or re.fullmatch(r"ARG_\d{1,3}", root):
             self.inputs[root] = self.inputs.get(root, False) or not has_default
             return None if path else f"inputs.{root}"
@@ -299,7 +298,7 @@ class Translation(Reading):
 
 
 def _shell_locals_of(text: str) -> ShellLocals:
-    """The variables that a command gives values to itself."""
+    """The variables that a command sets itself."""
     from resile.dialects.prodigy.shell_locals import find_shell_locals
 
     tokens = [token for token in _TOKEN.finditer(text) if token[1] or token[2]]
@@ -309,7 +308,7 @@ def _shell_locals_of(text: str) -> ShellLocals:
 
 
 def _is_shell_local(names: ShellLocals, name: str, at: int, is_bare: bool) -> bool:
-    """Does the command give this variable its value? Shell variables have no dotted path and no filter."""
+    """Does the command set this variable? Shell variables have no dotted path and no filter."""
     root = IDENTIFIER.match(name)
     return (
         root is not None and name[root.end() : root.end() + 1] not in (".", "|") and names.holds(root[0], at, is_bare)
