@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Compiled(Struct, frozen=True):
-    """What came of a file: the workflow where there is no error, every finding, and how it was recognised."""
+    """The result of compiling a file: the workflow if there is no error, all findings, and how it was recognised."""
 
     workflow: Workflow | None
     diagnostics: tuple[Diagnostic, ...]
@@ -38,9 +38,9 @@ class Compiled(Struct, frozen=True):
 
 
 def compile_file(path: str | PathLike[str], *, dialect: str = "", profile: str = "") -> Compiled:
-    """Compile the workflow file at `path`; whatever is wrong with it, or with the path, is a finding.
+    """Compile the workflow file at `path`; problems with the file or the path become findings.
 
-    `dialect` says for which system it is written, where its shape must not decide.
+    `dialect` names the system that the file is written for; if it is empty, its shape decides.
     """
     import os
 
@@ -61,7 +61,7 @@ def compile_text(
 
 
 def _read_file(file: str, report: Diagnostics) -> bytes | None:
-    """The bytes of a file, at most one more than is allowed; None after a report."""
+    """Read the bytes of a file, at most one more than is allowed; return None after a report."""
     try:
         with open(file, "rb") as stream:
             return stream.read(FILE_BYTES_MAX + 1)
@@ -87,7 +87,7 @@ def _sibling(file: str) -> str:
 
 
 def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
-    """Parse, detect the dialect, hand over to its front end."""
+    """Parse a file, detect its dialect, and call that front end."""
     with _garbage_collector_paused():
         ending = source.file[source.file.rfind(".") :].lower() if "." in source.file else ""
         if ending in ENDINGS and dialect in ("", ENDINGS[ending]):
@@ -112,7 +112,7 @@ def _compile(source: Source, report: Diagnostics, dialect: str) -> Compiled:
 
 
 def _parsed_json(data: bytes, report: Diagnostics) -> Node | None:
-    """JSON is nearly YAML: only its escapes for characters beyond U+FFFF are not."""
+    """Parse JSON with the JSON5 parser: YAML lacks JSON's escapes for characters beyond U+FFFF."""
     from resile.dialects.formats.json5 import parse_json5
 
     return parse_json5(data, report)
@@ -120,7 +120,7 @@ def _parsed_json(data: bytes, report: Diagnostics) -> Node | None:
 
 @contextmanager
 def _garbage_collector_paused() -> Iterator[None]:
-    """A file makes many objects and no cycles: collecting while they are made triples the time."""
+    """Pause the garbage collector: parsing makes many objects and no cycles, and collecting would triple the time."""
     import gc
 
     enabled = gc.isenabled()

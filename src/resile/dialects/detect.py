@@ -1,10 +1,11 @@
-"""Which system a file is written for: each front end is known by the shape of its files.
+"""Detects the dialect of a file: each front end recognises the shape of its files.
 
-    FrontEnd   name, recognise(root) -> why, or nothing; its module has compile_NAME(source, root, report) and TABLES
+    FrontEnd   name, recognise(root) -> the reason, or an empty text; its module has compile_NAME(source, root, report),
+    TABLES
 
-Every front end is asked. One that recognises the file gets it; none, and it is no workflow file; several, and the
-caller must say which (`--dialect`). A module is only loaded when a file is for it. Files that are not YAML are told by
-their endings and come to their front end as text, with no root.
+`detect` asks every front end. If none recognises the file, it is no workflow file; if several do, the caller must
+choose (`--dialect`). The module of a front end is imported only for its files. Files that are not YAML are recognised
+by their endings and reach their front end as text, without a root.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from resile.model.workflow import Workflow
 
 ENDINGS = {".kdl": "torc", ".json5": "torc"}
-"""Files that are not YAML, and whose they are."""
+"""Endings of files that are not YAML, with their dialects."""
 
 _PRODIGY_ACTIONS = (
     "shell",
@@ -40,14 +41,14 @@ _VISOR_KEYS = ("type", "exec", "depends_on", "on_fail", "forEach", "fail_if", "p
 
 
 class FrontEnd(Struct, frozen=True):
-    """One dialect: its name, and the question whether a tree is one of its files."""
+    """One dialect: its name, and the function that recognises its files."""
 
     name: str
     recognise: Callable[[Node], str]
 
 
 def _native(root: Node) -> str:
-    """A native file says so."""
+    """A native file has the key `resile`."""
     return "it has the key `resile`" if isinstance(root, Mapping) and "resile" in root.entries else ""
 
 
@@ -68,7 +69,7 @@ def _prodigy(root: Node) -> str:
             has_it = f"it has a list `{key}`"
             if not listed.items:
                 return has_it
-            # No other system has commands at its top: a typing error in one of them is for its front end to tell.
+            # No other system has `commands` at the top: the Prodigy front end reports typing errors in them.
             found = _prodigy_list(listed, f"`{key}` is a list of steps")
             return found or (has_it if key == "commands" else "")
     steps = _value(root, "steps")
@@ -76,7 +77,7 @@ def _prodigy(root: Node) -> str:
 
 
 def _prodigy_list(node: Sequence, what: str) -> str:
-    """Are these steps of Prodigy? The first that says what it does decides."""
+    """Are these steps of Prodigy? The first one with an action decides."""
     for item in node.items:
         if isinstance(item, Mapping):
             action = next((key for key in _PRODIGY_ACTIONS if key in item.entries), "")
@@ -99,7 +100,7 @@ def _visor(root: Node) -> str:
             "version" in root.entries or "id" in root.entries or _has_visor_types(section)
         ):
             return f"it has `{key}` by name" + (" and a `version`" if "version" in root.entries else "")
-    # A file may hold nothing but what others extend or test.
+    # A file may have only parts that other files extend or test.
     if "version" in root.entries and {"extends", "include", "tests", "imports"} & root.entries.keys():
         return "it has a `version` and parts of a Visor file"
     return ""
@@ -120,7 +121,7 @@ def _torc(root: Node) -> str:
 
 
 def _noetl(root: Node) -> str:
-    """A playbook: it says so, or its workflow is a list of steps with tools."""
+    """A playbook: by its `apiVersion`, or by a `workflow` that is a list of steps with tools."""
     version = _text(root, "apiVersion")
     if version.startswith("noetl.io/"):
         return f"it says `apiVersion: {version}`"
@@ -143,7 +144,7 @@ NAMES = tuple(front_end.name for front_end in FRONT_ENDS)
 
 
 def detect(root: Node, report: Diagnostics) -> tuple[str, str]:
-    """The dialect of a file and why; two empty texts after a report."""
+    """The dialect of a file and the reason; two empty texts after a report."""
     found = [(front_end.name, why) for front_end in FRONT_ENDS if (why := front_end.recognise(root))]
     if len(found) == 1:
         return found[0]
@@ -158,7 +159,7 @@ def detect(root: Node, report: Diagnostics) -> tuple[str, str]:
 
 
 def module_of(name: str) -> Any:
-    """The module of a front end, or None where this installation has none."""
+    """The module of a front end, or None if this installation lacks it."""
     import importlib
 
     try:
@@ -170,7 +171,7 @@ def module_of(name: str) -> Any:
 
 
 def compile_with(name: str, source: Source, root: Node | None, report: Diagnostics) -> Workflow | None:
-    """Hand a file over to its front end."""
+    """Compile a file with its front end."""
     module = module_of(name)
     if module is None:
         report.error("dialect", f"files of {name} are not run by this version", root or Mark(1, 1))
@@ -189,12 +190,12 @@ def tables(name: str) -> tuple[Table, ...]:
 
 
 def _value(root: Node, key: str) -> Node | None:
-    """What stands under a key of a mapping."""
+    """The value under a key of a mapping, or None."""
     entry = root.entries.get(key) if isinstance(root, Mapping) else None
     return None if entry is None else entry[1]
 
 
 def _text(root: Node, key: str) -> str:
-    """The text that stands under a key."""
+    """The text under a key, or an empty text."""
     value = _value(root, key)
     return value.text if isinstance(value, Scalar) and isinstance(value.value, str) else ""

@@ -20,12 +20,12 @@ from resile.languages.python.modules import load_file
 
 @runtime_checkable
 class BuildsWorkflow(Protocol):
-    """An object of a Python file that stands for a workflow."""
+    """An object in a Python file that builds a workflow."""
 
     file: str
 
     def compile_with_findings(self, file: str = "") -> Compiled:
-        """Compile the workflow; `file` is the path that findings name, the object's own where it is empty."""
+        """Compile the workflow; findings name the path `file`, or the object's own file if it is empty."""
 
 
 def compile_module(path: str) -> Compiled:
@@ -46,7 +46,7 @@ def _load_workflow(path: str, report: Diagnostics) -> BuildsWorkflow | None:
         return None
     file = os.path.abspath(path)
     try:
-        # What the file prints must not mix with the document that a command may print on stdout.
+        # Redirect the file's prints: stdout may be reserved for a command's JSON.
         with redirect_stdout(sys.stderr):
             module = load_file(file)
     except SyntaxError as error:
