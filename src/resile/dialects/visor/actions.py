@@ -1,6 +1,6 @@
-"""What a Visor step does: the keys of its type become a native action, and what it gives becomes its value.
+"""The actions of Visor steps: the keys of a step's type become a native action and a transform of its output.
 
-Agent steps are asked of `claude -p`: the keys of `ai` become its options, a schema becomes a part of the prompt.
+Agent steps run `claude -p`: the keys of `ai` become its options, a schema becomes a part of the prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from resile.model.limits import FILE_BYTES_MAX
 
 AGENT = ("claude", "-p")
 COMMAND_SECONDS = 60.0
-"""The time of a command that says nothing about it, as in Visor."""
+"""Visor's default timeout of commands."""
 _PROVIDERS = ("anthropic", "claude-code", "claude")
 _ALL_TOOLS = "Bash,Edit,Write,Read,Glob,Grep,WebFetch,WebSearch,Task,NotebookEdit"
 _PROMPT_FILE = re.compile(r"[^\s{}]+\.(?:liquid|md|txt|prompt)")
@@ -35,7 +35,7 @@ _NEEDS_VALUE = ("set", "append")
 def action_of(
     reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema, namespace: str
 ) -> dict[str, Any]:
-    """The native keys of a step of this type; what is missing is reported."""
+    """The native action keys of a step of this type; report missing keys."""
     match kind:
         case "command":
             return {"shell": _require(reading, kind, node, fields, "exec"), "stdin": fields.get("stdin") or None}
@@ -59,7 +59,7 @@ def action_of(
 
 
 def _require(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any], key: str) -> str:
-    """A key that a type can't be without."""
+    """The value of a required key; report it if it is missing."""
     if key not in node.entries:
         reading.report.error("value", f"a `{kind}` step needs `{key}`", node)
     value: str = fields.get(key, "")
@@ -67,7 +67,7 @@ def _require(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any],
 
 
 def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """One operation on the memory, with what it needs and nothing else."""
+    """Translate one memory operation, with exactly the keys that it takes."""
     operation = fields.get("operation", "get")
     if "operation" not in node.entries:
         reading.report.error("value", "a `memory` step needs `operation`", node)
@@ -89,7 +89,7 @@ def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: 
 
 
 def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
-    """A request whose server is decided by the file alone, or by one output that is the whole url."""
+    """Translate a request; the file fixes its server, or one output is the whole URL."""
     body: Any = fields.get("body")
     given: dict[str, Any] = {}
     if isinstance(body, dict | list):
@@ -104,7 +104,7 @@ def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, 
 
 
 def _url(reading: Reading, node: Mapping, given: Node | None) -> str:
-    """A url of which values may fill the path and the query."""
+    """Check a URL; values may fill its path and query only."""
     if given is None:
         reading.report.error("value", "an `http` step needs `url`", node)
         return ""
@@ -124,7 +124,7 @@ def _url(reading: Reading, node: Mapping, given: Node | None) -> str:
 
 
 def _headers(reading: Reading, node: Node | None) -> dict[str, str]:
-    """Headers by name; `${NAME}` in one is the caller's variable."""
+    """Translate headers; `${NAME}` in one is the caller's environment variable."""
     if node is None:
         return {}
     if not isinstance(node, Mapping):
@@ -141,7 +141,7 @@ def _headers(reading: Reading, node: Node | None) -> dict[str, str]:
 
 
 def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
-    """A question, with what the file says about its answer."""
+    """Translate a question, with hints about its answer."""
     question = _require(reading, "human-input", node, fields, "prompt")
     hints = []
     if fields.get("example"):
@@ -152,13 +152,13 @@ def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, A
         hints.append(f"an empty answer means {fields['default']!r}")
     elif fields.get("allow_empty"):
         hints.append("an empty answer is fine")
-    # The question is a template; what is added is not.
+    # The question is a template; the hints are plain text.
     more = f" {{% raw %}}({'; '.join(hints)}){{% endraw %}}" if hints else ""
     return {"question": question.rstrip() + more, "default": fields.get("default", "")}
 
 
 def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """A prompt for `claude -p`, with the options that the file's settings come to."""
+    """Make the prompt for `claude -p`, with the options for the file's settings."""
     prompt = _prompt(reading, node, fields)
     if "prompt" not in node.entries and "appendPrompt" not in node.entries and "focus" not in node.entries:
         hint = "" if "type" in node.entries else "a step without `type` asks an agent"
@@ -177,7 +177,7 @@ def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, An
 
 
 def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str:
-    """The prompt; one that is the path of a file stands there."""
+    """Read the prompt, inline or from a file."""
     given: Node | None = fields.get("prompt")
     path: Node | None = None
     if isinstance(given, Mapping):
@@ -194,7 +194,7 @@ def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str
 
 
 def _prompt_from_file(reading: VisorReading, node: Node) -> str:
-    """A prompt that stands in a file of its own."""
+    """Read a prompt from a file."""
     name = text(reading, node)
     if name is INVALID:
         return ""
@@ -210,7 +210,7 @@ def _prompt_from_file(reading: VisorReading, node: Node) -> str:
 
 
 def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Options of `claude -p`."""
+    """The options of `claude -p`."""
     provider = settings.get("provider", fields.get("ai_provider", reading.models.get("ai_provider", "")))
     model = settings.get("model", fields.get("ai_model", reading.models.get("ai_model", "")))
     words: list[str] = []
@@ -239,7 +239,7 @@ def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], setti
 
 
 def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str, Any] | None:
-    """How what the step gives becomes its value; None where it gives nothing."""
+    """The transform of a step's output to its value; None if the step has no output."""
     if kind == "noop" and not ({"transform", "transform_js", "forEach"} & fields.keys()):
         return None
     parse = "auto"
@@ -253,7 +253,7 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
 
 
 def time_of(kind: str, fields: dict[str, Any]) -> float | None:
-    """The time for each try."""
+    """The timeout of each attempt."""
     given = fields.get("timeout", fields.get("ai", {}).get("timeout"))
     if given is None and kind == "command":
         return COMMAND_SECONDS

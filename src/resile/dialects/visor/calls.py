@@ -1,9 +1,9 @@
-"""Calls that are more than a name: tools, workflows, and steps with arguments become steps of their own.
+"""Calls with arguments, and calls of tools and workflows: they become separate steps.
 
-    on_init     steps before the step, called STEP.NAME; their outputs are seen by it under the name of the call
-    on_success  commands that follow the step           on_fail   commands of its repair
+    on_init     steps before the step, called STEP.NAME; it sees their outputs under the name of the call
+    on_success  commands after the step                  on_fail   commands of its repair
 
-A called step is a copy: it does what the step does, with `args`, and answers no failure but by plain retries.
+A called step is a copy: it has the same action, with `args`, and keeps only plain retries of its failure rules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_COPIED = ("rules", "accepts_in_items", "on_success", "copies", "args", "ali
 
 
 def place_calls(reading: VisorReading, drafts: dict[str, Draft]) -> dict[str, Draft]:
-    """Every step with what it calls in its place; the steps that run before others among them."""
+    """Add the called steps to all drafts, also those that run before others."""
     result: dict[str, Draft] = {}
     for name, draft in drafts.items():
         placed = replace(draft)
@@ -48,7 +48,7 @@ def place_calls(reading: VisorReading, drafts: dict[str, Draft]) -> dict[str, Dr
 
 
 def _place_before(reading: VisorReading, drafts: dict[str, Draft], draft: Draft, result: dict[str, Draft]) -> None:
-    """Put the steps that run before a step among the others, and let it wait for them."""
+    """Add the steps of `on_init` before a step, and make it need them."""
     needs, when = draft.needs, draft.when
     aliases: dict[str, str] = {}
     for call in draft.before:
@@ -59,7 +59,7 @@ def _place_before(reading: VisorReading, drafts: dict[str, Draft], draft: Draft,
         name = _free_name(f"{draft.name}.{alias}", drafts, result)
         keys = _rename(called.replace(when=None), name, aliases)
         result[name] = Draft(name, call.node, keys, {}, needs, when, fanout=draft.fanout)
-        # The first of them asks the step's condition; where it does not hold, the rest are skipped with it.
+        # The first one gets the condition of the step; if that is false, the others are skipped with it.
         needs, when = [Part(call.node, any_of=[name])], []
         aliases[alias] = name
     if aliases:
@@ -68,7 +68,7 @@ def _place_before(reading: VisorReading, drafts: dict[str, Draft], draft: Draft,
 
 
 def _free_name(name: str, *taken: Iterable[str]) -> str:
-    """The name, or one with a number that no step has."""
+    """The name, or the name with a number if a step has it already."""
     found, number = name, 1
     while any(found in names for names in taken):
         number += 1
@@ -77,7 +77,7 @@ def _free_name(name: str, *taken: Iterable[str]) -> str:
 
 
 def _commands(reading: VisorReading, drafts: dict[str, Draft], calls: tuple[Call, ...]) -> list[StepPart] | None:
-    """Called steps as commands, which run one after the other."""
+    """Make commands of called steps, which run one after the other."""
     steps: list[StepPart] = []
     aliases: dict[str, str] = {}
     for call in calls:
@@ -91,13 +91,13 @@ def _commands(reading: VisorReading, drafts: dict[str, Draft], calls: tuple[Call
 
 
 def _rename(keys: StepPart, name: str, aliases: dict[str, str]) -> StepPart:
-    """A called step under a name, which is also that of its value."""
+    """Give a called step a name, under which its value is captured too."""
     capture = {name: "value"} if "capture" in keys else None
     return keys.replace(capture=capture, aliases=dict(aliases) or None)
 
 
 def _step_of_call(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> StepPart | None:
-    """What a call runs, or None after a report."""
+    """The step that a call runs, or None after a report."""
     kinds: dict[str, dict[str, Any]] = {
         "step": {**drafts}, "tool": {**reading.tools}, "workflow": {**reading.workflows}
     }  # fmt: skip
@@ -121,7 +121,7 @@ def _step_of_call(reading: VisorReading, drafts: dict[str, Draft], call: Call) -
 
 
 def _tool(reading: VisorReading, call: Call) -> StepPart | None:
-    """The command of a tool."""
+    """The step that runs the command of a tool."""
     key, node = reading.tools[call.name]
     fields = read_keys(reading, node, TOOL)
     if "exec" not in fields:
@@ -143,7 +143,7 @@ def _tool(reading: VisorReading, call: Call) -> StepPart | None:
 
 
 def _arguments(reading: VisorReading, node: Node | None, call: Call) -> dict[str, Any]:
-    """The arguments of a tool: those given must be known, those required given, defaults are filled in."""
+    """Check the arguments of a tool against its schema, and fill in defaults."""
     if node is None:
         return call.args
     schema = plain(node)

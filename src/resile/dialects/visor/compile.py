@@ -3,8 +3,8 @@
     extends (files) -> keys -> steps -> calls -> items, order (items)  ->  native tree, which compile_native reads
 
 A file without any `depends_on` whose jumps lead to earlier steps runs in the order in which it is written. Steps that
-are named by `run` and by nothing else run only when they are called for. Nothing is parsed and ignored: a key changes
-what runs, is refused by name, or is a label, which a notice says.
+only `run` names run only when they are called. Every key has an effect, is refused by name, or is a label, for which
+the reader gives a notice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Named = list[tuple[str, Scalar | Mapping, Mapping]]
 
 
 def compile_visor(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
-    """The workflow in a Visor file, or None where it has an error."""
+    """Compile a Visor file; return None if it has an error."""
     lowered = _lower(VisorReading(source, report, _lower_known), extend(source, root, report))
     if lowered is None:
         return None
@@ -52,7 +52,7 @@ def compile_visor(source: Source, root: Mapping, report: Diagnostics) -> Workflo
 
 
 def _lower_known(around: VisorReading, known: Known, name: str, loading: tuple[str, ...]) -> Lowered | None:
-    """A workflow that a step of another one runs."""
+    """Lower a workflow that a step of another one calls."""
     reading = VisorReading(known.source, around.report, _lower_known, loading)
     reading.tools = around.tools
     reading.models = around.models
@@ -65,7 +65,7 @@ def _lower_known(around: VisorReading, known: Known, name: str, loading: tuple[s
 
 
 def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | None:
-    """The native tree of a workflow, or None where it has no steps; what is wrong with it is reported."""
+    """Lower a workflow to a native tree, and report its errors; return None if it has no steps."""
     report, is_part = reading.report, bool(name)
     fields = read_keys(reading, root, FILE)
     if "version" not in root.entries and not is_part and "id" not in fields:
@@ -107,7 +107,7 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
 
 
 def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_list: bool, in_turn: bool) -> Node:
-    """The native steps: a list where they run in its order, else a mapping; what the workflow gives is `end`."""
+    """The native steps: a list if list order counts, else a mapping; `end` collects the outputs of the workflow."""
     made: list[tuple[str, Scalar, StepPart]] = []
     for name, draft in drafts.items():
         keys = draft.keys.replace(needs=draft.needs or None, when=when_of(draft.when), fanout=draft.fanout or None)
@@ -125,7 +125,7 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
 def _inputs_of_gates(
     reading: VisorReading, drafts: dict[str, Draft], fields: dict[str, Any], root: Mapping
 ) -> dict[str, Part]:
-    """The inputs that say which steps run."""
+    """The inputs `event`, `tags` and `exclude_tags`, by which a run selects steps."""
     of_steps = [draft.fields for draft in drafts.values()]
     if drafts and all(step.get("tags") for step in of_steps) and not fields.get("tag_filter", {}).get("include"):
         message = "every step has tags: nothing runs unless some are asked for"
@@ -134,12 +134,12 @@ def _inputs_of_gates(
 
 
 def _stem(file: str) -> str:
-    """A workflow without a name is called like its file."""
+    """Name of the file without its ending: the default name of a workflow."""
     return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
 
 
 def _read_tools(reading: VisorReading, node: Node | None) -> None:
-    """The tools that `on_init` can name; one is read when it is called."""
+    """Collect the tools that `on_init` can name; each is read when it is called."""
     if isinstance(node, Mapping):
         for name, (key, value) in node.entries.items():
             if isinstance(value, Mapping):
@@ -151,7 +151,7 @@ def _read_tools(reading: VisorReading, node: Node | None) -> None:
 
 
 def _settings(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> Settings:
-    """What the file says for all its steps."""
+    """Read the settings of the file for all steps."""
     conditions = named_conditions(reading, fields["failure_conditions"]) if "failure_conditions" in fields else {}
     return Settings(
         conditions=conditions,
@@ -165,7 +165,7 @@ def _settings(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_p
 
 
 def _memory_file(reading: VisorReading, root: Mapping, fields: dict[str, Any]) -> dict[str, Any] | None:
-    """The file of the memory, where it has one."""
+    """The settings of the memory file, or None if the memory has no file."""
     given = fields.get("memory", {})
     is_file = given.get("storage") == "file"
     if is_file and "file" not in given:
@@ -181,7 +181,7 @@ def _memory_file(reading: VisorReading, root: Mapping, fields: dict[str, Any]) -
 
 
 def _named_steps(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> tuple[Named, bool]:
-    """The steps with their names, and whether they are a list."""
+    """The named steps, and whether they are a list."""
     report = reading.report
     given: Node | None = fields.get("steps")
     if given is None:
@@ -218,7 +218,7 @@ def _named_steps(reading: VisorReading, root: Mapping, fields: dict[str, Any], i
 
 
 def _list_step(number: int, item: Node) -> tuple[str, Scalar | Mapping | Sequence, Node]:
-    """A step of a list, called by its `id`, which is then taken out."""
+    """A step of a list with its `id` as the name; the `id` is removed from its keys."""
     if not isinstance(item, Mapping) or "id" not in item.entries or not isinstance(item.entries["id"][1], Scalar):
         return f"step-{number}", item, item
     key = item.entries["id"][1]
@@ -227,7 +227,7 @@ def _list_step(number: int, item: Node) -> tuple[str, Scalar | Mapping | Sequenc
 
 
 def _remedies(named: Named) -> frozenset[str]:
-    """The steps that are named by `run`, or in the code of `run_js`, and that nothing else needs."""
+    """Steps that `run` or the code of `run_js` names and that no other step needs."""
     called: set[str] = set()
     needed: dict[str, frozenset[str]] = {}
     for name, _, node in named:
@@ -243,7 +243,7 @@ def _remedies(named: Named) -> frozenset[str]:
 
 
 def _names_called_by(node: Mapping) -> set[str]:
-    """The steps that one set of routing keys calls for."""
+    """Steps that one set of routing keys calls."""
     found: set[str] = set()
     for item in items_of(node.entries["run"][1]) if "run" in node.entries else ():
         inner: Node = item.entries["step"][1] if isinstance(item, Mapping) and "step" in item.entries else item
@@ -256,7 +256,7 @@ def _names_called_by(node: Mapping) -> set[str]:
 
 
 def _skip_needs_left_out(reading: VisorReading, drafts: dict[str, Draft]) -> None:
-    """Let steps go on without the steps that they depend on where events and tags leave those out."""
+    """Do not wait for steps that events or tags deselect, and do not skip their dependents."""
     for draft in drafts.values():
         for place, need in enumerate(draft.needs):
             group = {name: drafts[name].fields for name in need["any_of"] if name in drafts}

@@ -1,11 +1,11 @@
-"""Conditions of a Visor step: those that decide whether it runs, and those that its output must meet.
+"""Conditions of a Visor step: those that decide whether it runs, and those that check its output.
 
-    on, tags, assume, if     -> `when`      all must hold, and what can't be evaluated does not
+    on, tags, assume, if     -> `when`      all must hold; one that can't be evaluated counts as false
     fail_if, failure_conditions, guarantee, and those of the whole file -> `checks`
 
-A run is for one event and some tags: the inputs `event`, `tags` and `exclude_tags`, which a file gets when its steps
-have such keys. `all` is every event; a tagged step runs where one of its tags is asked for. A step that is left out by
-them is no part of the run: a step that depends on it does not wait for it, and is not skipped with it.
+A run has one event and some tags: the inputs `event`, `tags` and `exclude_tags`, which a file gets if its steps have
+such keys. `all` selects every event; a tagged step runs if the run selects one of its tags. A deselected step is no
+part of the run: its dependents neither wait for it nor are skipped with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resile.dialects.reading.values import wrong
 from resile.dialects.visor.keys import CONDITION
 from resile.dialects.visor.values import code
 
-# Code of our own: the events and tags of a step come to it as values.
+# Resile's own code; it gets the events and tags of a step as values.
 _EVENTS = "((events) => inputs.event === 'all' || events.includes(inputs.event))"
 _TAGS = (
     "((tags) => ((wanted, unwanted) => tags.some((tag) => wanted.includes(tag)) && "
@@ -31,13 +31,13 @@ _TAGS = (
 EVENT_GATE = f"{_EVENTS}(step.events)"
 TAG_GATE = f"{_TAGS}(step.tags)"
 HALTED = "Execution halted: "
-"""How the message of a condition begins that ends everything."""
+"""The start of the message of a condition that stops the whole run."""
 Checks = dict[str, dict[str, Any]]
 """Native checks by name."""
 
 
 def conditions_of(fields: dict[str, Any], at: Place, *, gated: bool) -> list[Part]:
-    """What must hold before the step; `gated` is whether events and tags decide as well."""
+    """The conditions for running a step; with `gated`, events and tags count too."""
     found: list[Part] = []
     if gated and fields.get("tags"):
         found.append(Part(at, code=TAG_GATE))
@@ -47,21 +47,21 @@ def conditions_of(fields: dict[str, Any], at: Place, *, gated: bool) -> list[Par
 
 
 def when_of(conditions: list[Part]) -> Part | None:
-    """Conditions that must all hold as one, which has the others besides."""
+    """Combine conditions that must all hold: the first one has the others in `besides`."""
     return conditions[0].replace(besides=conditions[1:] or None) if conditions else None
 
 
 def is_gated(fields: dict[str, Any]) -> bool:
-    """Do events or tags decide on a step?"""
+    """Do events or tags select this step?"""
     return bool(fields.get("tags")) or "events" in fields
 
 
 def past_gates(group: dict[str, dict[str, Any]]) -> str:
-    """Code that holds where one of these steps gave something, or all of them are left out by events and tags."""
+    """Code that is true if one of these steps has an output, or if events and tags deselect all of them."""
     import msgspec
 
     def literal(value: Any) -> str:
-        """Data as code."""
+        """Encode data as code."""
         return msgspec.json.encode(value).decode()
 
     given = " || ".join(f"outputs[{literal(name)}] !== undefined" for name in group)
@@ -74,7 +74,7 @@ def past_gates(group: dict[str, dict[str, Any]]) -> str:
 
 
 def gate_inputs(reading: Reading, steps: list[dict[str, Any]], fields: dict[str, Any], at: Place) -> dict[str, Part]:
-    """The inputs that say for which event and which tags a run is, where steps ask."""
+    """The inputs that select event and tags, if steps use them."""
     inputs: dict[str, Part] = {}
     if any("events" in step for step in steps):
         inputs["event"] = Part(at, type="text", default="all")
@@ -89,7 +89,7 @@ def gate_inputs(reading: Reading, steps: list[dict[str, Any]], fields: dict[str,
 
 
 def named_conditions(reading: Reading, node: Node) -> Checks:
-    """`failure_conditions`: checks by name."""
+    """Read `failure_conditions`: checks by name."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to conditions")
         return {}
@@ -102,7 +102,7 @@ def named_conditions(reading: Reading, node: Node) -> Checks:
 
 
 def _read_condition(reading: Reading, name: str, node: Node) -> dict[str, Any] | None:
-    """One of them: code, or a mapping."""
+    """Read one failure condition: code, or a mapping."""
     if isinstance(node, Scalar):
         source = code(reading, node)
         return None if source is INVALID else {"name": name, "code": source, "must": False}
@@ -119,7 +119,7 @@ def _read_condition(reading: Reading, name: str, node: Node) -> dict[str, Any] |
 
 
 def checks_of(reading: Reading, fields: dict[str, Any], of_all: Checks, remark: str) -> list[dict[str, Any]]:
-    """What the output of a step must meet; `of_all` and `remark` are what the file says for every step."""
+    """The checks of a step's output; `of_all` and `remark` are the file's checks for every step."""
     found: list[dict[str, Any]] = []
     if "fail_if" in fields:
         found.append({"name": "fail_if", "code": fields["fail_if"], "must": False})

@@ -1,6 +1,6 @@
-"""Other files that a Visor file names: those it extends, and those whose workflows it imports.
+"""Other files that a Visor file names: those that it extends, and those whose workflows it imports.
 
-    extends, include   the other file's keys, under this one's: mappings are merged, all else is replaced
+    extends, include   the other file's keys, below this one's: mappings are merged, other values are replaced
     imports            the other file's workflow, under its `id`
 
 Only local files are read, relative to the file that names them. A finding in one of them names that file.
@@ -34,7 +34,7 @@ def paths_of(report: Diagnostics, node: Node) -> list[Scalar]:
 
 
 def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Source, Mapping] | None:
-    """Another file, called as this one is, or None after a report; its nodes know its name."""
+    """Read another file, relative to this one; return None after a report. Its nodes have its name."""
     name = node.text.strip()
     if "://" in name:
         report.error("not-run", f"`{shorten(name)}` is not a local file", node, hint="keep a copy beside this file")
@@ -64,7 +64,7 @@ def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Sourc
 
 
 def _set_file(root: Node, file: str) -> None:
-    """Tell every node of a tree in which file it stands."""
+    """Set the file of every node of a tree."""
     work = [root]
     while work:
         node = work.pop()
@@ -78,7 +78,7 @@ def _set_file(root: Node, file: str) -> None:
 
 
 def extend(source: Source, root: Mapping, report: Diagnostics, loading: tuple[str, ...] = ()) -> Mapping:
-    """The file with what it extends put under it."""
+    """Merge a file over those that it extends."""
     here = os.path.abspath(os.path.join(source.folder, os.path.basename(source.file)))
     under: Mapping | None = None
     for word in _EXTENDS:
@@ -100,7 +100,7 @@ def extend(source: Source, root: Mapping, report: Diagnostics, loading: tuple[st
 
 
 def _with_steps(root: Mapping) -> Mapping:
-    """The file with its steps under one name where it has them under one."""
+    """Rename `checks` to `steps`, unless the file has both."""
     given = [word for word in _STEPS if word in root.entries]
     if given != ["checks"]:
         return root
@@ -109,12 +109,12 @@ def _with_steps(root: Mapping) -> Mapping:
 
 
 def _merge_files(under: Mapping, over: Mapping) -> Mapping:
-    """Two files as one: mappings key by key, anything else as the upper one has it."""
+    """Merge two files: mappings key by key; for other values the upper file wins."""
     return _merge(_with_steps(under), _with_steps(over))
 
 
 def _merge(under: Mapping, over: Mapping) -> Mapping:
-    """Two mappings as one."""
+    """Merge two mappings."""
     entries = dict(under.entries)
     for name, (key, value) in over.entries.items():
         below = entries.get(name)

@@ -1,7 +1,7 @@
-"""Steps of a Visor file that depend on each other, before their edges are native: jumps, items, and order.
+"""Jumps, items and order of a Visor file, resolved before its steps become native.
 
-goto to a step that depends on this one    nothing jumps: it follows by itself
-forEach                                    steps below run for each item; one without dependents just gives a list
+goto to a step that depends on this one    the jump is dropped: that step follows anyway
+forEach                                    steps below run for each item; without dependents it only returns a list
 jumps back, without any `depends_on`       the steps run in the order in which they are written
 """
 
@@ -15,7 +15,7 @@ from resile.errors import shorten
 
 
 def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
-    """Take jumps after a success out that lead to a step which depends on this one: that follows by itself."""
+    """Drop jumps after a success to a step that depends on this one: it follows anyway."""
     for name, draft in drafts.items():
         actions: Part = draft.keys.get("on_success", Part(draft.key))
         jump = actions.get("goto")
@@ -32,7 +32,7 @@ def drop_onward_jumps(reading: VisorReading, drafts: dict[str, Draft]) -> None:
 
 
 def _ancestors_of(drafts: dict[str, Draft], name: str) -> set[str]:
-    """All steps that one depends on, at any distance."""
+    """All steps that a step depends on, directly or not."""
     found: set[str] = set()
     work = [name]
     while work:
@@ -43,7 +43,7 @@ def _ancestors_of(drafts: dict[str, Draft], name: str) -> set[str]:
 
 
 def run_for_items(drafts: dict[str, Draft]) -> None:
-    """Let steps with `fanout: map` that a producer of items runs after its success run for each of them."""
+    """Make steps with `fanout: map` that a producer runs in `on_success` run for each of its items."""
     for producer, draft in drafts.items():
         actions = draft.keys.get("on_success")
         if draft.foreach is None or actions is None:
@@ -60,12 +60,12 @@ def run_for_items(drafts: dict[str, Draft]) -> None:
 
 
 def _asks_for_items(draft: Draft) -> bool:
-    """Does a step say that it runs for each item?"""
+    """Does a step explicitly run for each item?"""
     return draft.fanout == "map" and draft.fanout_key is not None
 
 
 def place_below_items(reading: VisorReading, drafts: dict[str, Draft], is_list: bool) -> None:
-    """Work out which steps stand below a `forEach`; one without dependents just gives a list."""
+    """Find the steps below each `forEach`; one without dependents only returns a list."""
     order = list(drafts)
     previous = dict(zip(order[1:], order, strict=False)) if is_list else {}
     needed = {name: _needs_of(drafts, previous, name) for name in order}
@@ -115,13 +115,13 @@ def _steps_below_items(drafts: dict[str, Draft], needed: dict[str, set[str]]) ->
 
 
 def _needs_of(drafts: dict[str, Draft], previous: dict[str, str], name: str) -> set[str]:
-    """The steps that one waits for; in a list also the one before it."""
+    """The steps that a step waits for; in a list also its predecessor."""
     needed = {other for need in drafts[name].needs for other in need["any_of"] if other in drafts}
     return needed | ({previous[name]} if name in previous else set())
 
 
 def _finish_at_once(reading: VisorReading, draft: Draft, foreach: Part) -> None:
-    """Let what follows the items of a list follow the step itself, for nothing runs for them."""
+    """Turn `on_finish` into `on_success` of a step without dependents: nothing runs for its items."""
     if "on_finish" not in foreach:
         return
     if "on_success" in draft.keys:
@@ -132,7 +132,7 @@ def _finish_at_once(reading: VisorReading, draft: Draft, foreach: Part) -> None:
 
 
 def runs_in_order(reading: VisorReading, root: Mapping, drafts: dict[str, Draft]) -> bool:
-    """Does a file without any `depends_on` mean the order in which it is written? Its jumps say so."""
+    """Does a file without `depends_on` run in the order in which it is written? Yes if all its jumps lead back."""
     if any(draft.needs or draft.finish_jumps for draft in drafts.values()):
         return False
     place = {name: number for number, name in enumerate(drafts)}

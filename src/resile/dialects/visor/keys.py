@@ -1,10 +1,10 @@
-"""The tables of a Visor file: every key that is read, refused or a label, with its reader and its documentation.
+"""The key tables of a Visor file: every key that is read, refused or a label, with its reader and documentation.
 
     FILE    the file itself                   STEPS[type]   a step of one type: COMMON and its own keys
-    ON_FAIL, ON_SUCCESS, ON_FINISH, ON_INIT   what follows a step
-    refused types                             TYPES_REFUSED, each with what it would need
+    ON_FAIL, ON_SUCCESS, ON_FINISH, ON_INIT   actions after and before a step
+    refused types                             TYPES_REFUSED, each with the service that it would need
 
-A row of the kind `refused` is an error that names the key; one of the kind `label` describes and changes nothing.
+A row of the kind `refused` is an error that names the key; one of the kind `label` only describes and has no effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from resile.dialects.visor.values import (
 from resile.model.builtin_actions import LogLevel, MemoryOperation
 from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
 
-# In two parts, because a source file that holds the word looks unfinished.
+# In two parts, because linters take the whole word for unfinished code.
 EXAMPLE = "place" + "holder"
 CRITICALITIES = ("external", "internal", "policy", "info")
 _AGENT = "it belongs to Visor's own agent; here `claude -p` is asked"
@@ -54,12 +54,12 @@ TYPES_REFUSED = {
 
 
 def mapping_reader(known: Table) -> Any:
-    """A reader of a mapping with the keys of a table."""
+    """Make a reader of mappings with the keys of a table."""
     return lambda reading, node: read_keys(reading, node, known)
 
 
 def retry(reading: Reading, node: Node) -> Any:
-    """How often, and after which waits."""
+    """Read the number of retries and the waits between them."""
     fields = read_keys(reading, node, RETRY)
     if isinstance(node, Mapping) and "max" not in node.entries:
         reading.report.error("value", "`retry` needs `max`: how often to try again", node)
@@ -67,7 +67,7 @@ def retry(reading: Reading, node: Node) -> Any:
 
 
 def _list_of_texts(reading: Reading, node: Node) -> Any:
-    """A list of texts, empty ones among them."""
+    """Read a list of texts, which may be empty."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of texts")
     found = [text(reading, item) for item in node.items]
@@ -75,7 +75,7 @@ def _list_of_texts(reading: Reading, node: Node) -> Any:
 
 
 def _texts(reading: Reading, node: Node) -> Any:
-    """Names and texts, as they are written."""
+    """Read a mapping of names to texts, taken as written."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to texts")
     found = {name: text(reading, value) for name, (_, value) in node.entries.items()}
@@ -83,17 +83,17 @@ def _texts(reading: Reading, node: Node) -> Any:
 
 
 def _version(reading: Reading, node: Node) -> Any:
-    """Any version: there is one grammar."""
+    """Read any version: there is only one grammar."""
     return non_empty(text, "`version`")(reading, node)
 
 
 def _tag_filter(reading: Reading, node: Node) -> Any:
-    """Which tags are wanted; nothing is none."""
+    """Read the selected tags; null selects none."""
     return {} if isinstance(node, Scalar) and node.value is None else read_keys(reading, node, TAG_FILTER)
 
 
 def _namespace(reading: Reading, node: Node) -> Any:
-    """The name of a part of the memory."""
+    """Read the name of a memory namespace."""
     return non_empty(text, "`namespace`")(reading, node)
 
 
@@ -104,7 +104,7 @@ def _level(reading: Reading, node: Node) -> Any:
 
 
 def _servers(reading: Reading, node: Node) -> Any:
-    """Servers of tools by name, as an agent's own file of them has them; each is a program or a url."""
+    """Read tool servers by name, as in an agent's configuration; each is a program or a URL."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to servers")
     found: dict[str, Any] = {}
@@ -418,7 +418,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("allow_empty", "true or false", "Said with the question.", boolean),
         Key("multiline", "true or false", "Said with the question.", boolean),
         Key("default", "text", "What an empty answer means.", text),
-        # In place of the common one: the last row of a name counts.
+        # Replaces the common row: the last row of a name counts.
         label("timeout", "a question waits until it is answered"),
     ),
 }  # fmt: skip
@@ -428,7 +428,7 @@ STEPS: dict[str, Table] = {
     for name, rows in _OWN.items()
 }
 TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http", "claude": "claude-code"}
-"""Every type of a step that is run, with the one whose keys it has."""
+"""Every supported type of step, with the type whose keys it has."""
 FILE = table(
     "the file", "A Visor file.",
     Key("version", "text", "There must be one, but for a file with an `id`, which others import.", _version),

@@ -1,9 +1,9 @@
-"""What follows a Visor step: `on_fail` becomes native rules, `on_success` what follows a success.
+"""Actions after a Visor step: `on_fail` becomes native rules, `on_success` native `on_success`.
 
-    retry, with run  ->  goto  ->  continue_on_failure, or the failure stands
+    retry, with run  ->  goto  ->  continue_on_failure, or the failure stays
 
-Each of them costs 1 of the loop budget. A remedy that names the step it is called for as its `goto` says what happens
-anyway: that step runs again by itself.
+Each of them costs 1 of the loop budget. If a remedy has the step that calls it as its `goto`, the jump is dropped: that
+step runs again anyway.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from resile.model.limits import LOOPS_MAX
 
 JITTER = 0.15
 Places = dict[str, Scalar]
-"""The keys of a mapping by their names."""
+"""Key nodes of a mapping, by name."""
 _NAME = non_empty(text, "the name of a step")
-# What is left where a failed condition is not to be tried again.
+# The failure kinds that are retried if failed conditions must not be.
 _NOT_LOGICAL = ["exit", "signal", "timeout", "oom", "lost", "spawn"]
 
 
 class Routes(Struct, frozen=True):
-    """Routing keys of one kind: native keys, the calls that are more than names, and the steps to go back to."""
+    """Routing keys of one kind: native keys, calls that are more than names, and targets of jumps."""
 
     keys: dict[str, Any]
     calls: tuple[Call, ...] = ()
@@ -41,23 +41,23 @@ class Routes(Struct, frozen=True):
 
     @property
     def leads_back(self) -> bool:
-        """Do they say where to go back to?"""
+        """Do they have a jump back?"""
         return any(key in self.keys for key in ("goto", "goto_js", "transitions"))
 
     @property
     def runs(self) -> bool:
-        """Do they say what to run?"""
+        """Do they run steps?"""
         return bool(self.calls) or any(key in self.keys for key in ("run", "run_js"))
 
 
 def calls_of(reading: Reading, node: Node) -> tuple[Call, ...]:
-    """The entries of a `run` list."""
+    """Read the entries of a `run` list."""
     items = node.items if isinstance(node, Sequence) else [node]
     return tuple(call for item in items if (call := _call(reading, item)) is not None)
 
 
 def _call(reading: Reading, node: Node) -> Call | None:
-    """One entry: a name, or a mapping that says what is called and how."""
+    """Read one entry: a name, or a mapping with the target and its arguments."""
     if isinstance(node, Scalar):
         return None if _NAME(reading, node) is INVALID else Call("step", node.text, node)
     fields = read_keys(reading, node, CALL)
@@ -76,7 +76,7 @@ def _call(reading: Reading, node: Node) -> Call | None:
 
 
 def _transitions(reading: Reading, node: Node) -> list[tuple[Part, Scalar | None]]:
-    """Pairs of a condition and a target, each with the node of its target."""
+    """Read pairs of a condition and a target, each with the node of its target."""
     if not isinstance(node, Sequence):
         wrong(reading, node, "a list of {when, to}")
         return []
@@ -98,7 +98,7 @@ def _transitions(reading: Reading, node: Node) -> list[tuple[Part, Scalar | None
 
 
 def read_routes(reading: VisorReading, fields: dict[str, Any], by_default: frozenset[str] = frozenset()) -> Routes:
-    """The routing keys as the native file has them; a remedy does not jump to where it was called from."""
+    """Translate the routing keys to native ones; drop the jump of a remedy to its caller."""
     keys: dict[str, Any] = {key: fields[key] for key in ("run_js", "goto_js") if key in fields}
     jumps: list[tuple[str, Scalar]] = []
     target = fields.get("goto")
@@ -120,16 +120,16 @@ def read_routes(reading: VisorReading, fields: dict[str, Any], by_default: froze
         jumps = []
     if any(call.kind != "step" or call.args or call.alias for call in calls):
         return Routes(keys, calls, tuple(jumps))
-    # A remedy of every step is none for itself.
+    # A default remedy of all steps is none for itself.
     if calls and not ("run" in by_default and reading.owner in (call.name for call in calls)):
         keys["run"] = [call.node for call in calls]
     return Routes(keys, (), tuple(jumps))
 
 
 def read_failure(reading: VisorReading, node: Node | None, defaults: Node | None) -> tuple[dict[str, Any], Places]:
-    """`on_fail` over the defaults of the file: each key of its own replaces that of the default; null has none.
+    """Read `on_fail` over the file's defaults: its keys replace those of the default; null removes all.
 
-    The second part says where each key stands.
+    The second part has the key nodes, for positions.
     """
     if isinstance(node, Scalar) and node.value is None:
         return {}, {}
@@ -158,9 +158,9 @@ def rules_of(
     tolerated_at: Place | None,
     halted_at: Place | None,
 ) -> tuple[list[Part], Routes]:
-    """The native rules of a step, and its routes without the jumps that the defaults say.
+    """The native rules of a step, and its routes without default jumps.
 
-    The last two are where the step says that its failure is tolerated, and that it ends everything.
+    `tolerated_at` and `halted_at` are the positions of the keys that tolerate a failure or stop the whole run.
     """
     routes = read_routes(reading, fields, by_default)
     rules = [_halt_rule(halted_at)] if halted_at is not None else []
@@ -191,7 +191,7 @@ def rules_of(
 
 
 def _retry_keys(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
-    """The keys of a rule that tries again, after what it runs."""
+    """The keys of a retry rule, with the steps that run before the retry."""
     limit = retry.get("max", 0)
     repair: dict[str, Any] = {key: routes.keys[key] for key in ("run", "run_js") if key in routes.keys}
     words = f"retry {limit}" if limit else ""
@@ -206,17 +206,17 @@ def _retry_keys(retry: dict[str, Any], routes: Routes) -> dict[str, Any]:
 
 
 def _first_place(places: Places, *names: str) -> Scalar:
-    """Where the first of these keys stands."""
+    """The node of the first of these keys that is set."""
     return next(places[name] for name in names if name in places)
 
 
 def _halt_rule(at: Place) -> Part:
-    """A condition that ends everything is answered by nothing else."""
+    """The rule for a condition that stops the whole run; it comes before all others."""
     return Part(at, then="fail", text="halt_execution", kinds=["check"], pattern=rf"\A{HALTED}", halts=True)
 
 
 def _backoff(backoff: dict[str, Any]) -> dict[str, Any] | None:
-    """The waits between tries; up to 15 % of the first one are added to each."""
+    """The waits between attempts; up to 15 % of the first one are added to each."""
     seconds = backoff.get("delay_ms", 0) / 1000
     if not seconds:
         return None
@@ -224,10 +224,10 @@ def _backoff(backoff: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def success_of(reading: VisorReading, fields: dict[str, Any], at: Place) -> tuple[Part | None, Routes]:
-    """What follows a success, and its routes."""
+    """Translate the actions after a success, with their routes."""
     routes = read_routes(reading, fields)
     if not (routes.leads_back or routes.runs):
         return None, routes
-    # A remedy that asks code where to go pays nothing: it can't go anywhere from there.
+    # A remedy with a computed jump pays nothing: it can't jump.
     is_free = routes.leads_back and reading.owner in reading.remedies
     return Part(at, **routes.keys, cost=0 if is_free else None, run_cost=1 if routes.runs else None), routes

@@ -1,6 +1,6 @@
-"""Schemas of a Visor file: named ones, files, and JSON schemas written out.
+"""Schemas of a Visor file: named ones, files, and inline JSON schemas.
 
-A JSON schema is checked when the file is loaded: a word that the runtime would not look at is refused here.
+A JSON schema is checked when the file is loaded: keywords that the runtime does not support are refused.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ NAMED: dict[str, Any] = {
         "required": ["text"],
     },
 }
-"""Schemas that Visor knows by name, as far as code in its files relies on them."""
+"""Visor's named schemas, as far as code in its files relies on them."""
 READ = (
     "type", "properties", "required", "items", "enum", "const", "additionalProperties", "minimum", "maximum",
     "minLength", "maxLength", "minItems", "maxItems", "pattern", "anyOf", "oneOf", "allOf", "nullable",
 )  # fmt: skip
-"""The words of a JSON schema that a value is measured by."""
+"""The JSON schema keywords that the runtime checks."""
 SAID = ("description", "title", "default", "examples", "example", "$schema", "$id", "format", "$comment", "deprecated")
-"""Words of a JSON schema that describe; an agent is shown them with the rest."""
+"""JSON schema keywords that only describe; an agent gets them too."""
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 DEPTH_MAX = 50
 
 
 class Schema(Struct, frozen=True):
-    """What an output must be: text as it is, or a value that meets rules."""
+    """The required form of an output: plain text, or a value that meets a JSON schema."""
 
     is_text: bool = False
     rules: Any = None
 
 
 def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Schema:
-    """The schema that a step names, or one that asks for nothing."""
+    """Read the schema of a step; without one, any output is valid."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return Schema()
     if isinstance(node, Mapping):
@@ -84,7 +84,7 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
     if name in PLAIN:
         return Schema(is_text=True)
     if name in NAMED:
-        # Only an agent can be asked for it; what another step gives is looked at as it is.
+        # Only an agent can be asked for it; the output of other steps is taken as it is.
         return Schema(rules=NAMED[name]) if for_agent else Schema()
     if name.startswith("{"):
         return _schema_from_text(reading, node, name)
@@ -96,7 +96,7 @@ def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Sche
 
 
 def _schema_from_text(reading: Reading, node: Scalar, text: str) -> Schema:
-    """A JSON schema that is written as text."""
+    """Read a JSON schema from a text."""
     if is_template(text):
         message = "a schema is known before the run: this one is a template"
         reading.report.error("schema", message, node, hint="write the JSON schema out")
@@ -110,7 +110,7 @@ def _schema_from_text(reading: Reading, node: Scalar, text: str) -> Schema:
 
 
 def _schema_from_file(reading: Reading, node: Scalar, name: str) -> Schema:
-    """A JSON schema that stands in a file of its own."""
+    """Read a JSON schema from a file."""
     try:
         with open(path_beside(reading, name), "rb") as file:
             rules = msgspec.json.decode(file.read(FILE_BYTES_MAX))
@@ -122,7 +122,7 @@ def _schema_from_file(reading: Reading, node: Scalar, name: str) -> Schema:
 
 
 def is_schema(reading: Reading, node: Node, rules: Any) -> bool:
-    """Is this a JSON schema of which every word is understood?"""
+    """Is this a JSON schema with supported keywords only? Report it if not."""
     work: list[tuple[Any, int]] = [(rules, 0)]
     while work:
         part, depth = work.pop()
@@ -146,7 +146,7 @@ def is_schema(reading: Reading, node: Node, rules: Any) -> bool:
 
 
 def _problem_with(word: str, value: Any) -> str:
-    """What is wrong with one word of a JSON schema."""
+    """The problem with one keyword of a JSON schema, or an empty text."""
     if word in SAID or word.startswith("x-"):
         return ""
     if word not in READ:
@@ -173,7 +173,7 @@ def _problem_with(word: str, value: Any) -> str:
 
 
 def wording_of(schema: Schema) -> str:
-    """The part of a prompt that asks for an answer of this form; prompts are templates, so the schema stands raw."""
+    """The part of a prompt that asks for an answer of this form; raw, because prompts are templates."""
     if schema.rules is None:
         return ""
     rules = msgspec.json.encode(schema.rules).decode()

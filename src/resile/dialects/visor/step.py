@@ -1,8 +1,8 @@
-"""One step of a Visor file: its type, its keys, and what follows it become the keys of a native step.
+"""One step of a Visor file: its type, keys and routes become the keys of a native step.
 
-    type -> table of keys -> action, value and conditions of the step -> rules, what follows a success, items
+    type -> key table -> action, value and conditions of the step -> rules, actions after a success, items
 
-Calls with arguments, tools and workflows need other steps to be known; they wait in the draft (calls.py).
+Calls with arguments, of tools and of workflows need the other steps; they stay in the draft (calls.py).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from resile.errors import shorten
 from resile.model.limits import LOOPS_MAX
 
 REDUCED = ("log", "memory", "script", "workflow", "noop")
-"""Types that run once below a `forEach`, unless they say otherwise."""
+"""Types that run once below a `forEach` by default."""
 _NOTHING = {"script": "return null"}
-"""An action that gives nothing: for `noop` steps with a value, and for those whose own action has an error."""
+"""An action without output: for `noop` steps with a value, and for steps whose own action has an error."""
 
 
 class Settings(Struct, frozen=True):
-    """What the file says for all its steps."""
+    """The settings of the file for all its steps."""
 
     conditions: Checks = {}
     conditions_at: Place | None = None
@@ -46,10 +46,10 @@ class Settings(Struct, frozen=True):
 
 
 class Draft(Struct):
-    """A step on its way: its native keys, and those parts that depend on other steps.
+    """A step before its references are resolved: its native keys, and the parts that depend on other steps.
 
-    `before`, `remedy` and `after` are the calls that are more than the name of a step. `jumps` are the steps that it
-    goes back to, where it says so itself; those of `on_finish` stand apart.
+    `before`, `remedy` and `after` are calls that are more than the name of a step. `jumps` are its own targets of
+    jumps, without the defaults; `finish_jumps` are those of `on_finish`.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Draft(Struct):
 
 
 def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Mapping, settings: Settings) -> Draft:
-    """The step that a mapping describes; what is wrong with it is reported."""
+    """Read the step that a mapping describes, and report its errors."""
     reading.owner = name
     kind = _kind_of(reading, node)
     if not kind:
@@ -130,7 +130,7 @@ def read_step(reading: VisorReading, name: str, key: Scalar | Mapping, node: Map
 
 
 def _with_child(reading: VisorReading, keys: StepPart, fields: dict[str, Any], key: Scalar | Mapping) -> StepPart:
-    """A step with the workflow that it runs, or with no action after a report."""
+    """Add the called workflow to a step, or an action without output after a report."""
     target = fields.get("workflow")
     child: dict[str, Any] | None = None
     if target is None:
@@ -166,7 +166,7 @@ def _kind_of(reading: VisorReading, node: Mapping) -> str:
 
 
 def _check_keys(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> None:
-    """Keys that mean nothing beside others."""
+    """Refuse keys that have no meaning beside others."""
     report = reading.report
     if "on_finish" in fields and not fields.get("forEach"):
         message = f"`{shorten(reading.owner)}` has `on_finish` but `forEach` is not true"
@@ -178,12 +178,12 @@ def _check_keys(reading: VisorReading, node: Mapping, fields: dict[str, Any]) ->
 
 
 def _conflict(reading: VisorReading, node: Mapping, word: str, message: str) -> None:
-    """Report a key that means nothing here."""
+    """Report a key that has no meaning here."""
     reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
 
 
 def _inputs(reading: VisorReading, node: Node) -> None:
-    """Inputs that a step names; each is the workflow's of the same name, which it sees anyway."""
+    """Check the inputs that a step names: each must be the workflow's input of the same name, which it sees anyway."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping of names to inputs")
         return
@@ -220,7 +220,7 @@ def _rules(
 
 
 def _halted_at(node: Mapping, settings: Settings) -> Place | None:
-    """Where a condition stands that ends everything, if the step or the file has one."""
+    """The position of a condition that stops the whole run, if the step or the file has one."""
     own = node.entries.get("failure_conditions")
     given = [(name, pair) for name, pair in own[1].entries.items()] if own and isinstance(own[1], Mapping) else []
     for _, (key, value) in given:
@@ -233,14 +233,14 @@ def _halted_at(node: Mapping, settings: Settings) -> Place | None:
 
 
 def _success(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Part | None, Routes]:
-    """What follows a success."""
+    """Translate the actions after a success."""
     if "on_success" not in fields:
         return None, Routes({})
     return success_of(reading, read_keys(reading, fields["on_success"], ON_SUCCESS), node.entries["on_success"][0])
 
 
 def _calls_before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> tuple[Call, ...]:
-    """What runs before the step."""
+    """The calls that run before the step."""
     if "on_init" not in fields:
         return ()
     given = read_keys(reading, fields["on_init"], ON_INIT)
@@ -251,12 +251,12 @@ def _calls_before(reading: VisorReading, node: Mapping, fields: dict[str, Any]) 
 
 
 def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, Any]) -> tuple[Part | None, Routes]:
-    """What a producer of items says about them, and what follows them."""
+    """The fan-out settings of a producer, and the routes of its `on_finish`."""
     if not fields.get("forEach"):
         return None, Routes({})
     on_finish, routes = None, Routes({})
     if "on_finish" in fields:
-        # What follows the items is no part of the step, which may be a remedy.
+        # `on_finish` belongs to the fan-out; the step itself may be a remedy.
         reading.owner = ""
         given = read_keys(reading, fields["on_finish"], ON_FINISH)
         on_finish, routes = success_of(reading, given, node.entries["on_finish"][0])
@@ -269,14 +269,14 @@ def _foreach(reading: VisorReading, name: str, node: Mapping, fields: dict[str, 
 
 
 def _fanout(kind: str, fields: dict[str, Any]) -> str:
-    """How a step behaves below a `forEach`; whether it stands below one is looked at later."""
+    """How a step behaves below a `forEach`; `place_below_items` finds out later whether it is."""
     if fields.get("reduce"):
         return "reduce"
     return str(fields.get("fanout", "reduce" if kind in REDUCED else "map"))
 
 
 def _needs(reading: VisorReading, fields: dict[str, Any]) -> list[Part]:
-    """Groups of names; `a|b` is one group."""
+    """Read needs; `a|b` is one need."""
     result: dict[tuple[str, ...], Part] = {}
     for value, node in fields.get("depends_on", ()):
         names = tuple(dict.fromkeys(part.strip() for part in value.split("|")))

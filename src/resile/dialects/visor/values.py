@@ -25,14 +25,14 @@ MILLISECONDS_MAX = 366 * 86_400_000
 
 
 class Known(Struct, frozen=True):
-    """A workflow that steps can name: where it stands, and the mapping that it is."""
+    """A workflow that steps can call: its source file and its mapping."""
 
     source: Source
     root: Mapping
 
 
 class Lowered(Struct, frozen=True):
-    """A workflow as a native tree, with what its caller asks about it."""
+    """A workflow lowered to a native tree, with its name and inputs for callers."""
 
     root: WorkflowPart
     name: str
@@ -43,11 +43,11 @@ Lower = Callable[["VisorReading", Known, str, tuple[str, ...]], Lowered | None]
 
 
 class VisorReading(Reading):
-    """A Visor file being read.
+    """State of reading a Visor file.
 
-    `tools` and `workflows` are what steps can call by name, `models` what the file says about its agent and `servers`
-    the tools of that, `inputs` the native declarations of its inputs, `remedies` the steps that only run when they are
-    called for. `loading` are the workflows around this one, innermost last; `lower` lowers one that a step runs.
+    `tools` and `workflows` are those that steps can call by name, `models` the settings of the agent and `servers` its
+    tool servers, `inputs` the native declarations of the inputs, `remedies` the steps that only run when called.
+    `loading` are the workflows around this one, innermost last; `lower` lowers a called workflow.
     """
 
     def __init__(self, source: Source, report: Diagnostics, lower: Lower, loading: tuple[str, ...] = ()) -> None:
@@ -63,7 +63,7 @@ class VisorReading(Reading):
 
 
 class Call(Struct, frozen=True):
-    """One entry of a `run` list: what is called, under which name its output is seen, and with which arguments."""
+    """One entry of a `run` list: the target, the name for its output, and its arguments."""
 
     kind: str
     name: str
@@ -73,7 +73,7 @@ class Call(Struct, frozen=True):
 
 
 def path_beside(reading: Reading, name: str) -> str:
-    """The path of a file that a file names: beside it, or where Visor looks, in the caller's folder."""
+    """The path of a file that a file names: beside it, or, as Visor does, in the caller's folder."""
     import os
 
     path = os.path.join(reading.source.folder, name)
@@ -81,7 +81,7 @@ def path_beside(reading: Reading, name: str) -> str:
 
 
 def template(reading: Reading, node: Node) -> Any:
-    """A text that may hold Liquid."""
+    """Read a text that may have Liquid templates."""
     value = text(reading, node)
     if value is INVALID:
         return INVALID
@@ -96,14 +96,14 @@ filled_template = non_empty(template, "the text")
 
 
 def code(reading: Reading, node: Node) -> Any:
-    """JavaScript of a bounded size; `true` and `false` are code as well."""
+    """Read JavaScript of a bounded size; `true` and `false` are code as well."""
     if isinstance(node, Scalar) and isinstance(node.value, bool | int | float):
         return node.text.lower() if isinstance(node.value, bool) else node.text
     return expression(reading, node)
 
 
 def script(reading: Reading, node: Node) -> Any:
-    """The JavaScript of a step, which may be longer than an expression."""
+    """Read the JavaScript of a step, which may be longer than an expression."""
     source = non_empty(text, "the code")(reading, node)
     if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
         reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
@@ -112,7 +112,7 @@ def script(reading: Reading, node: Node) -> Any:
 
 
 def conditions(reading: Reading, node: Node) -> Any:
-    """One condition or a list of them, all of which must hold."""
+    """Read one condition or a list of conditions, all of which must hold."""
     items = node.items if isinstance(node, Sequence) else [node]
     found = [Part(item, code=value) for item in items if (value := code(reading, item)) is not INVALID]
     return tuple(found) if len(found) == len(items) else INVALID
@@ -127,28 +127,28 @@ def words(reading: Reading, node: Node) -> Any:
 
 
 def dependencies(reading: Reading, node: Node) -> Any:
-    """Names of steps; nothing is none."""
+    """Read names of steps; null means none."""
     return () if isinstance(node, Scalar) and node.value is None else names(reading, node)
 
 
 def data(reading: Reading, node: Node) -> Any:
-    """Data of any shape whose texts may hold Liquid."""
+    """Read data of any shape whose texts may have Liquid templates."""
     return read_data(reading, node, template)
 
 
 def arguments(reading: Reading, node: Node) -> Any:
-    """Names and data."""
+    """Read a mapping of names to data."""
     return data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
 
 
 def milliseconds(reading: Reading, node: Node) -> Any:
-    """A time in milliseconds, as seconds."""
+    """Read a time in milliseconds, as seconds."""
     value = number(1, MILLISECONDS_MAX)(reading, node)
     return INVALID if value is INVALID else value / 1000
 
 
 def environment(reading: Reading, node: Node) -> Any:
-    """Names and values for the environment; `${NAME}` stands for the caller's variable where it has one."""
+    """Read names and values of the environment; `${NAME}` is the caller's variable, if it is set."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to values")
     result: dict[str, str] = {}
@@ -162,7 +162,7 @@ def environment(reading: Reading, node: Node) -> Any:
 
 
 def _variables(value: str) -> str:
-    """A value as a template: the caller's variables in their places, all else as it is written."""
+    """Turn a value into a template with the caller's variables; the rest stays literal."""
     import re
 
     if "$" not in value and not is_template(value):

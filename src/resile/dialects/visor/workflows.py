@@ -1,7 +1,7 @@
-"""Workflows that a step runs: those of `workflows`, of imported files, or of a file that the step names.
+"""Workflows that a step calls: those of `workflows`, of imported files, or of a file that the step names.
 
-A workflow is a file of its own kind: it has inputs and outputs, and its steps see nothing of those around it. What
-it gives is the output of the step that runs it.
+A called workflow has inputs and outputs of its own; its steps do not see those of the caller. Its outputs are the
+output of the calling step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {"string": "text", "number": "number", "integer": "number", "boolean": 
 
 
 def read_workflows(reading: VisorReading, root: Mapping, fields: dict[str, Any]) -> None:
-    """Every workflow that steps of the file can name."""
+    """Collect all workflows that steps of the file can name."""
     given: Node | None = fields.get("workflows")
     if isinstance(given, Mapping):
         for name, (_, node) in given.entries.items():
@@ -46,7 +46,7 @@ def read_workflows(reading: VisorReading, root: Mapping, fields: dict[str, Any])
 
 
 def _import(reading: VisorReading, source: Source, root: Mapping) -> None:
-    """The workflow of another file, and those that it holds."""
+    """Add the workflow of another file, and those inside it."""
     entry = root.entries.get("id")
     name = entry[1].text if entry is not None and isinstance(entry[1], Scalar) else _stem(source.file)
     reading.workflows.setdefault(name, Known(source, root))
@@ -63,7 +63,7 @@ def _stem(file: str) -> str:
 
 
 def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> dict[str, Any] | None:
-    """The native keys of a step that runs the workflow of this name; None after a report."""
+    """The native keys of a step that calls the workflow of this name; None after a report."""
     name = node.text.strip()
     known = reading.workflows.get(name)
     if known is None and name.endswith((".yaml", ".yml")):
@@ -89,12 +89,12 @@ def child_of(reading: VisorReading, node: Scalar, args: dict[str, Any]) -> dict[
         if "max_parallel" in lowered.root:
             message = f"`{shorten(name)}` has a `max_parallelism`: the caller's counts"
             reading.report.warning("parallel", message, node)
-    # A node, so that copies of the step share it and what is wrong in it is reported once.
+    # A node, so that copies of the step share it and its errors are reported once.
     return {"workflow": lowered.root.replace(max_parallel=None).to_node(), "given": args}
 
 
 def _check_inputs(reading: VisorReading, node: Scalar, workflow: Lowered, args: dict[str, Any]) -> None:
-    """Inputs that are given must be known, and those that are required given."""
+    """Check that the given inputs are declared, and the required ones given."""
     for name in args:
         if name not in workflow.inputs:
             hint = did_you_mean(name, workflow.inputs, "its inputs")
@@ -105,7 +105,7 @@ def _check_inputs(reading: VisorReading, node: Scalar, workflow: Lowered, args: 
 
 
 def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Part]:
-    """The inputs of a workflow: a list of mappings with a name, or a mapping of names."""
+    """Read the inputs of a workflow: a list of mappings with names, or a mapping of names."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return {}
     pairs: list[tuple[str, Node, Node]] = []
@@ -133,7 +133,7 @@ def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Part]:
 
 
 def _input(reading: VisorReading, node: Node) -> Part | None:
-    """One input; a value without a mapping is its default."""
+    """Read one input; a value that is no mapping is its default."""
     if not isinstance(node, Mapping):
         return Part(node, type="json", default=plain(node))
     fields = read_keys(reading, node, INPUT)
@@ -149,7 +149,7 @@ def _input(reading: VisorReading, node: Node) -> Part | None:
 
 
 def read_outputs(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any]:
-    """What the workflow gives, by name: a list of outputs, or a mapping of names to templates."""
+    """Read the outputs of the workflow: a list, or a mapping of names to templates."""
     found: dict[str, Any] = {}
     node: Node | None = fields.get("outputs")
     for item in node.items if isinstance(node, Sequence) else []:
