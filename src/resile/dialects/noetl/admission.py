@@ -1,9 +1,9 @@
-"""`spec` of a step: whether the step is admitted when a path comes to it.
+"""`spec` of a step: the rules that admit a step when a path reaches it.
 
     spec: {policy: {admit: {rules: [{when, then: {allow}}, ..., {else: {then: {allow}}}]}}}
 
-The first rule that holds decides. Where none holds, the step is admitted only if no rule says `allow: true`. A step
-that is not admitted is skipped, and its path leads to `end`.
+The first rule that holds decides. If none holds, the step is admitted only if no rule has `allow: true`. A step that is
+not admitted is skipped, and its path leads to `end`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resile.languages.jinja.templates import expression_of
 
 
 def read_admission(reading: NoetlReading, node: Node, step: str) -> Part | None:
-    """Build the condition under which a step is admitted; None where it always is, or after a report."""
+    """Build the condition under which a step is admitted; None if it always is, or after a report."""
     spec = read_keys(reading, node, STEP_SPEC)
     policy = read_keys(reading, spec["policy"], STEP_POLICY) if "policy" in spec else {}
     if "admit" not in policy:

@@ -1,9 +1,9 @@
-"""`next`: where a path goes on, in every form in which playbooks write it.
+"""`next`: the arcs from a step, in every form that playbooks use.
 
     next: name     [name, ...]     [{step, when, args}, ...]     [{when, then: [...]}, ..., {else: [...]}]
     next: {spec: {mode: exclusive | inclusive}, arcs: [{step, when, args}]}
 
-Of a list, every arc whose condition holds is taken, and `else` where none before it holds. Of `arcs`, only the first is
+In a list, every arc whose condition holds is taken, and `else` if none before it holds. In `arcs`, only the first is
 taken, unless they are inclusive. `end` is the last step, in capitals or not.
 """
 
@@ -28,7 +28,7 @@ END = "end"
 
 
 class Arcs(Struct):
-    """Arcs with their mode, and the variables that are set where one is taken; `asked` are the conditions so far."""
+    """Arcs with their mode, and the variables that they set when taken; `asked` are the conditions so far."""
 
     arcs: list[Part] = field(default_factory=list)
     is_exclusive: bool = False
@@ -63,7 +63,7 @@ def target_of(reading: NoetlReading, node: Node) -> str:
 
 
 def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (), given: Given = Given()) -> Arcs:
-    """Read the arcs of a `next`; each is taken only where the conditions `besides` hold too."""
+    """Read the arcs of a `next`; each is taken only if the conditions `besides` hold too."""
     found = Arcs()
     if isinstance(node, Mapping):
         if "arcs" in node.entries or "spec" in node.entries:
@@ -88,19 +88,19 @@ def arc_to(name: str, when: Part | None, args: dict[str, Any] | None = None) -> 
 
 
 def _make_exclusive(arcs: list[Part]) -> list[Part]:
-    """Let each arc hold only where those before it do not, so that only the first is taken."""
+    """Add to each arc that those before it do not hold, so that only the first is taken."""
     found: list[Part] = []
     before: list[Part] = []
     for arc in arcs:
         own = [arc["when"]] if "when" in arc else []
         found.append(arc.replace(when=all_of([*own, *([none_of(before)] if before else [])])))
-        # Nothing is left for those behind one without a condition; they are kept, because they say what the file says.
+        # No arc after one without a condition can be taken; they stay, so that the model shows the whole file.
         before = [*before, *own] if own else [condition_of("true", NOWHERE)]
     return found
 
 
 def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
-    """Read how arcs are chosen."""
+    """Read the mode of the arcs."""
     fields = read_keys(reading, node, NEXT)
     for word in node.entries.keys() - {"spec", "arcs", "desc"}:
         if word in NEXT.keys:
@@ -136,7 +136,7 @@ def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], g
         own = (condition_of(fields["when"], node.entries["when"][1]),)
         found.asked.extend(own)
     elif found.is_exclusive:
-        # Nothing is left for those behind it.
+        # No arc after it can be taken.
         found.asked.append(condition_of("true", NOWHERE))
     if ("then" in fields) == ("step" in fields):
         reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
@@ -185,7 +185,7 @@ def read_set(
     unless: str = "",
     place: str = "",
 ) -> list[dict[str, Any]]:
-    """Read variables: a mapping, a list of `name` and `value`, or either under `ctx`; `place` is a prefix."""
+    """Read variables: a mapping, a list of `name` and `value`, or either under `ctx`; `place` is their prefix."""
     pairs: list[tuple[str, Any]] = []
     if isinstance(node, Sequence):
         for item in node.items:
@@ -218,7 +218,7 @@ def make_effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
 
 
 def _strip_place(name: str) -> str:
-    """Remove the prefix by which newer playbooks say where a variable is kept."""
+    """Remove the prefix by which newer playbooks name the place of a variable."""
     for place in ("ctx.", "vars.", "iter."):
         name = name.removeprefix(place)
     return name

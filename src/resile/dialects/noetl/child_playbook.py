@@ -1,7 +1,7 @@
-"""The playbook that a step runs: a file relative to this one, or the one in its folder that has this `metadata.path`.
+"""Playbooks that steps call: a file relative to this one, or the file in its folder with this `metadata.path`.
 
-The step waits for that playbook and inherits its verdict. The playbook takes the values of its workload, and every
-other argument of the step too.
+The step waits for that playbook and inherits its verdict. The playbook gets the values of its workload, and all other
+arguments of the step.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PATH = re.compile(rb"""(?:^|[{,])[ \t]*path:[ \t]*["']?([^\s"'#,}]+)""", re.MUL
 
 
 def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> dict[str, Any] | None:
-    """Read the playbook that a step runs, as keys of a native step; None after a report.
+    """Read the playbook that a step calls, as keys of a native step; None after a report.
 
-    It is compiled here already: its own file says which step gives its value, and which secrets it needs.
+    It is compiled here, because its own file decides which step gives its value and which secrets it needs.
     """
     path = name(reading, node)
     if path is INVALID:

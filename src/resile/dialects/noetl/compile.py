@@ -3,9 +3,9 @@
     file -> workload (inputs), keychain (secrets), workbook -> steps (step.py) -> native tree -> native/compile.py
 
 A run begins at `start`, else at the step that `executor` names, else at the first one, and follows the arcs; a step
-that no arc reached is skipped. Every path ends in `end`, which is added where the playbook has none. No key is ignored:
-it changes what runs, is refused by name, or is a comment. A mapping of the native tree stands where its key stands in
-the playbook, so findings and rules point into the playbook.
+that no arc reaches is skipped. Every path ends in `end`, which is added if the playbook has none. No key is ignored: it
+has an effect, is refused by name, or is a comment. Mappings of the native tree have the positions of their keys in the
+playbook, so findings and rules point into the playbook.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["TABLES", "compile_noetl"]
 
 VERSIONS = ("noetl.io/v1", "noetl.io/v2", "noetl.io/v10")
 _KEYCHAIN = re.compile(rb"\bkeychain\.([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_]*)")
-# In braces only: elsewhere `token` is a function of the code or the shell.
+# Only in braces: elsewhere `token` is a function of the code or the shell.
 _TOKEN = re.compile(rb"""\{\{[^{}]*?\btoken\(\s*(?:'([^'{}]+)'|"([^"{}]+)"|([A-Za-z_][\w.]*))[^{}]*\}\}""")
 
 
 def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
-    """Compile a playbook; None where it has an error."""
+    """Compile a playbook; return None if it has an error."""
     reading = NoetlReading(source, report)
     fields = read_keys(reading, root, FILE)
     _check_version(reading, root)
@@ -89,7 +89,7 @@ def _read_name(reading: NoetlReading, fields: dict[str, Any], file: str) -> str:
     metadata: Node | None = fields.get("metadata")
     known: dict[str, Any] = {}
     if isinstance(metadata, Mapping):
-        # It is an open mapping of labels: only these two mean something to a run.
+        # It is an open mapping of labels: only these two affect a run.
         own = {word: entry for word, entry in metadata.entries.items() if word in METADATA.keys}
         known = read_keys(reading, Mapping(own, metadata.line, metadata.column), METADATA)
     elif metadata is not None:
@@ -237,7 +237,7 @@ def _read_executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
 
 
 def _find_final_step(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
-    """Find the step that `final_step` names; an empty text where that is `end`."""
+    """Find the step that `final_step` names; an empty text if that is `end`."""
     if node is None:
         return ""
     if not isinstance(node, Scalar) or node.value is None:
@@ -280,7 +280,7 @@ def _find_entry_step(reading: NoetlReading, about: dict[str, Any], node: Node | 
 
 
 def _working_step_of(step: StepPart) -> StepPart:
-    """The step that runs the tool: the one of each item, where there is a loop."""
+    """The step that runs the tool: the inner step if there is a loop."""
     return next(iter(step["map"]["steps"].values())) if "map" in step else step
 
 
@@ -296,7 +296,7 @@ def _secrets_of_children(reading: NoetlReading, steps: dict[str, StepPart]) -> d
 
 
 def _connect(steps: dict[str, StepPart]) -> dict[str, StepPart]:
-    """Connect the steps: one that no arc leads to never runs, one where paths meet waits for all of them."""
+    """Connect the steps: one without arcs to it never runs, one with several predecessors waits for all of them."""
     sources: dict[str, set[str]] = {}
     for name, step in steps.items():
         for arc in step.get("next", ()):
@@ -312,7 +312,7 @@ def _connect(steps: dict[str, StepPart]) -> dict[str, StepPart]:
 
 
 def _give_inputs(step: StepPart, name: str, steps: dict[str, StepPart]) -> StepPart:
-    """Let the playbook of a step take the arguments of the step and of the arcs that lead to it."""
+    """Declare the arguments of a step and of the arcs to it as inputs of the playbook that it calls."""
     runner = _working_step_of(step)
     child = runner.get("workflow")
     if child is None:

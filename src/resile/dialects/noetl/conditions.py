@@ -1,6 +1,6 @@
-"""Conditions of a playbook in the native tree, and what a condition says about failures.
+"""Conditions of a playbook in the native tree, and tests whether they concern failures.
 
-A condition is a mapping of the tree, `{jinja: text}` or `{case: number}`, with those `besides` it that must hold too.
+A condition is a mapping of the tree, `{jinja: text}` or `{case: number}`; its `besides` must hold too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from resile.dialects.reading.diagnostics import Place
 from resile.languages.jinja.templates import condition_text, names_in
 
 NOWHERE = Mark(0, 0)
-"""The place of what the playbook does not say itself."""
+"""The position of nodes that are not in the playbook."""
 
 
 def condition_of(text: str, at: Place, *besides: Part) -> Part:
@@ -22,7 +22,7 @@ def condition_of(text: str, at: Place, *besides: Part) -> Part:
 
 
 def condition_of_case(which: str | int, at: Place) -> Part:
-    """Build the condition that a case, or a retry of this name, came true."""
+    """Build the condition that a case, or a retry of this name, was chosen."""
     return Part(at, case=str(which))
 
 
@@ -40,12 +40,12 @@ def all_of(conditions: Sequence[Part]) -> Part | None:
 
 
 def none_of(conditions: Sequence[Part]) -> Part:
-    """Build a condition that holds where none of these does."""
+    """Build a condition that holds if none of these does."""
     return Part(NOWHERE, none=True, besides=list(conditions))
 
 
 def is_about_error(when: str) -> bool:
-    """Is a condition about failures, and about nothing else?"""
+    """Is a condition only about failures?"""
     return "call.error" in when or "error" in names_in(condition_text(when))
 
 

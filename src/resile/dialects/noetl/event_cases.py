@@ -1,9 +1,9 @@
-"""`case`: conditions on the events of a step, and everything that can follow from one.
+"""`case`: conditions on the events of a step, with the actions of each.
 
     case: [{when, then: map | [map, ...]}]      then: set, collect, result, sink, call, next, retry, fail
 
-Every key of `then` is run, first those that keep values, then those that go on. A case whose condition names `error`
-answers failures: with `retry` it is a rule that retries, with `next` the failure is tolerated and the path goes on.
+Every key of `then` has an effect, first those that store values, then arcs. A case whose condition names `error`
+answers failures: with `retry` it is a rule that retries; with `next` the failure is tolerated and the arc taken.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
             fails = True
             follow.effects.append(make_effect("fail", number, value=_read_message(reading, fields["fail"])))
     if sinks:
-        # What takes the result of an attempt does so before the next one.
+        # Sinks take the result of an attempt before the next one starts.
         repair = repair_keys_for(sinks, "ignore" if is_about_error(when) else "fail")
         answers = [answer.replace(**repair) for answer in answers]
     follow.rules += answers
@@ -110,7 +110,7 @@ def _read_values(reading: NoetlReading, fields: dict[str, Any], number: int, fol
         found = read_collect(reading, fields["collect"], number)
         follow.effects += found
         if any(each["path"] for each in found):
-            # Pages that are collected are what the step gives in the end.
+            # Collected pages become the value of the step.
             follow.effects.append(make_effect("result", number, name=found[-1]["name"]))
     if "result" in fields:
         value = _read_result(reading, fields["result"])
@@ -119,7 +119,7 @@ def _read_values(reading: NoetlReading, fields: dict[str, Any], number: int, fol
 
 
 def _read_result(reading: NoetlReading, node: Node) -> Any:
-    """Read what becomes the value of the step: data, or a name under `from`."""
+    """Read the value of the step: data, or a name under `from`."""
     if isinstance(node, Mapping) and node.entries.keys() == {"from"} and isinstance(node.entries["from"][1], Scalar):
         source = node.entries["from"][1]
         return data(reading, Scalar(f"{{{{ {source.text} }}}}", f"{{{{ {source.text} }}}}", source.line, source.column))
@@ -129,7 +129,7 @@ def _read_result(reading: NoetlReading, node: Node) -> Any:
 def _read_sinks(
     reading: NoetlReading, fields: dict[str, Any], number: int, follow: Follow, by_rule: bool
 ) -> list[Part]:
-    """Read the sinks of a case: they follow a success by themselves, or belong to the rule that answers the failure."""
+    """Read the sinks of a case: they run after a success, or belong to the rule that answers the failure."""
     if "sink" not in fields:
         return []
     found: list[Part] = []
@@ -145,7 +145,7 @@ def _read_sinks(
 
 
 def _read_arcs(reading: NoetlReading, fields: dict[str, Any], node: Mapping, number: int, follow: Follow) -> bool:
-    """Read the arcs of a case; False where it has none."""
+    """Read the arcs of a case; return False if it has none."""
     before = len(follow.arcs)
     if "args" in fields and not {"next", "step", "call"} & fields.keys():
         reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
@@ -185,7 +185,7 @@ def _read_retry(
 
 
 def _read_message(reading: NoetlReading, node: Node) -> Any:
-    """Read why a case fails its step: a text, or a mapping with a `message`."""
+    """Read the message with which a case fails its step: a text, or a mapping with a `message`."""
     if isinstance(node, Mapping) and node.entries.keys() <= {"message", "error", "reason"} and node.entries:
         _, *more = node.entries
         for word in more:

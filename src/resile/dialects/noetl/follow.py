@@ -1,4 +1,4 @@
-"""What follows a step: collected while its keys are read, then written into the native step."""
+"""The actions after a step: collected from its keys, then added to the native step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resile.dialects.reading.key_tables import read_keys
 
 
 class Follow(Struct):
-    """What follows a step: its cases, and the rules, effects, arcs and sinks that refer to them by number.
+    """The actions after a step: its cases, and the rules, effects, arcs and sinks that refer to them by number.
 
     `attempts` are the effects of its retries. `of_loop` are the cases about a loop as a whole, `whole` the names of the
     sinks that take the result of the whole loop.
@@ -57,7 +57,7 @@ def read_assert(reading: NoetlReading, node: Node, follow: Follow) -> None:
 
 
 def add_follow(step: StepPart, name: str, transform: dict[str, Any] | None, follow: Follow) -> StepPart:
-    """Add to a native step what follows it."""
+    """Add the actions after a step to the native step."""
     captured = {name: "value"} if transform is not None else None
     if "workflow" in step and (follow.effects or follow.cases):
         # Cases and effects of a playbook act on its value, so the value must be transformed.
@@ -74,7 +74,7 @@ def add_follow(step: StepPart, name: str, transform: dict[str, Any] | None, foll
 
 
 def _add_sinks(rule: Part, sinks: list[Part]) -> Part:
-    """Add the sinks of a success to a rule that takes a result as it is."""
+    """Add the sinks of a success to a rule that accepts a result as it is."""
     if rule["then"] != "recovered" or not sinks:
         return rule
     named = {sink["id"]: sink for sink in (*rule.get("commands", ()), *sinks)}

@@ -1,7 +1,7 @@
-"""The keys of a playbook, in tables: what is read, what is refused by name, and what is a comment.
+"""The key tables of a playbook: keys that are read, refused by name, or comments.
 
 One table for each mapping of the grammar, of all four kinds of playbook: v1 (fields of the tool on the step), v2 with
-`case`, retry lists, and arcs. The keys of a step tell its kind, not the `apiVersion`.
+`case`, retry lists, and arcs. The keys of a step determine its kind, not the `apiVersion`.
 """
 
 from __future__ import annotations

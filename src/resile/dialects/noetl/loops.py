@@ -4,7 +4,7 @@
     tool: {kind: iterator, collection, element, task: {tool, sink}}
 
 `where` selects items of the list, `order_by` sorts them, `limit` takes the first of them, `chunk` groups them. All of
-this becomes one template, so that a migrated file can say it too.
+this becomes one template, so that a migrated file can contain it too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""`retry`, in its four forms: as rules that answer a failure, and as effects that ask for one more attempt.
+"""`retry`, in its four forms: as rules that answer a failure, and as effects that request one more attempt.
 
     retry: true | 5 | {max_attempts, initial_delay, ...}     any failure
-    {retry_when, stop_when}                                  asked after each attempt, a success included
+    {retry_when, stop_when}                                  evaluated after each attempt, a success included
     {retry_on: [timeout, connection_error], backoff: 5}      by the kind of the failure
     [{when, then: {max_attempts, next_call, collect}}]       the first policy that holds counts
 
-`max_attempts` counts every execution, the first included. A success that asks for more after the last attempt counts as
-it is.
+`max_attempts` counts every execution, the first included. If a success requests more after the last attempt, its result
+counts.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def rules_for_more(
     default: int = ATTEMPTS_DEFAULT,
     sinks: list[Part] | None = None,
 ) -> list[Part]:
-    """Build the rules for a success that asks for one more attempt; after the last attempt its result counts."""
+    """Build the rules for a success that requests one more attempt; after the last attempt its result counts."""
     limit = retries_of(fields, default)
     common = Part(at, kinds="check", when=condition_of_case(which, at), **repair_keys_for(sinks or [], "fail"))
     more = common.replace(then="retry", text="one more attempt", limit=limit, wait=wait, routing=True)
@@ -218,7 +218,7 @@ def changes_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str, Any]]:
-    """Read `collect`: what is added to a variable."""
+    """Read `collect`: the data to add to a variable."""
     found: list[dict[str, Any]] = []
     for item in items_of(node):
         fields = read_keys(reading, item, COLLECT)

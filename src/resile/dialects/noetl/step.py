@@ -1,8 +1,8 @@
-"""One step of a playbook: its tool, its arguments, its loop and what follows it become a native step.
+"""One step of a playbook: its tool, arguments, loop and following actions become a native step.
 
-    tool -> action      loop -> a map whose one step is the tool      case, next, retry, vars, sink -> what follows
+    tool -> action      loop -> a map whose one step is the tool      case, next, retry, vars, sink -> Follow
 
-In a loop, retries, sinks and kept values belong to the step that runs for each item; arcs and cases about `loop.done`
+In a loop, retries, sinks and stored values belong to the step that runs for each item; arcs and cases about `loop.done`
 belong to the loop as a whole.
 """
 
@@ -76,7 +76,7 @@ def _loop_of(reading: NoetlReading, fields: dict[str, Any], tool: Tool | None) -
 
 
 def _drop_misplaced_keys(reading: NoetlReading, node: Mapping) -> Mapping:
-    """Report keys of the tool that stand on the step by mistake, and leave them out."""
+    """Report keys of the tool that are on the step by mistake, and leave them out."""
     given = node.entries.get("tool")
     inner = given[1] if given is not None else None
     if not isinstance(inner, Mapping) or "kind" not in inner.entries:
@@ -132,5 +132,5 @@ def _build_loop(step: StepPart, name: str, loop: Part, transform: dict[str, Any]
 
 
 def _waits_for(sink: Part, cases: set[int]) -> bool:
-    """Does a sink run only where one of these cases came true?"""
+    """Does a sink run only if one of these cases was chosen?"""
     return "case" in sink.get("when", {}) and int(sink["when"]["case"]) in cases

@@ -1,4 +1,4 @@
-"""What a step of a playbook and a tool of a pipeline share: a tool, its arguments and what follows it."""
+"""The common parts of a step and of a tool in a pipeline: a tool, its arguments and the actions after it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from resile.errors import shorten
 def build_action(
     reading: NoetlReading, tool: Tool | None, follow: Follow
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Build the native action of a tool, and the transform of what it prints."""
+    """Build the native action of a tool, and the transform of its output."""
     action, transform = action_of(reading, tool) if tool is not None else (None, None)
     if (action is None or "noop" in action) and (follow.effects or follow.attempts or follow.cases):
-        # `case`, `vars` and `retry` act on the result of an attempt, so a step that does nothing needs one.
+        # `case`, `vars` and `retry` act on the result of an attempt, so a step without an action needs a real attempt.
         return {"python": "result = None"}, {"parse": "last"}
     return action or {"noop": True}, transform
 
@@ -98,7 +98,7 @@ def read_follow(
 
 
 def _read_arcs(reading: NoetlReading, node: Node, follow: Follow) -> None:
-    """Read the `next` of a step: its arcs are taken where no case led anywhere."""
+    """Read the `next` of a step: its arcs are taken if no case has taken one."""
     led: list[Part] = []
     for arc in follow.arcs:
         led += [arc["when"]] if arc["when"] not in led else []
@@ -114,7 +114,7 @@ def _read_arcs(reading: NoetlReading, node: Node, follow: Follow) -> None:
 
 
 def _take_unless(arc: Part, answers: list[Part]) -> Part:
-    """Add to an arc that none of the conditions that answer a failure holds; their own arcs stay as they are."""
+    """Take an arc only if no condition that answers a failure holds; the arcs of these conditions stay unchanged."""
     own = [arc["when"]] if "when" in arc else []
     conditions = [*own, *(own[0].get("besides", ()) if own else ())]
     if {text_of(condition) for condition in conditions} & {text_of(answer) for answer in answers}:

@@ -1,6 +1,6 @@
 """Readers of single values in a playbook: templates, data whose texts are templates, conditions, names, numbers.
 
-`NoetlReading` is one playbook being read. A template that uses a name outside of `known` gets a warning.
+`NoetlReading` is the state of reading one playbook. A template with a name outside of `known` gets a warning.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ BUILT_IN = frozenset((
     "success", "status_code", "item", "loop", "loop_index", "iter", "range", "dict", "_retry", "token",
     "outcome", "_prev", "_task",
 ))  # fmt: skip
-"""What every template knows."""
+"""Names that every template can use."""
 _GIVE_NAMES = ("args", "with", "input", "data", "payload", "set", "vars", "ctx", "params", "set_ctx", "set_iter")
 _ARE_NAMES = ("into", "iterator", "element")
 SECONDS_MAX = 366 * 86_400
 
 
 class NoetlReading(Reading):
-    """A playbook being read: the tools of its workbook, its steps by name, and what its templates can name.
+    """State of reading a playbook: the tools of its workbook, its steps by name, and the names for templates.
 
-    `fixed` are entries of the workload that hold code or the name of a credential: a run can't change them. `keychain`
-    has the entries of the keychain with their fields, `secrets` the environment variables that a run needs. `final` is
-    the step that `final_step` names, if it is not called `end`. `native` reads the native tree, `children` are the
-    playbooks that steps run, by file.
+    `fixed` are entries of the workload with code or the name of a credential: a run can't change them. `keychain` has
+    the entries of the keychain with their fields, `secrets` the environment variables that a run needs. `final` is the
+    step that `final_step` names, if it is not called `end`. `native` reads the native tree, `children` are the called
+    playbooks, by file.
     """
 
     def __init__(self, source: Source, report: Diagnostics) -> None:
@@ -65,7 +65,7 @@ class NoetlReading(Reading):
 
 
 def comment(name: str, doc: str) -> Key:
-    """A key that says something to people and changes nothing that runs."""
+    """A key that is a comment for people and has no effect."""
     return Key(name, COMMENT, doc, lambda _, __: INVALID)
 
 
@@ -122,13 +122,13 @@ def read_known_text(reading: NoetlReading, text: str, node: Node) -> str:
 
 
 def template(reading: Reading, node: Node) -> Any:
-    """Read a text that may hold Jinja."""
+    """Read a text that may have Jinja templates."""
     value = text(reading, node)
     return INVALID if value is INVALID or not _check_template(reading, node, value) else value
 
 
 def _check_template(reading: Reading, node: Node, value: str) -> bool:
-    """Report a template that can't be rendered, and warn of names that the playbook does not know."""
+    """Report a template that can't be rendered, and warn of unknown names."""
     reason = problem(value)
     if reason:
         reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
@@ -150,7 +150,7 @@ def _check_text(reading: Reading, node: Node) -> Any:
 
 
 def data(reading: Reading, node: Node) -> Any:
-    """Read data of any shape whose texts may hold Jinja."""
+    """Read data of any shape whose texts may have Jinja templates."""
     return read_data(reading, node, _check_text)
 
 
@@ -192,7 +192,7 @@ name = non_empty(text, "the name")
 
 
 def count(reading: Reading, node: Node) -> Any:
-    """Read how many things run, or are taken, at a time."""
+    """Read the number of items that run, or are taken, at a time."""
     if isinstance(node, Scalar) and type(node.value) is int and 1 <= node.value <= PARALLEL_MAX:
         return node.value
     return wrong(reading, node, f"a whole number from 1 to {PARALLEL_MAX}")

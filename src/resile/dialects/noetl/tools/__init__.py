@@ -1,1 +1,1 @@
-"""The tools of a playbook: each kind with its keys becomes an action."""
+"""The tools of a playbook: each kind, with its keys, becomes an action."""

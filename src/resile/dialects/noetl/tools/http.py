@@ -2,8 +2,8 @@
 
     auth: NAME      auth: {type: bearer | basic | api_key, name: NAME}      auth: {type: bearer, token: "{{ ... }}"}
 
-A credential is read from the environment like an entry of the keychain: `$NAME_TOKEN` of a bearer, `$NAME_USERNAME` and
-`$NAME_PASSWORD`, `$NAME_KEY`. It is a secret, and becomes a header.
+A credential is read from the environment like an entry of the keychain: `$NAME_TOKEN` for a bearer, `$NAME_USERNAME`
+and `$NAME_PASSWORD`, `$NAME_KEY`. It is a secret, and becomes a header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resile.languages.jinja.templates import names_in, text_expression
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 PARTS = {"bearer": ("token",), "basic": ("username", "password"), "api_key": ("key",)}
-"""What each type of authentication needs."""
+"""The parts of a credential, by the type of authentication."""
 _FORM = "application/x-www-form-urlencoded"
 
 

@@ -1,4 +1,4 @@
-"""The keys of the tools of a playbook, in tables: one for each kind, and what all of them have."""
+"""The key tables of the tools of a playbook: one for each kind, and their common keys."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ARGS = (
 DATA_ARGS = tuple(
     Key(word, "mapping", "the same as `args`", arguments, "args") for word in ("data", "params", "payload")
 )
-"""More names of the arguments, where they are not those of a request."""
+"""More names of the arguments, for tools other than requests."""
 _TOOL = (
     Key("kind", "text", "what the tool does", node_itself),
     *ARGS,

@@ -1,4 +1,4 @@
-"""Pipelines: a step whose tool is a list of tools that run in order, each with rules for what follows.
+"""Pipelines: a step whose tool is a list of tools that run in order, each with rules about the next one.
 
     tool: [{label: {kind, ..., spec: {policy: {rules: [{when, then: {do}}, ..., {else: {then: {do}}}]}}}}, ...]
 
@@ -6,7 +6,7 @@
     retry      this tool once more      break   the pipeline is over
 
 The tools are the steps of an inline workflow that shares the scope of the step. Its value is the result of the last
-tool that is no `noop`. A failure that no rule answers fails the step. At most JUMPS_MAX jumps lead back, so every
+tool other than `noop`. A failure that no rule answers fails the step. At most JUMPS_MAX jumps lead back, so every
 pipeline ends.
 """
 
@@ -36,7 +36,7 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
 
 def is_pipeline(step: Mapping) -> bool:
-    """Is the tool of a step several, or one with rules of its own?"""
+    """Does a step have several tools, or one with rules of its own?"""
     given = step.entries.get("tool")
     node = given[1] if given is not None else None
     if not isinstance(node, Sequence):
@@ -76,7 +76,7 @@ def read_pipeline(reading: NoetlReading, step: Mapping) -> dict[str, Any] | None
 
 
 def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after: str) -> Part | None:
-    """Build the step of one tool with its rules; `after` is the tool that follows it."""
+    """Build the step of one tool with its rules; `after` is the tool after it."""
     node = tasks[label]
     if not isinstance(node, Mapping) or "kind" not in node.entries:
         reading.report.error("value", f"the tool `{shorten(label)}` needs `kind`", node)
@@ -91,7 +91,7 @@ def _read_task(reading: NoetlReading, label: str, tasks: dict[str, Node], after:
         hint = "write `loop` on the step"
         reading.report.error("not-run", "a loop stands on the step, not in one of its tools", tool.kind_node, hint=hint)
         return None
-    # A `noop` only decides where to go, so it leaves the last result as it is.
+    # A `noop` only decides where to go, so it keeps the last result.
     follow = Follow(effects=[] if tool.kind == "noop" else [make_effect("set", name=PREVIOUS, value=label)])
     ways: list[Part] = []
     if "spec" in node.entries:

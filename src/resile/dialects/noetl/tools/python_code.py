@@ -1,8 +1,8 @@
-"""Python code in a playbook: the names that it needs, and the templates inside it.
+"""Python code in a playbook: the names that it needs, and the templates in it.
 
-A `{{ ... }}` in code is a template where it names something that the playbook knows. Its value goes to the code as data
-under a name of its own and never becomes code. Any other `{{ ... }}` belongs to Python. Code may stand in the workload:
-it is taken from there when the file is loaded, and a run can't change it.
+A `{{ ... }}` in code is a template if it uses only names that the playbook defines. The code gets its value as data
+under a generated name; the value never becomes code. Any other `{{ ... }}` belongs to Python. The workload may contain
+code: it is read from there when the file is loaded, and a run can't change it.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ def _take_templates_out(reading: NoetlReading, source: str, places: dict[str, An
         prefix += "_"
 
     def name_for(found: re.Match[str]) -> str:
-        """Choose the name for one template; text that belongs to Python stays."""
+        """Choose the name for one template; leave text that belongs to Python."""
         written = found[0]
         names = names_in(written) if not problem(written) else frozenset()
         if not names or not names <= reading.known | BUILT_IN:
             return written
-        # No name begins with another one.
+        # The `x` keeps one name from being a prefix of another.
         name = f"{prefix}{len(places)}x"
         places[name] = written
         return name
@@ -129,7 +129,7 @@ def _take_templates_out(reading: NoetlReading, source: str, places: dict[str, An
 
 
 def _names_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...] | None:
-    """Find the parameters of `main`, and `context` where the code names it; None where the code does not parse."""
+    """Find the parameters of `main`, and `context` if the code names it; None if the code does not parse."""
     import ast
     import warnings
 

@@ -3,7 +3,7 @@
     sink: {tool: postgres | duckdb, table, mode, key, args | data, mapping}      a row, or one for each item of a list
     sink: {tool: postgres | duckdb, statement}      sink: {tool: http, url, payload}      sink: {tool: python, code}
 
-The log of the run has every result, so `event_log` adds nothing. A sink that fails, fails its step.
+The log of the run has every result, so `event_log` adds nothing. If a sink fails, its step fails.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FIELDS = {
     **dict.fromkeys(LOGS, ("args", "data")),
 }
 _OF_ROWS = {"table": "warning", "mode": "warning", "key": "error", "mapping": "error"}
-"""What statements say for themselves, and what would have to change them."""
+"""Keys without effect beside statements (warning), and keys that would have to change the statements (error)."""
 
 
 def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -> Part | None:
-    """Build the step of a sink, for a list of commands; None where nothing runs, or after a report."""
+    """Build the step of a sink, for a list of commands; None if there is nothing to run, or after a report."""
     if not isinstance(node, Mapping):
         wrong(reading, node, "a mapping with `tool`")
         return None
@@ -75,7 +75,7 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -
 
 
 def _merge_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | None:
-    """Merge the keys of a sink with those of its tool; the kind stands apart. None after a report."""
+    """Merge the keys of a sink with those of its tool; return the kind separately. None after a report."""
     given = next((node.entries[word] for word in ("tool", "storage", "backend") if word in node.entries), None)
     if given is None:
         reading.report.error("value", "a sink needs `tool`", node, hint=", ".join((*KINDS, *LOGS)))

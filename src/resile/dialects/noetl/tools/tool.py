@@ -1,8 +1,8 @@
-"""The tools of a playbook: a kind with its fields becomes an action, on a step, in the workbook, or as a sink.
+"""The tools of a playbook: a kind with its fields becomes an action, for a step, a workbook entry or a sink.
 
     tool: {kind: K, fields}      tool: K, or type: K, with the fields beside it      [one of these]
 
-A workbook entry is read by each step that calls it, with the arguments of that step.
+Each step that calls a workbook entry reads it again, with its own arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGES = {"postgres": "psycopg", "duckdb": "duckdb"}
 
 
 class Tool(Struct, frozen=True):
-    """A tool that was read: its kind, its fields, and the nodes where they stand."""
+    """A tool that was read: its kind, its fields, and their nodes."""
 
     kind: str
     fields: dict[str, Any]
@@ -37,7 +37,7 @@ class Tool(Struct, frozen=True):
 
 
 def read_tool(reading: NoetlReading, step: Mapping) -> Tool | None:
-    """Read the tool of a step with its fields, which may stand beside the keys of the step; None after a report."""
+    """Read the tool of a step with its fields, which may be beside the keys of the step; None after a report."""
     given = step.entries.get("tool") or step.entries.get("type")
     if given is None:
         return None
@@ -73,7 +73,7 @@ def label_of(reading: NoetlReading, node: Node, number: int) -> tuple[str, Node]
 
 
 def _read_kind(reading: NoetlReading, kind_node: Node, node: Mapping, *, beside: bool) -> Tool | None:
-    """Read a tool of one kind; its fields stand in a mapping of their own, or `beside` those of the step."""
+    """Read a tool of one kind; its fields are in a mapping of their own, or `beside` those of the step."""
     kind = kind_of(reading, kind_node)
     if not kind:
         return None
@@ -86,7 +86,7 @@ def _read_kind(reading: NoetlReading, kind_node: Node, node: Mapping, *, beside:
 
 
 def _keys_beside_step(kind: str, known: Table) -> dict[str, Key]:
-    """List the keys of a tool that may stand on the step; a key that both have is the step's, except the arguments."""
+    """List the keys of a tool that may be on the step; a key of both is the step's, except the arguments."""
     common = {word: key for word, key in known.keys.items() if not _is_of_step(word) or key.field == "args"}
     own = {word: key for word, key in common.items() if word not in ("args", "with", "input", "kind")}
     more = {} if kind == "http" else {key.name: key for key in DATA_ARGS if key.name not in own}
@@ -94,12 +94,12 @@ def _keys_beside_step(kind: str, known: Table) -> dict[str, Key]:
 
 
 def _is_of_step(word: str) -> bool:
-    """Does a step have such a key of its own?"""
+    """Does a step have this key itself?"""
     return word in STEP.keys and STEP.keys[word].kind != REFUSED
 
 
 def keys_of_step(known: Table, node: Mapping) -> Table:
-    """List the keys of a step or workbook entry: its own, and its tool's where those stand beside them."""
+    """List the keys of a step or workbook entry: its own, and those of a tool whose keys are beside them."""
     given = node.entries.get("tool") or node.entries.get("type")
     kind_node = given[1] if given is not None else None
     if isinstance(kind_node, Mapping) and "kind" in kind_node.entries and known is STEP:
@@ -167,7 +167,7 @@ def _is_installed(package: str) -> bool:
 
 
 def action_of(reading: NoetlReading, tool: Tool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Build the native action of a tool, and the transform of what it prints; no action after a report."""
+    """Build the native action of a tool, and the transform of its output; no action after a report."""
     fields, kind = tool.fields, tool.kind
     if kind == "python":
         return read_code(reading, fields, tool.node), {"parse": "last"}
