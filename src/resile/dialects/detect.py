@@ -1,7 +1,6 @@
 """Detects the dialect of a file: each front end recognises the shape of its files.
 
-    FrontEnd   name, recognise(root) -> the reason, or an empty text; its module has compile_NAME(source, root, report),
-    TABLES
+    FrontEnd   name, recognise(root) -> the reason, or an empty text; its module has TABLES and compile_NAME
 
 `detect` asks every front end. If none recognises the file, it is no workflow file; if several do, the caller must
 choose (`--dialect`). The module of a front end is imported only for its files. Files that are not YAML are recognised
