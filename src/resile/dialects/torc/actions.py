@@ -1,12 +1,12 @@
-"""Actions: commands that run when something has happened to the workflow, to its jobs or to a worker.
+"""Actions: commands that run at events of the workflow, of its jobs or of a worker.
 
-    on_workflow_start, on_worker_start          a step that everything else waits for, in this order
-    on_jobs_ready                               a step that waits for what its jobs wait for, and they for it
-    on_jobs_complete                            a step that runs when its jobs are over, however they ended
+    on_workflow_start, on_worker_start          a step that all other steps wait for, in this order
+    on_jobs_ready                               a step that waits for the needs of its jobs; the jobs wait for it
+    on_jobs_complete                            a step that runs when its jobs are over, whatever their status
     on_workflow_complete, on_worker_complete    `end`, in this order
 
-A run on one machine has one worker. An action that fails is tolerated, except in `end`, whose failure fails the run.
-`schedule_nodes` starts no process: it is kept for a cluster.
+A run on one machine has one worker. A failed action is tolerated, except in `end`, whose failure fails the run.
+`schedule_nodes` starts no process: it is stored for a cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_NODES = ("scheduler", "scheduler_type", "num_allocations", "start_one_worker
 
 
 class Action(Struct, frozen=True):
-    """Commands and when they run."""
+    """Commands and the event at which they run."""
 
     trigger: str
     commands: tuple[Scalar, ...]
@@ -46,7 +46,7 @@ class Action(Struct, frozen=True):
 def read_actions(
     reading: Reading, node: Node | None, jobs: dict[str, Job], schedulers: dict[str, Node], names: Names
 ) -> tuple[list[Action], list[Node]]:
-    """Read the actions that run commands, and those that ask for machines."""
+    """Read the actions that run commands, and those that request machines."""
     actions: list[Action] = []
     allocations: list[Node] = []
     for entry, fields in read_list(reading, node, ACTION, "trigger_type", "action_type"):
@@ -89,7 +89,7 @@ def _make_allocation(entry: Mapping, fields: dict[str, Any], jobs: tuple[str, ..
 def _find_jobs(
     reading: Reading, entry: Mapping, fields: dict[str, Any], jobs: dict[str, Job], names: Names
 ) -> tuple[str, ...]:
-    """Find the jobs that an action is about."""
+    """Find the jobs that an action names or matches."""
     given = [key for key in ("jobs", "job_name_regexes") if key in entry.entries]
     if fields["trigger_type"] not in _ABOUT_JOBS:
         for key in given:
@@ -104,13 +104,13 @@ def _find_jobs(
 
 
 class Steps(Struct):
-    """The native steps of a file, and what each needs: names, or `a|b` for either."""
+    """The native steps of a file, and the needs of each: names, or `a|b` for either."""
 
     entries: dict[str, tuple[Scalar, Node]]
     needs: dict[str, tuple[str, ...]]
 
     def add(self, name: str, at: Place, step: Mapping, needs: tuple[str, ...] = ()) -> None:
-        """Add a step that stands at `at`."""
+        """Add a step with the position `at`."""
         self.entries[name] = word(name, at), step
         self.needs[name] = needs
 
@@ -127,7 +127,7 @@ class Steps(Struct):
 
 
 def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: str) -> None:
-    """Add steps for the actions, and let jobs wait for them."""
+    """Add steps for the actions, and make jobs wait for them."""
     jobs = list(steps.entries)
     before = ""
     for trigger in _AT_START:
@@ -141,7 +141,7 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: 
             needs = tuple(dict.fromkeys(need for job in action.jobs for need in steps.needs[job]))
             name = _add(reading, steps, action, needs or first)
             for job in action.jobs:
-                # Jobs that become ready together wait for the action; one that was ready before may be running.
+                # Jobs that become ready together wait for the action; one that was ready earlier may already run.
                 if set(steps.needs[job]) == set(needs):
                     steps.needs[job] = (*needs, name)
     for name in jobs:
@@ -155,7 +155,7 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: 
 
 
 def _add(reading: Reading, steps: Steps, action: Action, needs: tuple[str, ...]) -> str:
-    """Add a step for an action, whose failure is tolerated; its name."""
+    """Add a step for an action, whose failure is tolerated; return its name."""
     at = action.node
     name = find_free_name(action.trigger, steps.entries)
     rules = node_of([{"then": "tolerate", "text": f"{action.trigger}: an action"}], at)

@@ -1,8 +1,8 @@
-"""What a Torc file says about clusters: kept in the definition for an executor that has one, and said so.
+"""The cluster settings of a Torc file: stored for an executor with a cluster, and reported as unused.
 
 slurm_schedulers, slurm_defaults    -> Scheduler
 actions with schedule_nodes         -> Allocation
-scheduler and num_nodes of jobs     -> what a step wants
+scheduler and num_nodes of jobs     -> requirements of a step
 compute_node_...                    -> Workers
 """
 
@@ -30,7 +30,7 @@ _WORKERS = {
 
 
 def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> dict[str, Node]:
-    """Read every scheduler by its name, with the options that all of them have."""
+    """Read all schedulers by name, with their common options."""
     defaults = _read_defaults(reading, fields.get("slurm_defaults", {}))
     result: dict[str, Node] = {}
     for node, given in read_list(reading, fields.get("slurm_schedulers"), SCHEDULER, "name"):
@@ -57,7 +57,7 @@ def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> 
 
 
 def _read_defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]:
-    """Read the options that every scheduler has."""
+    """Read the common options of all schedulers."""
     for name in [key for key in given if key.replace("_", "-") in _NOT_DEFAULTS]:
         hint = "write it into each scheduler"
         reading.report.error("value", f"`{shorten(name)}` can't be a default of schedulers", given[name], hint=hint)
@@ -65,7 +65,7 @@ def _read_defaults(reading: Reading, given: dict[str, Scalar]) -> dict[str, str]
 
 
 def make_cluster(reading: Reading, root: Mapping, fields: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Make the native `cluster`; it is empty where the file says nothing about clusters."""
+    """Make the native `cluster`; it is empty if the file has no cluster settings."""
     cluster: dict[str, Any] = {key: part for key, part in parts.items() if part}
     usual, workers = Workers(), {}
     for key, field in _WORKERS.items():

@@ -1,12 +1,12 @@
-"""The command of a job as bash gets it.
+"""The command of a job, rewritten for bash.
 
-    invocation_script command       the script stands in front, on the same line unless it ends its own
+    invocation_script command       the script comes first, on the same line unless it ends with a line break
     ${files.input.N}                the path, quoted for its place; the job reads (or writes) that file
-    ${user_data.input.N}            the data as JSON, quoted; without data what its job wrote to stdout
-    TORC_JOB_NAME and its kin       set from ours, because commands and what they call read them
+    ${user_data.input.N}            the data as JSON, quoted; without data, the stdout of the job that produces it
+    TORC_JOB_NAME and the like      set from Resile's variables, because commands read them
 
-Every other `${...}` belongs to bash. Where it looks like a value of Resile it is written so that it does not, or
-refused: text of a Torc file never gets a value that Torc would not give it.
+Every other `${...}` belongs to bash. If it looks like a reference of Resile, it is escaped or refused: no text of a
+Torc file gets a value that Torc would not give it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resile.languages.references import MISSING, ValueRefused, names, path_of
 from resile.languages.shell.quoting import render_shell
 
 _PASSED_ON = ("WORKFLOW_ID", "JOB_ID", "JOB_NAME", "OUTPUT_DIR", "ATTEMPT_ID", "API_URL")
-# On the first line of the command, so that line numbers of bash are those of the file.
+# On the first line of the command, so that bash reports the line numbers of the file.
 ENVIRONMENT = "export " + " ".join(f"TORC_{name}=$RESILE_{name}" for name in _PASSED_ON) + "; "
 _OURS = ("env", "steps", "execution")
 _OURS_IN_REPAIRS = ("error", "shell")
@@ -36,7 +36,7 @@ def command_of(reading: Reading, job: Job, known: Dependencies) -> str:
     later: dict[str, str] = {}
 
     def make_hole(found: re.Match[str]) -> str:
-        """Put a plain reference in the place of one of Torc, so that its value is quoted for its place."""
+        """Replace a reference of Torc with a plain one, so that its value is quoted for its place."""
         name = f"torc_value_{len(values) + len(later)}"
         kind, way, called = found.groups()
         if kind == "files":
@@ -90,7 +90,7 @@ def _output_of_producer(reading: Reading, job: Job, known: Dependencies, way: st
 
 
 def escape_for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: bool = False) -> str:
-    """Escape what is meant for bash and would be read as a reference of Resile."""
+    """Escape text for bash that Resile would read as a reference."""
     if "${" not in text:
         return text
     out: list[str] = []
@@ -103,7 +103,7 @@ def escape_for_bash(reading: Reading, text: str, node: Scalar, *, in_repair: boo
             message = f"`${{{shorten(name)}}}` is no variable of Torc, and bash has no such name"
             reading.report.error("reference", message, node, hint="a variable of the environment is `$NAME`")
         elif by_number and ":-" in name:
-            # Bash ignores a blank in an index; with it, this is no reference of Resile.
+            # Bash ignores a blank in an index; Resile then sees no reference.
             out += [text[at:offset], f"${{{name.replace('[', '[ ', 1)}}}"]
             at = offset + len(name) + 3
         elif len(path) == 1 and path[0] in ("inputs", "execution", "error"):

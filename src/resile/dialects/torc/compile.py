@@ -2,7 +2,7 @@
 
     YAML, JSON, JSON5, KDL --parse--> tree of the user's file --lower--> native tree --compile_part--> Workflow
 
-`lower` reports everything that is wrong with a file, in Torc's words, so the native front end checks nothing twice.
+`lower` reports all errors of a file, in Torc's words, so the native front end repeats no check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["TABLES", "compile_torc"]
 
 
 def compile_torc(source: Source, root: Node | None, report: Diagnostics) -> Workflow | None:
-    """The workflow in a Torc file, or None where it has an error; JSON5 and KDL come as text, without a root."""
+    """Compile a Torc file; return None if it has an error. JSON5 and KDL come as text, without a root."""
     tree = root if root is not None else _parse(source, report)
     if tree is not None and not isinstance(tree, Mapping):
         report.error("type", f"a Torc file is a mapping, not {describe(tree)}", tree)
@@ -41,7 +41,7 @@ def compile_torc(source: Source, root: Node | None, report: Diagnostics) -> Work
 
 
 def _parse(source: Source, report: Diagnostics) -> Node | None:
-    """The tree of a file that is not YAML."""
+    """Parse a file that is not YAML."""
     if source.file.lower().endswith(".kdl"):
         from resile.dialects.torc.kdl_workflow import parse_kdl
 

@@ -1,4 +1,4 @@
-"""What jobs wait for: the jobs that they name or match by patterns, and those that write what they read."""
+"""Dependencies of jobs: jobs that they name or match by patterns, and jobs that write the files that they read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = (("file", "files", "file"), ("user_data", "user_data", "user data"))
 
 
 class Names:
-    """Finds what names and patterns refer to; reports an unknown name once for each place."""
+    """Resolves names and patterns; reports an unknown name once for each position."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -39,7 +39,7 @@ class Names:
         return found
 
     def report_unknown(self, name: str, node: Scalar, existing: dict[str, Any], what: str) -> None:
-        """Report a name that nothing has."""
+        """Report an unknown name."""
         if self._remember(node):
             hint = did_you_mean(name, existing, f"each {what} here")
             self._reading.report.error("unknown-name", f"there is no {what} `{shorten(name)}`", node, hint=hint)
@@ -62,18 +62,18 @@ class Names:
         return list(found)
 
     def _is_new(self, node: Scalar) -> bool:
-        """Was nothing reported at this place before?"""
+        """Was nothing reported at this position before?"""
         return (node.line, node.column) not in self._reported
 
     def _remember(self, node: Scalar) -> bool:
-        """Remember that something is reported at this place; was it new?"""
+        """Remember that a finding is reported at this position; was it the first?"""
         is_new = self._is_new(node)
         self._reported.add((node.line, node.column))
         return is_new
 
 
 class Dependencies:
-    """The files and data of all jobs, the jobs that write them, and so which job waits for which."""
+    """The files and data of all jobs, the jobs that write them, and the resulting dependencies."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Dependencies:
         self.writers: dict[str, dict[str, list[str]]] = {"files": {}, "user_data": {}}
 
     def find_needed(self) -> dict[str, dict[str, Scalar]]:
-        """Find for each job the jobs that it waits for, each with the node that says so."""
+        """Find the jobs that each job waits for, with the node that names or implies each."""
         for job in self.jobs.values():
             self._add_references(job)
             for kind, section, what in _KINDS:
@@ -177,7 +177,7 @@ class Dependencies:
         return found
 
     def refuse_cycles(self, needed: dict[str, dict[str, Scalar]]) -> None:
-        """Report the jobs of one cycle, where jobs wait for each other."""
+        """Report one cycle of jobs that wait for each other, if there is one."""
         cycle = next(cycles_among(needed), None)
         if cycle is None:
             return

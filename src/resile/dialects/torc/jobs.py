@@ -1,9 +1,9 @@
-"""Jobs and files as they are after expansion: one for each combination of their parameters.
+"""Jobs and files after expansion: one for each combination of their parameters.
 
     jobs:  [{name: "work_{i}", parameters: {i: "1:3"}, ...}]   ->  work_1, work_2, work_3
 
-Expansions of one entry that come to the same name are one job, which waits for all that they wait for: that is how a
-fan-in is written in Torc. They must agree in everything else.
+Expansions of one entry with the same name become one job, which waits for all their dependencies: Torc's fan-in. They
+must agree in everything else.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Job(Struct):
     lists: dict[str, dict[str, Scalar]]
 
     def at(self, word: str) -> Scalar:
-        """Where one of its texts stands."""
+        """The node of one of its texts."""
         node: Scalar = self.fields[word]
         return node
 
 
 class Datum(Struct, frozen=True):
-    """A piece of user data: its JSON, or None where a job produces it."""
+    """A piece of user data: its JSON, or None if a job produces it."""
 
     node: Scalar
     text: str | None
@@ -111,7 +111,7 @@ def _expand(
 
 
 def _check_name(reading: Reading, job: Job) -> bool:
-    """Report a name that a job can't have; may it have this one?"""
+    """Report a name that is invalid for a job; is it valid?"""
     problem = "is the name of what runs last" if job.name == "end" else name_problem(job.name)
     if problem:
         reading.report.error("name", f"the job name `{shorten(job.name)}` {problem}", job.at("name"))
@@ -119,7 +119,7 @@ def _check_name(reading: Reading, job: Job) -> bool:
 
 
 def _merge(reading: Reading, first: Job, other: Job) -> bool:
-    """Add the lists of another expansion of the same name; False after reporting that their texts differ."""
+    """Add the lists of another expansion of the same name; return False after reporting different texts."""
     different = next((word for word in first.texts if first.texts[word] != other.texts[word]), "")
     if different:
         message = f"two expansions are called `{shorten(first.name)}` and differ in `{different}`"

@@ -1,10 +1,10 @@
-"""A Torc workflow in KDL as the mapping that the same workflow in YAML is.
+"""Converts a Torc workflow in KDL to the mapping of the same workflow in YAML.
 
     job "a" { command "x"; depends_on "b" }      jobs: [{name: a, command: x, depends_on: [b]}]
     file "f" path="f.txt"                        files: [{name: f, path: f.txt}]
     action { job "a"; command "x" }              actions: [{jobs: [a], commands: [x]}]
 
-No node is dropped: one that is not known becomes a key that is not known, and the front end refuses it by name.
+No node is dropped: an unknown one becomes an unknown key, which the front end refuses by name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from resile.errors import shorten
 class Shape(Struct, frozen=True):
     """How the nodes inside one block become keys.
 
-    `lists` gather the arguments of all nodes of a name under a key; `maps` are blocks of pairs; `sections` are nodes
-    that become one mapping each in a list, `named` by their first argument or not.
+    `lists` collect the arguments of all nodes of a name under a key; `maps` are blocks of pairs; `sections` are nodes
+    that become one mapping each in a list, with the first argument as the name if `named`.
     """
 
     lists: dict[str, str] = {}
@@ -78,7 +78,7 @@ _WORKFLOW = Shape(
 
 
 def parse_kdl(data: bytes, report: Diagnostics) -> Mapping | None:
-    """Parse a file to one mapping; without jobs it has an empty list of them. None where it is no KDL."""
+    """Parse a file to one mapping, with an empty list if it has no jobs; return None if it is no valid KDL."""
     nodes = parse_document(data, report)
     if nodes is None:
         return None
@@ -90,7 +90,7 @@ def parse_kdl(data: bytes, report: Diagnostics) -> Mapping | None:
 
 
 def _fill(into: Mapping, nodes: list[KdlNode], shape: Shape, report: Diagnostics) -> None:
-    """Put nodes into a mapping as its shape says."""
+    """Put nodes into a mapping by its shape."""
     for node in nodes:
         word = node.name.text
         if word in shape.sections:
@@ -124,7 +124,7 @@ def _gather(into: Mapping, node: KdlNode, key: str, items: list[Node], report: D
 
 
 def _put(into: Mapping, key: Scalar, value: Node, report: Diagnostics) -> None:
-    """Add an entry, once."""
+    """Add an entry; report a duplicate."""
     first = into.entries.get(key.text)
     if first is None:
         into.entries[key.text] = (key, value)

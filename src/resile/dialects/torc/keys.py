@@ -1,7 +1,7 @@
-"""Every key of a Torc file: how it is read, and its documentation. One table for each kind of mapping.
+"""The key tables of a Torc file: every key with its reader and its documentation; one table for each mapping.
 
-The keys are those of Torc 0.10 and, where they are labels, of later versions. Keys that only mean something on a
-cluster are kept in the definition, and the user is told; no key is dropped.
+The keys are those of Torc 0.10 and, for labels, of later versions. Keys that only matter on a cluster are stored in the
+definition with a notice; no key is dropped.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     keys (keys.py) -> expansion (jobs, parameters) -> edges (dependencies) -> commands, rules -> actions -> native tree
 
-A job waits for the jobs it names and for those that write what it reads. With `cancel_on_blocking_job_failure: false`
-it waits for their end, good or bad: it needs each of them or a step that always succeeds.
+A job waits for the jobs that it names and for those that write its inputs. With `cancel_on_blocking_job_failure: false`
+it waits for their end, whatever their status: it needs each of them or a step that always succeeds.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _TOP = Mark(1, 1)
 _KILLED_AT_ONCE = word("grace", _TOP), number(0, _TOP)
 _OUTPUTS = word("outputs", _TOP)
 _Entry = tuple[Scalar, Node]
-"""A key with its value, ready to be put into a mapping."""
+"""A key with its value, as an entry of a mapping."""
 
 
 def lower(reading: Reading, root: Mapping) -> Mapping:
-    """Lower a Torc file to a native tree; report what is wrong with the file."""
+    """Lower a Torc file to a native tree, and report its errors."""
     return _Lowering(reading, root).lower()
 
 
 class _Lowering:
-    """Everything that is known of one file while it is lowered.
+    """State of lowering one file.
 
-    `parts` are keys of native steps that jobs share, by what the jobs name.
+    `parts` caches keys of native steps that jobs share, by the handler or resources that the jobs name.
     """
 
     def __init__(self, reading: Reading, root: Mapping) -> None:
@@ -122,7 +122,7 @@ class _Lowering:
         return result
 
     def _check_labels(self) -> None:
-        """Report missing keys, and keys that change nothing."""
+        """Report missing keys, and keys without effect."""
         report = self.reading.report
         if "name" not in self.root.entries:
             report.error("value", "the workflow has no `name`", self.root)
@@ -186,7 +186,7 @@ class _Lowering:
         return bool(self.names.find_known({name: node}, existing, what))
 
     def _resource_keys_of(self, job: Job) -> dict[str, _Entry]:
-        """The keys for the resources that a job takes."""
+        """The keys for the resources of a job."""
         name = job.texts.get("resource_requirements")
         if name is None or not self._is_known(name, job.at("resource_requirements"), self.resources, "requirement"):
             return {}
@@ -203,7 +203,7 @@ class _Lowering:
         return self.parts[part]
 
     def _find_wanted_schedulers(self) -> dict[str, str]:
-        """Find the scheduler that each job wants."""
+        """Find the scheduler of each job that names one."""
         return {
             job.name: name
             for job in self.jobs.values()
@@ -212,7 +212,7 @@ class _Lowering:
         }
 
     def _find_machine_counts(self) -> dict[str, int]:
-        """Find the number of machines of each job that wants more than one."""
+        """Find the number of machines of each job that needs more than one."""
         result: dict[str, int] = {}
         for job in self.jobs.values():
             node, fields = self.resources.get(job.texts.get("resource_requirements", ""), (None, {}))
@@ -224,7 +224,7 @@ class _Lowering:
         return result
 
     def _sort(self, steps: Steps) -> None:
-        """Put the largest of the jobs that become ready together first, where the file says so."""
+        """Sort jobs that become ready together by size, largest first, if the file asks for it."""
         method = self.fields.get("jobs_sort_method", "none")
         if method == "none":
             return
@@ -265,7 +265,7 @@ class _Lowering:
 
 
 def _parameters_used_in(section: Node | None) -> set[str]:
-    """The shared parameters that the entries of a section take."""
+    """The shared parameters that the entries of a section use."""
     found: set[str] = set()
     for item in getattr(section, "items", ()):
         entry = item.entries.get("use_parameters") if isinstance(item, Mapping) else None

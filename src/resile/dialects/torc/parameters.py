@@ -1,4 +1,4 @@
-"""Parameters: the values that a text stands for, all combinations of them, and texts with values filled in.
+"""Parameters: lists of values, all combinations of them, and texts with values filled in.
 
     "1:3"  "0.0:1.0:0.5"  "10:0:-5"  "[1,2,'x']"  "adam"        one list of values each
     product: every combination, in the order of the file, the last parameter fastest; zip: the n-th of each together
@@ -41,7 +41,7 @@ NONE = Combinations()
 
 
 def values_of(text: str) -> list[Value]:
-    """The values that a text stands for; ValueError says what is wrong with it."""
+    """Parse the values of a parameter; raises ValueError with the problem."""
     text = text.strip()
     # Torc accepts braces around a range.
     if text.startswith("{") and text.endswith("}") and "," not in text:
@@ -93,7 +93,7 @@ def _parse_range(text: str) -> list[Value]:
         raise ValueError("is an empty range, and nothing would run")
     if count >= STEPS_MAX:
         raise ValueError(f"has more than {STEPS_MAX} values")
-    # Multiplied, not added up, so that no rounding errors add up.
+    # Multiply instead of adding, so that rounding errors do not accumulate.
     found = [start + number * step for number in range(int(count) + 1)]
     return [int(value) for value in found] if whole else [float(value) for value in found]
 
@@ -158,7 +158,7 @@ class Filler:
         self._hole = re.compile(rf"(?<!\$)\{{({words})(?::([^{{}}]*))?\}}") if words else None
 
     def template_of(self, node: Scalar) -> Template:
-        """The template of a text; a format that is not known is reported."""
+        """Split a text into a template; report an unknown format."""
         pieces: list[str | tuple[int, str]] = []
         at = 0
         for hole in self._hole.finditer(node.text) if self._hole is not None else ():
@@ -182,13 +182,13 @@ class Filler:
 
 
 class Template(Struct, frozen=True):
-    """A text in pieces: what is written, and holes with the number of a parameter and a format."""
+    """A text in pieces: literals, and holes with the number of a parameter and a format."""
 
     node: Scalar
     pieces: tuple[str | tuple[int, str], ...]
 
     def fill(self, row: tuple[Value, ...], *, escape: bool = False) -> str:
-        """Fill in the values of one row; `escape` them where the text is a pattern."""
+        """Fill in the values of one row; `escape` them if the text is a pattern."""
         if len(self.pieces) == 1:
             return self.node.text
         out: list[str] = []
@@ -202,12 +202,12 @@ class Template(Struct, frozen=True):
 
 
 def fill_all(templates: Iterable[Template], row: tuple[Value, ...], *, escape: bool = False) -> dict[str, Scalar]:
-    """Fill values into names; each name has the node that it comes from."""
+    """Fill values into names; each name keeps the node that it comes from."""
     return {template.fill(row, escape=escape): template.node for template in templates}
 
 
 def format_value(value: Value, form: str) -> str:
-    """Format a value; without a format where that is for another kind of value."""
+    """Format a value; ignore a format for another kind of value."""
     found = _FORMAT.fullmatch(form) if form else None
     if found is not None and isinstance(value, int) and found[1] is not None:
         return format(value, f"0{min(int(found[1]), NAME_CHARACTERS_MAX)}d")

@@ -1,11 +1,11 @@
-"""Failure handlers as rules of the ladder, as the first design reads them.
+"""Translates the failure handlers of a Torc file to native rules.
 
     rule with listed codes   -> match those codes; a code belongs to the first rule that lists it
     match_all_exit_codes     -> the last rule, for every failure that no rule lists
     max_retries: N           -> N attempts in all: the rules of a job retry N-1 times together
-    use_pending_failed       -> park what no rule is for
+    use_pending_failed       -> park failures that no rule matches
 
-One rule is chosen for a failure; when it is spent the failure stands, so the rules below exclude the listed codes.
+Only one rule answers a failure; when it is used up the failure stays, so the rules below exclude the listed codes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCRIPT_NAME = "recovery_script"
 
 
 class Handler(Struct, frozen=True):
-    """The native rules of one handler, the codes that they list, and whether one answers all others."""
+    """The native rules of one handler, the codes that they list, and whether one matches all others."""
 
     node: Scalar
     rules: tuple[Node, ...]
@@ -36,7 +36,7 @@ class Handler(Struct, frozen=True):
 
 
 def make_parking_rule(listed: tuple[int, ...] = ()) -> Node:
-    """Make the native rule that parks failures that no rule answers; it has no place in the file."""
+    """Make the native rule that parks failures that no rule matches; it has no position in the file."""
     rule = {"then": "park", "text": "use_pending_failed", "except_exit_codes": listed}
     return node_of(rule, Mark(0, 0))
 
@@ -52,7 +52,7 @@ def read_handlers(reading: Reading, node: Node | None) -> dict[str, Handler]:
 
 
 def _make_handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[str, Any]]]) -> Handler:
-    """Make the rules of one handler, in the order in which a failure meets them."""
+    """Make the rules of one handler, in the order in which the engine tries them."""
     if not drafts:
         reading.report.error("value", f"the failure handler `{shorten(name.text)}` has no rules", name)
     owner: dict[int, int] = {}
@@ -82,12 +82,12 @@ def _make_handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, di
 
 
 def _add_missing_outputs(codes: tuple[int, ...]) -> tuple[int, ...]:
-    """Add 0 to codes with 1: a job whose output file is missing has the code 1 in Torc, and here its own 0."""
+    """Add 0 to codes with 1: a job with a missing output file has the code 1 in Torc, but its own 0 in Resile."""
     return (*codes, 0) if 1 in codes else codes
 
 
 def _make_rule(reading: Reading, node: Mapping, fields: dict[str, Any], failures: dict[str, Any]) -> Node:
-    """Make one native rule; `failures` says which it answers."""
+    """Make one native rule for the given `failures`."""
     attempts = fields.get("max_retries", ATTEMPTS_DEFAULT)
     _report_attempts(reading, node, attempts)
     rule: dict[str, Any] = {"then": "retry", **failures, "limit": max(0, attempts - 1), "limit_of": "job"}

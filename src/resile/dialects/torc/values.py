@@ -1,7 +1,7 @@
-"""Readers of single values in a Torc file: each takes a node, reports what is wrong, and gives a value.
+"""Readers of single values in a Torc file: each takes a node, reports its problems, and returns a value.
 
-Texts that parameters may stand in are kept as nodes: they are filled in once for each expansion, and what is wrong
-with one is reported where it stands.
+Texts that may have parameters stay nodes: they are filled in once for each expansion, and problems are reported at
+their positions.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ _PERIOD = re.compile(
 )
 _PERIOD_SECONDS = (31_557_600.0, 2_629_800.0, 604_800.0, 86_400.0, 3_600.0, 60.0, 1.0)
 _WALLTIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
-# A repeated group that repeats again takes exponential time in a backtracking engine; Torc's own has no such trouble.
+# A repeated group inside another takes exponential time in Python's backtracking engine; Torc's engine does not
+# backtrack.
 _NESTED_REPEAT = re.compile(r"[*+}]\??\)[*+{]|\|[^()]*\)[*+{]|\)\)+[*+{]")
 _REPEAT = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
 
 
 def named_text(reading: Reading, node: Node) -> Any:
-    """A text, kept as its node."""
+    """Read a text as its node."""
     return INVALID if text(reading, node) is INVALID else node
 
 
 def texts(reading: Reading, node: Node) -> Any:
-    """One text or a list of them, kept as their nodes."""
+    """Read one text or a list of texts, as their nodes."""
     items = node.items if isinstance(node, Sequence) else [node]
     return tuple(item for item in items if named_text(reading, item) is not INVALID)
 
 
 def commands(reading: Reading, node: Node) -> Any:
-    """Commands, none of them empty."""
+    """Read commands, none of them empty."""
     found = texts(reading, node)
     for item in found:
         if not item.text.strip():
@@ -55,7 +56,7 @@ def commands(reading: Reading, node: Node) -> Any:
 
 
 def period(reading: Reading, node: Node) -> Any:
-    """An ISO 8601 duration, as seconds."""
+    """Read an ISO 8601 duration, as seconds."""
     found = _PERIOD.fullmatch(node.text) if isinstance(node, Scalar) and isinstance(node.value, str) else None
     if found is None or not any(found.groups()):
         return wrong(reading, node, "an ISO 8601 duration", "`PT30M` is half an hour, `PT1H30M`, `P1DT2H`")
@@ -64,7 +65,7 @@ def period(reading: Reading, node: Node) -> Any:
 
 
 def walltime(reading: Reading, node: Node) -> Any:
-    """A time as Slurm writes it (`30`, `30:00`, `04:00:00`, `1-12`, `1-12:00:00`), as seconds."""
+    """Read a time in Slurm's format (`30`, `30:00`, `04:00:00`, `1-12`, `1-12:00:00`), as seconds."""
     found = _WALLTIME.fullmatch(node.text) if isinstance(node, Scalar) and node.value is not None else None
     if found is None:
         return wrong(reading, node, "a time such as `04:00:00` or `1-12:00:00`")
@@ -86,7 +87,7 @@ def _check_bounds(reading: Reading, node: Node, seconds: float) -> Any:
 
 
 def exit_codes(reading: Reading, node: Node) -> Any:
-    """Exit codes that a failure can have."""
+    """Read exit codes that a failure can have."""
     items = node.items if isinstance(node, Sequence) else [node]
     codes: list[int] = []
     for item in items:
@@ -102,7 +103,7 @@ def exit_codes(reading: Reading, node: Node) -> Any:
 
 
 def data(reading: Reading, node: Node) -> Any:
-    """Any data that JSON can hold."""
+    """Read any data that JSON can represent."""
     value = plain(node)
     work: list[Any] = [value]
     while work:
@@ -115,7 +116,7 @@ def data(reading: Reading, node: Node) -> Any:
 
 
 def options(reading: Reading, node: Node) -> Any:
-    """Names and values for a batch system; a value is text, a number, or true for an option without one."""
+    """Read options of a batch system; a value is text, a number, or true for an option without one."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of options to values")
     result: dict[str, Scalar] = {}
@@ -128,7 +129,7 @@ def options(reading: Reading, node: Node) -> Any:
 
 
 def parameters(reading: Reading, node: Node) -> Any:
-    """Names and the texts that their values are written in."""
+    """Read parameters: names, and texts that describe their values."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to values")
     result: dict[str, Scalar] = {}
@@ -144,7 +145,7 @@ def parameters(reading: Reading, node: Node) -> Any:
 
 
 def compile_pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | None:
-    """Compile a regular expression for names; refuse one that could take for ever."""
+    """Compile a regular expression for names; refuse one that could take exponential time."""
     problem = ""
     if len(source) > PATTERN_CHARACTERS_MAX:
         problem = f"has more than {PATTERN_CHARACTERS_MAX} characters"
@@ -164,7 +165,7 @@ def compile_pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[s
 
 
 def without_nulls(node: Mapping) -> Mapping:
-    """A mapping without the keys whose value is null, which mean the same as missing keys."""
+    """Remove keys with a null value, which mean the same as missing keys."""
     entries = {
         name: entry
         for name, entry in node.entries.items()
@@ -176,7 +177,7 @@ def without_nulls(node: Mapping) -> Mapping:
 def read_list(
     reading: Reading, node: Node | None, known: Table, *required: str
 ) -> list[tuple[Mapping, dict[str, Any]]]:
-    """Read the entries of a section by a table; entries without their required keys are reported and left out."""
+    """Read the entries of a section by a table; report entries without required keys and leave them out."""
     if node is None:
         return []
     if not isinstance(node, Sequence):
