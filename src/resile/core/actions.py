@@ -1,7 +1,7 @@
-"""What the core asks of the world: orders to perform once the event that caused them is durable, and records.
+"""The core's output: orders that the engine performs after the causing event is durable, and records that it stores.
 
-A `Note` is one canonical event of the run's public log (`resile events list`); it and the dead letters are written in
-the same transaction as the event that caused them. The other actions are performed after that transaction.
+A `Note` is one canonical event of the run's public log (`resile events list`). The store writes notes, dead letters and
+kept scopes in the same transaction as the event that caused them; the engine performs the orders after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from resile.model.items import DeadLetter, KeptScope
 
 
 class Note(Struct, frozen=True, array_like=True, gc=False):
-    """One canonical event. `seq` numbers them within a run, `because` is the seq of what caused it."""
+    """One canonical event. `seq` numbers the events of a run; `because` is the `seq` of its cause."""
 
     seq: int
     at: float
@@ -31,8 +31,8 @@ class Note(Struct, frozen=True, array_like=True, gc=False):
 class StartAttempt(Struct, frozen=True, gc=False):
     """Run this attempt of this job as soon as a slot is free; `gpus` are the device numbers granted to it.
 
-    It is to wait for the attempts (of a job, its number) that it comes `after`: when all have ended with exit 0 it may
-    start, and as soon as one ends in another way it is withdrawn.
+    `after` lists attempts as (job, attempt). The executor starts this one when all of them have ended with exit 0, and
+    withdraws it as soon as one of them ends otherwise.
     """
 
     job: int
@@ -43,7 +43,7 @@ class StartAttempt(Struct, frozen=True, gc=False):
 
 
 class KillAttempt(Struct, frozen=True, gc=False):
-    """End this attempt: SIGTERM, grace, SIGKILL; one that has not started never starts."""
+    """End this attempt: SIGTERM, grace period, SIGKILL. An attempt that has not started never starts."""
 
     job: int
     attempt: int
@@ -51,7 +51,7 @@ class KillAttempt(Struct, frozen=True, gc=False):
 
 
 class FindAttempt(Struct, frozen=True, gc=False):
-    """After a resume: is this attempt running, ended, never started, or lost?"""
+    """After a resume: report whether this attempt is running, ended, never started, or lost."""
 
     job: int
     attempt: int
@@ -73,7 +73,7 @@ class AnswerArcs(Struct, frozen=True, gc=False):
 
 
 class AnswerRoute(Struct, frozen=True, gc=False):
-    """Evaluate the code of the rule that this job has come to: which steps to run, or where to go."""
+    """Evaluate the code of the rule that this job applies: which steps to run, or where to go."""
 
     job: int
     rule: int
@@ -82,7 +82,7 @@ class AnswerRoute(Struct, frozen=True, gc=False):
 
 
 class AnswerValue(Struct, frozen=True, gc=False):
-    """Make what this job's child workflow gave into its value, and look whether that is as it must be."""
+    """Compute the value of a child workflow's step from the child's outputs, and check it."""
 
     job: int
     attempt: int
@@ -90,7 +90,7 @@ class AnswerValue(Struct, frozen=True, gc=False):
 
 
 class SetTimer(Struct, frozen=True, gc=False):
-    """Send `TimerFired` for this job at `due`: the end of a wait, of a repair's time, or of something of an `item`."""
+    """Send `TimerFired` for this job at `due`: when a wait, a repair's timeout, or a timer of an `item` ends."""
 
     job: int
     attempt: int
@@ -111,7 +111,7 @@ class ReadItems(Struct, frozen=True, gc=False):
 
 
 class ReadGroups(Struct, frozen=True, gc=False):
-    """Read which fan-outs come next in a redrive, up to `count` of them."""
+    """Read the next groups of a redrive, at most `count`; a group is the selected dead letters of one fan-out."""
 
     label: str
     place: int
@@ -120,9 +120,9 @@ class ReadGroups(Struct, frozen=True, gc=False):
 
 
 class KeepLetter(Struct, frozen=True, gc=False):
-    """Write this dead letter down, in the same transaction as the event that caused it.
+    """Store this dead letter in the same transaction as the event that caused it.
 
-    Where it `goes_on`, the history of one that the same item has left before comes first.
+    With `goes_on` the store puts the history of an earlier letter of the same item before this one's.
     """
 
     letter: DeadLetter
@@ -130,7 +130,7 @@ class KeepLetter(Struct, frozen=True, gc=False):
 
 
 class DropLetter(Struct, frozen=True, gc=False):
-    """The item of this value succeeded: it is no dead letter any more; `name` is its fan-out's."""
+    """Delete the dead letter of an item that has now succeeded; `name` is that of its fan-out."""
 
     name: str
     index: int
@@ -138,7 +138,7 @@ class DropLetter(Struct, frozen=True, gc=False):
 
 
 class KeepScope(Struct, frozen=True, gc=False):
-    """A scope with dead letters inside is over: write it down, for their redrive."""
+    """Store a closed scope that has dead letters inside, so that a redrive can restore it."""
 
     kept: KeptScope
 

@@ -1,4 +1,4 @@
-"""What the core does with answers to its questions, with timers, and with judgements of parked failures."""
+"""Handlers for the engine's answers to questions, for timers, and for judgements of parked failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resile.model.status import PENDING_FAILED, RECOVERING, SKIPPED
 
 
 def on_condition_answered(reaction: Reaction, event: ConditionAnswered) -> None:
-    """A step's `when` is known: run it, or skip it and what needs it."""
+    """Handle the value of a step's `when`: run the step, or skip it and its dependents."""
     job = reaction.state.jobs.get(event.job)
     if job is None or job.pending_question != "when":
         return
@@ -29,7 +29,7 @@ def on_condition_answered(reaction: Reaction, event: ConditionAnswered) -> None:
 
 
 def on_arcs_answered(reaction: Reaction, event: ArcsAnswered) -> None:
-    """The conditions on a step's arcs are known: take those that hold."""
+    """Handle the conditions on a step's arcs: take the arcs that hold."""
     state = reaction.state
     job = state.jobs.get(event.job)
     if job is None or job.pending_question != "arcs":
@@ -51,7 +51,7 @@ def on_arcs_answered(reaction: Reaction, event: ArcsAnswered) -> None:
 
 
 def on_route_answered(reaction: Reaction, event: RouteAnswered) -> None:
-    """The code of a rule, or of `on_success`, has said what to run or where to go."""
+    """Handle the answer of a rule's or `on_success`'s code: run the steps or go to the step that it names."""
     job = reaction.state.jobs.get(event.job)
     if job is None or job.pending_question != event.about:
         return
@@ -67,7 +67,7 @@ def on_route_answered(reaction: Reaction, event: RouteAnswered) -> None:
 
 
 def on_value_answered(reaction: Reaction, event: ValueAnswered) -> None:
-    """What a child workflow gave is known to be as it must be, or not."""
+    """Take the value that the engine computed from a child workflow's outputs, or the failure to do so."""
     from resile.core.fanout.child_workflow import take_child_value
 
     job = reaction.state.jobs.get(event.job)
@@ -77,7 +77,7 @@ def on_value_answered(reaction: Reaction, event: ValueAnswered) -> None:
 
 
 def on_timer_fired(reaction: Reaction, event: TimerFired) -> None:
-    """A wait is over: go on with the rule; or the time of a repair, an item, a child or an open circuit is."""
+    """Handle a timer: the end of a wait, or the timeout of a repair, an item, a child workflow or an open circuit."""
     host = reaction.state.jobs.get(event.job)
     if host is not None and host.hosting:
         from resile.core.fanout.timers_and_items import host_timer
@@ -95,7 +95,7 @@ def on_timer_fired(reaction: Reaction, event: TimerFired) -> None:
 
 
 def on_judged(reaction: Reaction, event: Judged) -> None:
-    """Somebody decided about a parked failure: try again, go on without it, or let it fail."""
+    """Apply a user's judgement of a parked failure: retry the step, skip it, or let it fail."""
     state = reaction.state
     job = state.jobs.get(event.job)
     if job is None or job.status is not PENDING_FAILED:

@@ -1,4 +1,4 @@
-"""What the core does with reports about attempts: one started, ended, was adopted by a new engine, or was withdrawn."""
+"""Handlers for reports about attempts: one started, ended, was adopted by a new engine, or was withdrawn."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from resile.model.workflow import Child
 
 OVERRIDES = ("completed", "failed")
 _UNDER_WAY = (PENDING, RUNNING, RECOVERING)
-# Compared by exact type here and in the engine: isinstance takes several times as long to say no to a Struct.
+# The exact types are compared here and in the engine: a failing isinstance check of a Struct is several times slower.
 _HOSTING = frozenset((FanOut, Child))
 
 
 def job_of_report(state: State, number: int, attempt: int) -> Job | None:
-    """The job that a report is about, unless it is late: a result of another attempt changes nothing."""
+    """The job that a report is about; None for a late report about an earlier attempt, which changes nothing."""
     job = state.jobs.get(number)
     if job is None or job.attempt != attempt or job.pending_question or job.hosting:
         return None
@@ -35,14 +35,14 @@ def job_of_report(state: State, number: int, attempt: int) -> Job | None:
 
 
 def on_attempt_started(reaction: Reaction, event: AttemptStarted) -> None:
-    """A reserved attempt runs."""
+    """A reserved attempt started."""
     job = job_of_report(reaction.state, event.job, event.attempt)
     if job is not None and job.status is PENDING:
         _note_start(reaction, job, event.pid)
 
 
 def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
-    """An attempt that outlived its engine is watched again."""
+    """A resumed engine found this attempt running and watches it again."""
     state = reaction.state
     job = job_of_report(state, event.job, event.attempt)
     if job is None:
@@ -66,14 +66,14 @@ def _note_start(reaction: Reaction, job: Job, pid: int) -> None:
 
 
 def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
-    """An attempt came to an outcome: success follows the arcs, failure climbs the ladder."""
+    """Handle the outcome of an attempt: after a success follow the arcs, after a failure climb the ladder."""
     state = reaction.state
     job = job_of_report(state, event.job, event.attempt)
     if job is None:
         return
     outcome = event.outcome
     if job.status is PENDING:
-        # The event stands for the start, too, which has its own time.
+        # This event also reports the start, which happened `wall_seconds` earlier.
         reaction.at = event.at - outcome.usage.wall_seconds
         _note_start(reaction, job, event.pid)
         reaction.at = event.at
@@ -111,7 +111,7 @@ def on_attempt_ended(reaction: Reaction, event: AttemptEnded) -> None:
 
 
 def _override_verdict(state: State, job: Job, verdict: Any) -> None:
-    """Take the verdict that an explicit `end` gives to its workflow, if it does."""
+    """Apply the verdict that an explicit `end` sets for its workflow, if it sets one."""
     if verdict not in OVERRIDES:
         return
     if job.scope == ROOT:
@@ -138,7 +138,7 @@ def _begin_hosting(reaction: Reaction, event: AttemptEnded, job: Job) -> None:
 
 
 def _usage_data(event: AttemptEnded) -> dict[str, Any]:
-    """The measured part of the note about an attempt."""
+    """The measurements in the note about an attempt."""
     outcome = event.outcome
     usage = outcome.usage
     data: dict[str, Any] = {
@@ -155,7 +155,7 @@ def _usage_data(event: AttemptEnded) -> dict[str, Any]:
 
 
 def _failure_data(failure: Failure) -> dict[str, Any]:
-    """The readable part of the note about a failed attempt."""
+    """The kind, message and signature in the note about a failed attempt."""
     data: dict[str, Any] = {"kind": failure.kind, "message": failure.message, "signature": failure.signature}
     if failure.signal is not None:
         data["signal"] = failure.signal
@@ -163,7 +163,7 @@ def _failure_data(failure: Failure) -> dict[str, Any]:
 
 
 def on_attempt_withdrawn(reaction: Reaction, event: AttemptWithdrawn) -> None:
-    """A reservation came to nothing through no fault of the step: it is ready again, at no cost."""
+    """An attempt was withdrawn through no fault of its step: make the job ready again, at no cost."""
     state = reaction.state
     job = job_of_report(state, event.job, event.attempt)
     if job is None:

@@ -1,4 +1,4 @@
-"""Writing the run's public log from inside the core: one place numbers the notes and links causes."""
+"""Writes the run's public log from inside the core: numbers the notes and links each to its cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EventLog:
         self.wakeups: list[int] = []
 
     def note(self, kind: str, job: Job, data: dict[str, Any] = _NOTHING, because: int = 0) -> int:
-        """Note something about a job; unless `because` says otherwise, its own last note is the cause."""
+        """Note an event of a job; its cause is `because`, or else the job's own last note."""
         state = self.state
         state.seq = seq = state.seq + 1
         self.order(
@@ -51,9 +51,9 @@ class EventLog:
         return seq
 
     def note_pair(self, first: str, second: str, job: Job, data: dict[str, Any], because: int) -> None:
-        """Note two things about a job that happen together, the second because of the first and with the `data`.
+        """Note two events of a job that happen together; the first causes the second, which gets the `data`.
 
-        Every attempt makes two such pairs, so what both notes share is looked up once.
+        Every attempt makes two such pairs, so the fields that both notes share are looked up once.
         """
         state = self.state
         seq = state.seq + 1
@@ -65,7 +65,7 @@ class EventLog:
         state.touched.append(job.id)
 
     def note_run(self, kind: str, status: str, because: int, **data: Any) -> int:
-        """Note something about the run as a whole."""
+        """Note an event of the run as a whole."""
         self.state.seq = seq = self.state.seq + 1
         self.order(Note(seq, self.at, kind, "", "", 0, 0, status, because, data))
         return seq
@@ -78,7 +78,7 @@ class EventLog:
         return self.note("route_taken", job, data)
 
     def summarize_route(self, job: Job, trigger: Trigger, action: str, target: str | None, rule: str) -> None:
-        """Add a decision about a job to the summary, which has room for so many of the items of fan-outs."""
+        """Add a decision about a job to the summary; beyond ROUTES_MAX, decisions in inner scopes are left out."""
         state = self.state
         scope = state.scopes[job.scope]
         if scope.owner and len(state.routes) >= ROUTES_MAX:

@@ -1,6 +1,6 @@
-"""Facts that come into the core. The log of a run is the list of these; folding it gives the state.
+"""The events that the core reacts to. The log of a run is the list of these; folding it gives the state.
 
-Every clock reading, exit code and answer of the outside world arrives in one of these events, past tense,
+Every clock reading, exit code and answer from outside the core arrives in one of these events, named in the past tense,
 so the same log folds to the same state on any machine.
 """
 
@@ -15,9 +15,9 @@ from resile.model.items import Item, LetterGroup
 
 
 class Capacity(Struct, frozen=True, omit_defaults=True):
-    """What the engine that drives a run may use; `ahead` attempts are reserved beyond `parallel`.
+    """The resources that a run's engine may use.
 
-    Beyond those, `early` ones are reserved before what they need has ended.
+    The core reserves `ahead` attempts beyond `parallel`, and `early` more whose needs have not ended yet.
     """
 
     parallel: int
@@ -29,7 +29,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
 
 
 class Options(Struct, frozen=True, omit_defaults=True):
-    """What the caller asked for on the command line, kept for every later resume."""
+    """Options of the command line, kept for every later resume."""
 
     loops_max: int | None = None
     retry_max: int | None = None
@@ -46,7 +46,7 @@ class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
 
 
 class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
-    """Another engine took the run up again."""
+    """Another engine resumed the run."""
 
     at: float
     capacity: Capacity
@@ -54,7 +54,7 @@ class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
 
 
 class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=True, gc=False):
-    """A reserved attempt really runs now."""
+    """A reserved attempt started."""
 
     at: float
     job: int
@@ -63,9 +63,9 @@ class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=T
 
 
 class AttemptEnded(Struct, frozen=True, tag="attempt_ended", omit_defaults=True, gc=False):
-    """An attempt came to an outcome; `canceled` when it ended because it was told to.
+    """An attempt ended with an outcome; `canceled` where the engine killed it on request.
 
-    One that ended before anybody was told of its start carries its `pid` and stands for both.
+    An attempt that ended before its start was reported carries its `pid`: this event then reports both.
     """
 
     at: float
@@ -86,7 +86,7 @@ class AttemptAdopted(Struct, frozen=True, tag="attempt_adopted", omit_defaults=T
 
 
 class AttemptWithdrawn(Struct, frozen=True, tag="attempt_withdrawn", omit_defaults=True):
-    """A reserved attempt never started, or we interrupted it ourselves; it costs no budget."""
+    """A reserved attempt never started, or the engine interrupted it; it costs no budget."""
 
     at: float
     job: int
@@ -106,8 +106,8 @@ class ConditionAnswered(Struct, frozen=True, tag="condition_answered", omit_defa
 class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True):
     """The conditions on a step's arcs were evaluated, one answer for each arc.
 
-    `given` are the values that arcs carry, by the step that they lead to; where they can't be had `refused` says why,
-    and the step fails. `memory` is what else follows from the step's success.
+    `given` are the arguments that arcs carry, by target step; where rendering them failed `refused` says why, and the
+    step fails. `memory` holds the run memory that the step's effects wrote.
     """
 
     at: float
@@ -122,9 +122,9 @@ class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True)
 class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=True):
     """The code of a rule (or of `on_success`) was evaluated.
 
-    `calls` are steps to run, None where the code gave no usable list; `target` a step to go to, empty for none;
-    `stop` is a transition's explicit stop, or the answer no to a rule's question. `problems` say what was wrong with
-    an expression.
+    `calls` are the steps to run, None where the code returned no usable list; `target` is the step to go to, empty for
+    none; `stop` is a transition's explicit stop, or says that a rule's condition is false. `problems` describe faulty
+    expressions.
     """
 
     at: float
@@ -137,7 +137,7 @@ class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=Tru
 
 
 class ValueAnswered(Struct, frozen=True, tag="value_answered", omit_defaults=True):
-    """What a child workflow gave was made into the value of the step that ran it, which may have failed by it."""
+    """The engine computed the value of a child workflow's step; an invalid value makes the outcome a failure."""
 
     at: float
     job: int
@@ -146,7 +146,7 @@ class ValueAnswered(Struct, frozen=True, tag="value_answered", omit_defaults=Tru
 
 
 class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
-    """A wait is over: the job goes on; or the time of its repair, of one of its items or of its open circuit is up."""
+    """A timer fired: a wait ended, or the timeout of a repair, an item or an open circuit."""
 
     at: float
     job: int
@@ -156,7 +156,7 @@ class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
 
 
 class ItemsRead(Struct, frozen=True, tag="items_read", omit_defaults=True):
-    """The next items of a fan-out; `place` is where reading goes on, `last` says that there are no more."""
+    """The next items of a fan-out were read; reading continues at `place`, and `last` says that there are no more."""
 
     at: float
     job: int
@@ -167,7 +167,7 @@ class ItemsRead(Struct, frozen=True, tag="items_read", omit_defaults=True):
 
 
 class Redriven(Struct, frozen=True, tag="redriven", omit_defaults=True):
-    """Dead letters of an ended run are tried again: `total` of one map, in the items file called `label`."""
+    """A user redrives dead letters of an ended run: `total` of one map, in the items file called `label`."""
 
     at: float
     map: str
@@ -178,7 +178,7 @@ class Redriven(Struct, frozen=True, tag="redriven", omit_defaults=True):
 
 
 class GroupsRead(Struct, frozen=True, tag="groups_read", omit_defaults=True):
-    """The next fan-outs of a redrive; `place` is where reading goes on, `last` says that there are no more."""
+    """The next groups of a redrive were read; reading continues at `place`, and `last` says that there are no more."""
 
     at: float
     label: str
@@ -188,7 +188,7 @@ class GroupsRead(Struct, frozen=True, tag="groups_read", omit_defaults=True):
 
 
 class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
-    """Somebody decided about a parked failure."""
+    """A user judged a parked failure."""
 
     at: float
     job: int
@@ -201,7 +201,7 @@ class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
 
 
 class CancelRequested(Struct, frozen=True, tag="cancel_requested", omit_defaults=True):
-    """Somebody wants the run to stop; `end` still runs."""
+    """A user canceled the run; `end` still runs."""
 
     at: float
     by: str = ""
@@ -209,7 +209,7 @@ class CancelRequested(Struct, frozen=True, tag="cancel_requested", omit_defaults
 
 
 class EpochStarted(Struct, frozen=True, tag="epoch_started", omit_defaults=True):
-    """The run goes again with the next epoch; `failed_only` keeps what completed."""
+    """A user restarted the run in a new epoch; with `failed_only` completed jobs stay completed."""
 
     at: float
     failed_only: bool = False

@@ -1,4 +1,4 @@
-"""Folding a log into a state, with the orders that are still owed dropped: a resume asks for them again."""
+"""Folds a log into a state. The orders are dropped: a resume repeats those that are still open."""
 
 from __future__ import annotations
 

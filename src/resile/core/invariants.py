@@ -1,4 +1,4 @@
-"""What must hold after every event. Tests check it after each; a run does not pay for it."""
+"""Invariants of the state after every event. Tests check them after each event; a run does not."""
 
 from __future__ import annotations
 

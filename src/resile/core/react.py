@@ -1,8 +1,8 @@
-"""The door: `react(state, event) -> (state, actions)`. Run state changes here and nowhere else.
+"""The entry point: `react(state, event) -> (state, actions)`. Run state changes here and nowhere else.
 
-The table below is the specification of which event does what; docs/state-machine.md is generated from it.
-The state is changed in place and returned, because a run of 100,000 jobs can't be copied for each event; it is
-pure all the same: no clock, no IO, no chance, and the same events always give the same state and actions.
+The table below is the specification of which event does what; docs/state-machine.md is generated from it. The state is
+changed in place and returned, because a run of 100,000 jobs can't be copied for each event; it is pure all the same: no
+clock, no IO, no chance, and the same events always give the same state and actions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from resile.model.status import PENDING, RECOVERING, RUNNING
 
 
 def react(state: State, event: Event) -> tuple[State, list[Action]]:
-    """Fold one event into the state; the actions that the engine must take because of it."""
+    """Fold one event into the state; return the actions that the engine must take because of it."""
     reaction = Reaction(state, event.at)
     before = state.seq
     if state.scopes_to_drop:
@@ -70,12 +70,12 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
         state.scopes_to_drop = []
     HANDLERS[type(event)](reaction, event)
     if reaction.wakeups:
-        # Here and below: what only repairs, fan-outs and child workflows need is loaded with the first of them.
+        # Here and below: modules that only repairs, fan-outs and child workflows need are imported on first use.
         from resile.core.scheduling.wakeups import follow_up
 
         while reaction.wakeups:
             follow_up(reaction, state.jobs[reaction.wakeups.pop(0)])
-    # The start of a reserved attempt makes nothing free and nothing ready.
+    # The start of a reserved attempt frees no slot and makes no job ready.
     if type(event) is not AttemptStarted:
         dispatch(reaction)
         converge(reaction)
@@ -83,7 +83,7 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
             dispatch(reaction)
     state.last_at = event.at
     if state.seq == before:
-        # An event without a note still has its place in the log.
+        # An event without a note still takes a number in the log.
         state.seq += 1
     return state, reaction.actions
 
@@ -100,12 +100,12 @@ def _run_started(reaction: Reaction, event: RunStarted) -> None:
     seq = reaction.note_run("workflow_initialized", "running", seq, steps=len(state.workflow.steps))
     open_root(reaction, seq)
     if state.canceled:
-        # Canceled before it could start: everything ends as it is, and `end` runs.
+        # Canceled before the start: cancel every job; `end` runs.
         stop_scope(reaction, state.scopes[ROOT], seq)
 
 
 def _run_resumed(reaction: Reaction, event: RunResumed) -> None:
-    """A new engine: repeat every order whose answer is still owed."""
+    """Take up the run with a new engine: repeat every order that is still unanswered."""
     state = reaction.state
     if state.phase == "ended":
         reaction.order(StopEngine(state.verdict or "failed", state.seq))
@@ -134,7 +134,7 @@ def _runs_attempt(job: Job) -> bool:
 
 
 def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
-    """Repeat the question, the timer or the reading that a job waits for."""
+    """Repeat the question, the timer or the read that a job waits for."""
     if job.pending_question == "when":
         reaction.order(AnswerCondition(job.id, because))
     elif job.pending_question == "arcs":
@@ -152,35 +152,35 @@ def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
 
 
 def _use_capacity(state: State, capacity: Capacity) -> None:
-    """Take over what the engine has to offer."""
+    """Use the capacity of this engine."""
     state.capacity = capacity
     taken = {gpu for job in state.jobs.values() for gpu in job.gpus}
     state.gpus_free = [gpu for gpu in range(capacity.gpus) if gpu not in taken]
 
 
 def _items_read(reaction: Reaction, event: ItemsRead) -> None:
-    """Another chunk of a fan-out's items."""
+    """Take another chunk of a fan-out's items."""
     from resile.core.fanout.timers_and_items import items_read
 
     items_read(reaction, event)
 
 
 def _redriven(reaction: Reaction, event: Redriven) -> None:
-    """Dead letters of a run that has ended are tried again."""
+    """Begin a redrive of an ended run's dead letters."""
     from resile.core.fanout.timers_and_items import redriven
 
     redriven(reaction, event)
 
 
 def _groups_read(reaction: Reaction, event: GroupsRead) -> None:
-    """The next fan-outs whose dead letters are tried again."""
+    """Take the next groups of a redrive."""
     from resile.core.fanout.timers_and_items import groups_read
 
     groups_read(reaction, event)
 
 
 def _cancel_requested(reaction: Reaction, event: CancelRequested) -> None:
-    """Stop everything but `end`; asked again while `end` runs, stop that too."""
+    """Stop everything but `end`; a second cancel while `end` runs stops that too."""
     state = reaction.state
     if state.phase == "ended":
         return
@@ -199,7 +199,7 @@ def _cancel_requested(reaction: Reaction, event: CancelRequested) -> None:
 
 
 def _epoch_started(reaction: Reaction, event: EpochStarted) -> None:
-    """The same run goes again; budgets and attempt numbers start from the beginning."""
+    """Start the next epoch of the run; budgets and attempt numbers start from the beginning."""
     begin_epoch(reaction, event.failed_only, event.by)
 
 

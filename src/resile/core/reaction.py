@@ -1,6 +1,6 @@
-"""What one event leads to: the state that it changes, its time, and the notes and orders that follow from it.
+"""The work of one event: the state that it changes, its time, and the notes and orders that follow from it.
 
-`react` makes a Reaction for each event and passes it to everything that the event sets off.
+`react` makes a Reaction for each event and passes it to all functions that handle the event.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SETTLED_NOTES: dict[Status, str] = {
 class Reaction(EventLog):
     """The work of one event.
 
-    `wakeups` are jobs that settled, and fan-outs of which an item did, while another job waits for them; wakeups.py
-    works them off before the reaction ends.
+    `wakeups` are settled jobs that another job waits for, and fan-outs with a settled item; wakeups.py works them off
+    before the reaction ends.
     """
 
     __slots__ = ()
 
     def wake(self, job: Job, because: int) -> None:
-        """Everything that a job waited for holds: have its `when` evaluated, or make it ready."""
+        """Every need of a job holds: have its `when` evaluated, or make it ready."""
         state = self.state
         if job.tokens:
             job.tokens -= 1
@@ -53,7 +53,7 @@ class Reaction(EventLog):
             self.order(AnswerCondition(job.id, because))
 
     def enqueue(self, job: Job, because: int) -> None:
-        """Make a job ready: put it into the queue of those that ask for the same share of the machine."""
+        """Make a job ready: put it into the queue of jobs that ask for the same resources."""
         state = self.state
         set_status(job, READY)
         mark_active(state, job)
@@ -69,7 +69,7 @@ class Reaction(EventLog):
         state.touched.append(job.id)
 
     def settle(self, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
-        """End a job for this visit: its status, its counters and its note. Its dependents are dependencies.py's."""
+        """End a job for this visit: set its status, counters and note. dependencies.py informs its dependents."""
         state = self.state
         scope = state.scopes[job.scope]
         if job.status is PENDING_FAILED:

@@ -1,6 +1,6 @@
-"""How each failure met the rules of its job, for those who fold a log again to explain it.
+"""Records how each failure met the rules of its job, for `explain`, which folds the log again.
 
-An engine does not enable tracing, so its runs keep nothing of this; the log holds all that is needed to trace later.
+An engine does not enable tracing, so running costs nothing; the log holds everything needed to trace later.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from msgspec import Struct
 from resile.core.state import State
 from resile.model.failure import Failure
 
-# Why a rule does not answer a failure; where none of these holds, it does.
+# Why a rule does not answer a failure.
 SkipReason = Literal["no match", "off", "spent", "no more"]
 
 
 class RuleSkipped(Struct, frozen=True, gc=False):
-    """A rule that did not answer, by its number; `used` of its `limit` were spent."""
+    """A rule, by its number, that did not answer; `used` of its `limit` were spent."""
 
     rule: int
     why: SkipReason
@@ -26,9 +26,9 @@ class RuleSkipped(Struct, frozen=True, gc=False):
 
 
 class RuleTrace(Struct, frozen=True, gc=False):
-    """One failure: the rules that were skipped, then the one that answers; NO_RULE where none did.
+    """One failure: the rules that were skipped, then the rule that answers it, NO_RULE where none does.
 
-    `used` counts the answers that this rule gave before, `seq` is that of the last note before the failure met it.
+    `used` counts earlier answers of this rule; `seq` is that of the last note before the failure met the rules.
     """
 
     seq: int
@@ -48,6 +48,6 @@ def enable_tracing(state: State) -> list[RuleTrace]:
 
 
 def trace_of(state: State) -> list[RuleTrace] | None:
-    """The list to record evaluations in, where tracing is enabled."""
+    """The list for traces, None where tracing is not enabled."""
     traces: list[RuleTrace] | None = state.__dict__.get("rule_traces")
     return traces

@@ -1,10 +1,10 @@
 """The folded state of one run. Only `react` changes it; a snapshot is its encoding.
 
 State
-  scopes  {id: Scope}    counters of one place where steps run (the root is 1)
+  scopes  {id: Scope}    the state of one list of steps that runs (the root is 1)
   jobs    {id: Job}      a step in a scope
   fans    {job: Fan}     the fan-out of a job
-  queues  {key: Queue}   ready jobs, one queue for each share of the machine
+  queues  {key: Queue}   ready jobs, one queue for each set of resources
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from resile.model.workflow import Child, Step, Workflow
 
 FORMAT = 5
 ROOT = 1
-# What a job's `rule` holds when it is not the number of a rule of its ladder.
+# Values of a job's `rule` that are not the number of a rule of its ladder.
 NO_RULE = -1
 SUCCESS = -2
-# When a job began and when it ended; 0 where it has not.
+# The times at which a job began and ended; 0 where it has not.
 TIMES = struct.Struct("<dd")
 _END = struct.Struct("<d")
 _read_times, _write_times, _write_end = TIMES.unpack_from, TIMES.pack_into, _END.pack_into
 
-# What some fields are called in snapshots and in the scopes that are kept for a redrive: short, because each job is
-# there with them, and as they always were, because old databases must be read.
+# Names of fields in snapshots and stored scopes: short, because every job repeats them, and unchanged, because old
+# databases must be read.
 _JOB_NAMES = {
     "attempt_counted": "reserved",
     "queue_number": "ticket",
@@ -65,7 +65,7 @@ _STATE_NAMES = {
 
 
 class Cause(Struct, frozen=True, gc=False):
-    """Why a job was canceled or skipped: the job whose outcome decided it."""
+    """The job whose outcome caused a job to be canceled or skipped."""
 
     step: str
     job: int
@@ -73,7 +73,7 @@ class Cause(Struct, frozen=True, gc=False):
 
 
 class Error(Struct, frozen=True, gc=False):
-    """The failure that a repair is about, for its `${error.*}` and its environment.
+    """The failure that a repair handles, for its `${error.*}` and its environment.
 
     `inside` are the steps that failed in a child workflow.
     """
@@ -88,14 +88,15 @@ class Error(Struct, frozen=True, gc=False):
 class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     """A step in a scope.
 
-    An `active` job makes progress without outside input; one that is parked or waits for its repair does not.
-    `pending_question` is the expression that the engine evaluates for it. `fired` counts the uses of each rule, `rule`
-    is the one that is being applied, in the `repair_scope` where that runs steps. `because` is the seq of the event
-    that made the job ready, `last_event_seq` that of its own last event. `timer_at` is when its wait, or the time of
-    its repair or child workflow, ends. An `early` job is reserved although it still waits for its needs. While it is
+    An `active` job makes progress without outside input; a parked one, or one that waits for its repair, does not.
+    `pending_question` is the expression that the engine evaluates for it. `fired` counts the uses of each rule; `rule`
+    is the rule being applied, and `repair_scope` the scope of its repair's steps. `because` is the seq of the event
+    that made the job ready, `last_event_seq` that of its own last event. `timer_at` is the end of its wait, or the
+    timeout of its repair or child workflow. An `early` job is reserved while it still waits for its needs. While it is
     `hosting`, the items of a fan-out or the steps of a child workflow run in its place. `attempt_counted` says that
-    `attempt` is already the number of the next one. A `stale` one starts over when its attempt has ended.
-    `dependents_go_on` where a judge skipped it, or where a fan-out that carries on had items that succeeded.
+    `attempt` is already the number of the next one. A `stale` job starts over when its attempt has ended.
+    `dependents_go_on` is set where a judge skipped the job, or where a fan-out with `carry_on` had items that
+    succeeded.
     """
 
     id: int
@@ -135,7 +136,7 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
 
     @property
     def attempts_started(self) -> int:
-        """How many attempts have really started; one that is only reserved has not."""
+        """How many attempts have started; a reserved attempt has not."""
         return self.attempt - (self.attempt_counted or self.status is PENDING)
 
     @property
@@ -155,16 +156,16 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
 
 
 class Scope(Struct, gc=False, omit_defaults=True, rename=_SCOPE_NAMES):
-    """Counters of one place where steps run; `open` jobs are not terminal.
+    """One list of steps that runs, with its counters; `open` counts the jobs that are not terminal.
 
     Every scope but the root belongs to the job `owner`. A repair's scope holds the steps of that job's rule number
     `rule`; an item's those of the fan-out, for the `number`-th execution of `item`; a child's those of the other
-    workflow, with its `inputs`. In a `stopped` scope nothing starts any more. `waiting` counts the open needs of each
-    step, and `has_failed_need` lists the steps of which a need failed. `first_failure` is what failed the scope.
-    `nested` scopes have had scopes inside. One that is `kept_for_redrive` has dead letters inside; a repair's then
-    holds the `error` that it is about. `outputs` are what child workflows captured, by step; `arc_arguments` what arcs
-    carried, by the step that they lead to. `joining` steps were reached and wait for other paths. `times` holds the
-    times of all its jobs: a job takes no more room when it is over than before.
+    workflow, with its `inputs`. In a `stopped` scope no job starts any more. `waiting` counts the open needs of each
+    step, and `has_failed_need` lists the steps with a failed need. `first_failure` is the failure that failed the
+    scope. A `nested` scope has had inner scopes. A scope that is `kept_for_redrive` has dead letters inside; a repair's
+    then holds the `error` that it handles. `outputs` are the values that child workflows captured, by step;
+    `arc_arguments` those that arcs carry, by target step. `joining` steps were reached and wait for other paths.
+    `times` holds the times of all its jobs in one block of fixed size.
     """
 
     id: int
@@ -200,7 +201,7 @@ class Scope(Struct, gc=False, omit_defaults=True, rename=_SCOPE_NAMES):
 
 
 class Queue(Struct, gc=False):
-    """First in, first out; a list with a moving head, because a snapshot must hold it."""
+    """First in, first out; a list with a moving head, so that a snapshot can hold it."""
 
     items: list[int] = []
     head: int = 0
@@ -222,7 +223,7 @@ class Queue(Struct, gc=False):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """One answer to a failure, or one jump: a line of the summary."""
+    """One decision about a failure, or one jump: a line of the summary."""
 
     at: float
     scope: str
@@ -245,7 +246,7 @@ class Failed(Struct, frozen=True, gc=False):
 
 
 class Plans(dict[int, Plan]):
-    """The plans of a state's scopes, by id, each made when it is first read: at every event several are read."""
+    """The plans of a state's scopes, by id, each made on first use and then cached: every event reads several."""
 
     def __init__(self, state: State, root: Plan) -> None:
         super().__init__({ROOT: root})
@@ -257,13 +258,13 @@ class Plans(dict[int, Plan]):
 
 
 class State(Struct, dict=True, rename=_STATE_NAMES):
-    """Everything the core knows of a run.
+    """The complete state of a run.
 
-    `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it.
-    Jobs up to `jobs_before` that are not the root's belong to earlier epochs. `items` counts those of all fan-outs.
-    The next event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the
-    totals of the fan-outs that were dropped so, by map. `ahead_candidates` are jobs that may be reserved early. The
-    `plans` of its scopes, by id, are each state's own and no part of a snapshot.
+    `seq` is the number of the last note. `touched` lists the jobs whose row changed since the engine cleared it. Jobs
+    up to `jobs_before` outside the root scope belong to earlier epochs. `items` counts the items of all fan-outs. The
+    next event removes the `scopes_to_drop`: until then their last rows can be read. `closed_map_totals` holds the
+    totals of dropped fan-outs, by map. `ahead_candidates` are jobs that may be reserved early. `plans`, by scope id,
+    are not part of a snapshot.
     """
 
     plans: ClassVar[Plans]
@@ -307,7 +308,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
     @property
     def workflow(self) -> Workflow:
-        """The definition this run follows; not part of a snapshot."""
+        """The definition that this run follows; not part of a snapshot."""
         workflow: Workflow = self.__dict__["workflow"]
         return workflow
 
@@ -332,7 +333,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return Plan(actions.steps if actions is not None else (), None, around.workflow)
 
     def _inner_plan(self, owner: Job) -> Plan:
-        """The plan of the scopes that a fan-out or a child workflow opens: one for all of them."""
+        """The plan of the scopes that a fan-out or a child workflow opens; all of them share it."""
         around = self.plan_of(owner.scope)
         plan = around.inner.get(owner.step)
         if plan is None:
@@ -364,7 +365,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return self.plans[job.scope].steps[job.step]
 
     def times(self, job: Job) -> tuple[float | None, float | None]:
-        """When a job began and when it ended, as far as it has."""
+        """The times at which a job began and ended; None where it has not."""
         scope = self.scopes.get(job.scope)
         if scope is None:
             return None, None
@@ -372,15 +373,15 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return began or None, ended or None
 
     def set_began(self, job: Job, at: float) -> None:
-        """A job has begun, and not ended."""
+        """Record that a job began; it has not ended."""
         _write_times(self.scopes[job.scope].times, TIMES.size * job.step, at, 0.0)
 
     def set_ended(self, job: Job, at: float) -> None:
-        """A job has ended, or (at 0) is open again."""
+        """Record that a job ended, or (at 0) is open again."""
         _write_end(self.scopes[job.scope].times, TIMES.size * job.step + _END.size, at)
 
     def fan_of(self, job: Job) -> Fan | None:
-        """The fan-out of a job; one of an earlier epoch only where its job is kept from there."""
+        """The fan-out of a job; a fan-out of an earlier epoch only where its job stayed completed."""
         fan = self.fans.get(job.id)
         return fan if fan is not None and (fan.epoch == self.epoch or job.status is COMPLETED) else None
 
@@ -389,18 +390,18 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return job.step == self.plans[job.scope].end
 
     def frame_of(self, scope: int) -> Scope:
-        """The scope whose names a job sees first: its item's, its child workflow's, or the root; repairs have none."""
+        """The scope whose variables a job sees first: an item, a child workflow, or the root; a repair has none."""
         where = self.scopes[scope]
         while where.kind == "repair":
             where = self.scopes[self.jobs[where.owner].scope]
         return where
 
     def scope_around(self, scope: Scope) -> Scope | None:
-        """The scope of the job that a scope belongs to."""
+        """The scope that contains a scope; None for the root."""
         return self.scopes[self.jobs[scope.owner].scope] if scope.owner else None
 
     def workflow_of(self, scope: int) -> Workflow:
-        """The definition that the steps of a scope stand in; the run's where the scope has been dropped."""
+        """The definition that contains the steps of a scope; the run's where the scope has been dropped."""
         return self.plan_of(scope).workflow if scope in self.scopes else self.workflow
 
     def rules_of(self, job: Job) -> tuple[Rule, ...]:
@@ -413,7 +414,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return [jobs[number] for number in range(scope.first, scope.first + len(scope.waiting))]
 
     def is_stopping(self, job: Job) -> bool:
-        """Does the run, or a scope around this job, stop: by cancel, spent budget, critical step or timeout?"""
+        """Is the run, or a scope around this job, stopping: by cancel, loop budget, critical step or timeout?"""
         if self.canceled or self.aborted:
             return True
         scope: Scope | None = self.scopes[job.scope]
@@ -424,7 +425,7 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         return False
 
     def job_named(self, name: str, scope: int = ROOT) -> Job | None:
-        """The job of a step, looked for in a scope and then in those around it, as far as its workflow reaches."""
+        """The job of a step, searched in a scope and then in those around it, within its workflow."""
         while scope:
             number = self.plan_of(scope).index.get(name)
             if number is not None:
@@ -435,12 +436,12 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
 
 
 def new_state(workflow: Workflow) -> State:
-    """A run before its first event: every job is there, nothing has happened."""
+    """A run before its first event, with all jobs of its root scope."""
     return attach(State(), workflow)
 
 
 def attach(state: State, workflow: Workflow) -> State:
-    """Give a state its definition, which is stored once and not in every snapshot."""
+    """Attach the definition to a state; it is stored once, not in every snapshot."""
     state.__dict__["workflow"] = workflow
     state.__dict__["plans"] = Plans(state, plan_of(workflow))
     if not state.jobs:
@@ -455,8 +456,8 @@ def encode(state: State) -> bytes:
     try:
         return b"M" + msgspec.msgpack.encode(state)
     except (UnicodeEncodeError, OverflowError):
-        # A captured value holds bytes that were never UTF-8, which live on as surrogates, or a number of more than 64
-        # bits: only JSON can hold these.
+        # A captured value holds bytes that were not UTF-8, kept as surrogates, or an integer of more than 64 bits: only
+        # JSON can hold these.
         import json
 
         return b"J" + json.dumps(msgspec.to_builtins(state, str_keys=True)).encode()

@@ -1,7 +1,7 @@
-"""Every way in which the status of a job may change, and the one function that changes it.
+"""Every allowed change of a job's status, and the one function that changes it.
 
-docs/state-machine.md is generated from the table. Tests, and engines under `RESILE_CHECK=1`, have `set_status` refuse
-whatever the table lacks; otherwise a run does not pay for that.
+docs/state-machine.md is generated from the table. In tests, and in engines under `RESILE_CHECK=1`, `set_status` refuses
+transitions that the table lacks; otherwise a run does not pay for the check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resile.model.status import (
 _STOPPED = "its run or scope stops before it starts"
 _JUMP = "a `goto` leads back to it or to a step before it"
 
-# From which status, to which, by what.
+# (from, to): the reason for the transition.
 TRANSITIONS: dict[tuple[Status, Status], str] = {
     (BLOCKED, READY): "its needs hold, an arc was taken to it, and its `when` is true",
     (BLOCKED, PENDING): "reserved early: all it still needs is in flight",
@@ -74,7 +74,7 @@ _refuses_unlisted = False
 
 
 def refuse_unlisted_transitions(refuse: bool = True) -> None:
-    """Have `set_status` refuse transitions that the table lacks; for tests and for engines that check themselves."""
+    """Make `set_status` refuse transitions that the table lacks; for tests and for engines that check themselves."""
     global _refuses_unlisted
     _refuses_unlisted = refuse
 

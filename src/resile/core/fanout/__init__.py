@@ -1,1 +1,1 @@
-"""Scopes inside a run: the items of a map, child workflows, dead letters run again."""
+"""Scopes inside a run: the items of a map, child workflows, redrives of dead letters."""

@@ -1,11 +1,11 @@
-"""The circuit breaker of a fan-out: it counts how items end, and holds others back while a dependency is down.
+"""The circuit breaker of a fan-out: it counts how items end, and holds items back while a dependency is down.
 
     closed --failure_threshold failures in a row--> open --timeout--> half_open --success_threshold successes--> closed
                                                      ^                    |
                                                      +----- any failure --+
 
-Items that are held back wait; they use up no attempt. While the circuit is open nothing starts, and items that run
-finish. At most `half_open_requests` items are let through as a test.
+Items that are held back wait and use no attempt. While the circuit is open no item starts, and running items finish.
+The half-open circuit lets at most `half_open_requests` items through as a test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CIRCUIT = -2
 
 
 def holds_back(policy: ErrorPolicy) -> bool:
-    """Can failures of items keep others from starting?"""
+    """Can failures of items keep other items from starting?"""
     return (
         policy.on_item_failure == "stop"
         or not policy.continue_on_failure
@@ -45,7 +45,7 @@ def count_start(fan: Fan) -> None:
 
 
 def count_success(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
-    """Count an item that succeeded; one that began before the test says nothing about the circuit."""
+    """Count an item that succeeded; an item that began before the half-open test does not affect the circuit."""
     fan.streak = 0
     if fan.circuit != "half_open" or began < fan.tested_since:
         return
@@ -57,7 +57,7 @@ def count_success(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, bega
 
 
 def count_failure(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
-    """Count an item that failed, and open the circuit; one that began before the test says nothing about it."""
+    """Count an item that failed and open the circuit if needed; items that began before the test do not affect it."""
     fan.streak += 1
     test_failed = fan.circuit == "half_open" and began >= fan.tested_since
     if test_failed or (fan.circuit == "closed" and fan.streak >= breaker.failure_threshold):
@@ -69,7 +69,7 @@ def count_failure(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, bega
 
 
 def half_open(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """The circuit was open long enough: let some items through."""
+    """The timeout of the open circuit is over: let some items through."""
     fan.circuit = "half_open"
     fan.passed = fan.probes = 0
     fan.due = 0.0

@@ -28,7 +28,7 @@ from resile.model.workflow import Child
 
 
 def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: float) -> None:
-    """An attempt rendered the inputs: open the child's scope; the timeout still counts from when it `began`."""
+    """Open the child's scope once an attempt has rendered its inputs; the step's timeout counts from `began`."""
     state = reaction.state
     job.hosting = True
     job.exit_code = None
@@ -45,7 +45,7 @@ def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: flo
 
 
 def begin_end(reaction: Reaction, scope: Scope) -> None:
-    """Run the `end` of a child, once, because all its other jobs are terminal."""
+    """Run the `end` of a child once, when all its other jobs are terminal."""
     state = reaction.state
     scope.ending = True
     reaction.wake(end_of(state, scope), state.seq)
@@ -57,7 +57,7 @@ def end_of(state: State, scope: Scope) -> Job:
 
 
 def expire_child(reaction: Reaction, job: Job) -> None:
-    """Kill the attempts of a child that took too long; its `end` still runs, and then it has failed."""
+    """Kill the attempts of a child that timed out; its `end` still runs, then the child fails."""
     state = reaction.state
     scope = next(found for found in state.scopes.values() if found.owner == job.id and found.kind == "child")
     limit = state.step_of(job).timeout_seconds or 0.0
@@ -66,7 +66,7 @@ def expire_child(reaction: Reaction, job: Job) -> None:
 
 
 def end_child(reaction: Reaction, scope: Scope) -> None:
-    """Conclude a child whose `end` is done: its verdict is that of the step that ran it."""
+    """Conclude a child whose `end` is done: the step that ran the child takes its verdict."""
     state = reaction.state
     end = end_of(state, scope)
     if end.status not in TERMINAL:
@@ -106,7 +106,7 @@ def end_child(reaction: Reaction, scope: Scope) -> None:
 
 
 def take_child_value(reaction: Reaction, job: Job, outcome: Outcome) -> None:
-    """Take what the engine made of a child's outputs as the step's value, or as its failure."""
+    """Take the engine's answer to `AnswerValue`: the value of the step, or its failure."""
     state = reaction.state
     step = state.step_of(job)
     assert isinstance(step.action, Child)
@@ -126,7 +126,7 @@ def take_child_value(reaction: Reaction, job: Job, outcome: Outcome) -> None:
 
 
 def _conclude_step(reaction: Reaction, job: Job, failure: Failure | None, data: dict[str, Any]) -> None:
-    """End the attempt of the step that ran a child: it has succeeded, or climbs its ladder."""
+    """End the attempt of the step that ran a child: it succeeds, or climbs its ladder."""
     state = reaction.state
     if failure is None:
         job.exit_code = 0
@@ -140,7 +140,7 @@ def _conclude_step(reaction: Reaction, job: Job, failure: Failure | None, data: 
 
 
 def _failure(scope: Scope, failed: list[str]) -> Failure:
-    """Why a child failed, as its parent's rules see it."""
+    """The failure of a child, as the rules of the parent's step see it."""
     broken = scope.first_failure
     if broken is not None and broken.kind == Kind.TIMEOUT and not broken.step:
         return Failure(Kind.TIMEOUT, broken.message, 1, signature="timeout: child")

@@ -1,6 +1,7 @@
-"""Reports about the failed items of a fan-out, and what their failures have in common.
+"""Reports about the failed items of a fan-out, grouped by signature.
 
-`aggregate` reports once at the end, `immediate` each as it fails, `batched` so many at a time, the rest at the end.
+`aggregate` reports once at the end, `immediate` each failure at once, `batched` every `batch_size` failures and the
+rest at the end.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX, REPORTED_ITEMS_
 
 
 def report(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
-    """Report the failed items of which that is due, now that one more has failed for good."""
+    """Write a report after one more item failed for good, if enough failures are unreported."""
     due = {"aggregate": 0, "immediate": 1, "batched": policy.batch_size}[policy.collection]
     if due and len(fan.unreported) >= due:
         _report(reaction, job, fan)
 
 
 def count_and_report_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
-    """Count a failure, and have the next report name it."""
+    """Count a failure and list it in the next report."""
     count_failure(fan, name, failure)
     if len(fan.unreported) < REPORTED_ITEMS_MAX:
         fan.unreported.append((name, failure.message))
@@ -48,7 +49,7 @@ def count_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
 
 
 def uncount(fan: Fan, name: str, item: Item) -> bool:
-    """Take an item that a redrive has run out of the numbers; False where it counts in none of this list."""
+    """Take a redriven item out of the counts; False where this fan-out's counts do not include it."""
     if not fan.redrive:
         return True
     before = fan.counted.pop(item.index, None)
@@ -70,12 +71,12 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
 
 
 def _type_of(failure: ItemFailure) -> str:
-    """The type of a failure, with the exit code where that is what it was."""
+    """The type of a failure; for an exit, with its code."""
     return f"exit:{failure.exit_code}" if failure.kind == Kind.EXIT and failure.exit_code is not None else failure.kind
 
 
 def report_rest(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Report what has not been reported, because the fan-out is over."""
+    """Report the failures that are still unreported at the end of the fan-out."""
     if fan.unreported:
         _report(reaction, job, fan)
 

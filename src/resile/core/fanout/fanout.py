@@ -34,12 +34,12 @@ from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import PENDING, RECOVERING, RUNNING, TERMINATED
 
-# Why a fan-out stopped whose run, scope or redrive was canceled.
+# The reason for stopping a fan-out whose run, scope or redrive was canceled.
 BY_CANCEL = "canceled"
 
 
 def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
-    """An attempt listed the items: run them in place of the job, whose timeout still counts from when it `began`."""
+    """Run the items that an attempt listed in place of the job; the step's timeout counts from `began`."""
     state = reaction.state
     action = fan_action(state, job)
     label = f"j{job.id}_r{state.epoch}_a{job.attempt}"
@@ -64,7 +64,7 @@ def items_read(reaction: Reaction, job: Job, items: tuple[Item, ...], place: int
     fan.reading = False
     fan.place = place
     fan.taken += len(items)
-    # Behind the letters of one fan-out there may be those of another in the same file.
+    # In a redrive the same file may hold letters of another fan-out after this one's.
     fan.last = last or fan.taken >= fan.goal
     fan.queue.extend(items)
     pump(reaction, job)
@@ -96,7 +96,7 @@ def read_on(job: Job, fan: Fan, because: int) -> ReadItems:
 
 
 def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
-    """Open items while there is room: first gated ones, then those whose wait is over, then the next of the input."""
+    """Open items while there is room: first gated items, then items whose backoff is over, then new items in order."""
     state = reaction.state
     limit = _limit(state, action, fan)
     idle = sum(is_parked(state, state.scopes[number]) for number in fan.active.values()) if state.parked else 0
@@ -105,7 +105,7 @@ def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
         if fan.gated:
             _begin_item(reaction, job, fan, state.scopes[fan.gated.pop(0)])
             continue
-        # Items that are held back wait for one that is due: they must not take its place.
+        # Items that are held back wait for an earlier item, so they must not take the slot of one that is due.
         if len(fan.active) - (len(fan.held_back) if due else 0) - idle >= limit:
             return
         if due:
@@ -114,7 +114,7 @@ def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
             open_item(reaction, job, fan, again.item, again.number, again.turn)
         else:
             item = fan.queue.pop(0)
-            # A letter of an earlier epoch is of another list: it is in no number of this one.
+            # A letter of an earlier epoch belongs to another list of items: this epoch's counts do not include it.
             if fan.redrive and all(failure.epoch == state.epoch for failure in item.history[-1:]):
                 fan.counted[item.index] = item.history[-1:]
             open_item(reaction, job, fan, item, 1)
@@ -123,15 +123,15 @@ def _open_next(reaction: Reaction, job: Job, fan: Fan, action: FanOut) -> None:
 def _limit(state: State, action: FanOut, fan: Fan) -> int:
     """How many items may be open at a time.
 
-    Where every item is one attempt and no failure can hold the others back, a few more are opened than run: they are
-    reserved, so that the executor never waits for a commit. A step with rules of its own may go on after its attempt,
-    and then the next item has to wait for it.
+    Where every item is one attempt and no failure can hold others back, a few more items are opened than can run: their
+    attempts are reserved, so the executor never waits for a commit. A step with rules may go on after its attempt, and
+    then the next item has to wait for it.
     """
     capacity = state.capacity
     assert capacity is not None
     asked = fan.parallel or capacity.parallel
     if action.item_timeout_seconds is not None or holds_back(action.policy):
-        # The time of an item begins when it is opened, and what is open will start: so none is opened to wait.
+        # An item's timeout counts from its opening, and every open item will start: so open none that has to wait.
         return min(asked, capacity.parallel)
     first = action.steps[0]
     is_one_attempt = len(steps_with_worktree(action)) == 1 and not first.rules and first.on_success is None
@@ -141,7 +141,7 @@ def _limit(state: State, action: FanOut, fan: Fan) -> int:
 
 
 def open_item(reaction: Reaction, job: Job, fan: Fan, item: Item, number: int, turn: int = 0) -> None:
-    """Start one execution of an item; a new one takes the next turn."""
+    """Start one execution of an item; a new item takes the next turn."""
     state = reaction.state
     if not turn:
         fan.opened += 1
@@ -165,7 +165,7 @@ def _begin_item(reaction: Reaction, job: Job, fan: Fan, scope: Scope) -> None:
 
 
 def item_timer(reaction: Reaction, job: Job, index: int, number: int) -> None:
-    """The timer of an item fired: its backoff is over, or its time is up."""
+    """Handle an item's timer: its backoff is over, or its timeout."""
     state = reaction.state
     fan = state.fans[job.id]
     if index in fan.waiting:
@@ -175,13 +175,13 @@ def item_timer(reaction: Reaction, job: Job, index: int, number: int) -> None:
     limit = fan_action(state, job).item_timeout_seconds
     if scope is None or scope.number != number or scope.id in fan.gated:
         return
-    # The end of a backoff may come when another event has opened the item already: that is not the end of its time.
+    # A backoff's timer may fire after another event has opened the item already: that is not its timeout.
     if limit is not None and reaction.at >= scope.started_at + limit:
         expire_item(reaction, job, scope)
 
 
 def expire_item(reaction: Reaction, job: Job, scope: Scope) -> None:
-    """Kill the attempts of an item that took too long; it has failed when they have ended."""
+    """Kill the attempts of an item that timed out; the item fails when they have ended."""
     state = reaction.state
     limit = fan_action(state, job).item_timeout_seconds or 0.0
     running = next(
@@ -206,7 +206,7 @@ def expire_item(reaction: Reaction, job: Job, scope: Scope) -> None:
 
 
 def expire_map(reaction: Reaction, job: Job) -> None:
-    """Kill the attempts of a fan-out that took too long; items that never started become dead letters."""
+    """Kill the attempts of a fan-out that timed out; items that never started become dead letters."""
     state = reaction.state
     state.fans[job.id].expired = True
     stop_items(reaction, job, f"timed out after {state.step_of(job).timeout_seconds:g}s")
@@ -223,7 +223,7 @@ def stop_items(reaction: Reaction, job: Job, why: str) -> None:
 
 
 def _drain(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Make dead letters of the items that wait, because the fan-out has stopped."""
+    """Make dead letters of the waiting items of a stopped fan-out."""
     state = reaction.state
     for item in fan.queue:
         keep_unstarted(reaction, job, fan, item)
@@ -241,7 +241,7 @@ def keep_unstarted(reaction: Reaction, job: Job, fan: Fan, item: Item) -> None:
     """Make a dead letter of an item that never started, for a redrive."""
     reason: LetterReason = "circuit_open" if fan.circuit != "closed" else "not_started"
     if fan.redrive:
-        # It is a dead letter already, and stays as it is.
+        # The item is a dead letter already; leave it unchanged.
         fan.counted.pop(item.index, None)
         return
     fan.held += 1
@@ -303,12 +303,12 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     problem, answer = fan.stopped, fan_action(state, job).policy.on_item_failure
     if not problem and fan.failed and answer in ("fail", "carry_on"):
         problem = f"{fan.failed} of {fan.total} items failed"
-    # Then its failure counts, and what follows goes on with the items that succeeded.
+    # With `carry_on` the failure counts, and dependents go on with the items that succeeded.
     job.dependents_go_on = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
     if not problem:
         job.exit_code = 0
         reaction.note("attempt_succeeded", job, counts(fan))
-        # What follows the items of a producer does not follow where it gave none.
+        # The `on_success` of a producer does not run where it produced no items.
         follow = succeed if not fan.total and fan_action(state, job).scope else attempt_succeeded
         follow(reaction, job)
         return
@@ -320,7 +320,7 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
 
 
 def counts(fan: Fan) -> dict[str, Any]:
-    """The numbers of a fan-out, as events and variables have them."""
+    """The counts of a fan-out, for events and variables."""
     processed = fan.settled
     return {
         "total": fan.total,

@@ -1,8 +1,8 @@
-"""What follows when an item is over: counts, another execution, a dead letter, the end of the fan-out.
+"""The end of an item: count it, run it again, write a dead letter, or stop the fan-out.
 
 end_item --> succeeded                                  --> breaker, next
           --> failed --> tries left: wait, again
-                     --> kept or skipped --> breaker --> enough of it? stop
+                     --> kept or skipped --> breaker --> too many failed? stop
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def end_item(reaction: Reaction, scope: Scope) -> None:
 
 
 def _wake_next_in_order(reaction: Reaction, fan: Fan) -> None:
-    """Wake the job that waited for an earlier item to be over, if there is one."""
+    """Wake the next job that waited for earlier items to end, if there is one."""
     state = reaction.state
     for number in [fan.held_back[turn] for turn in sorted(fan.held_back)]:
         waiting = state.jobs.get(number)
@@ -78,7 +78,7 @@ def _count_success(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, 
 
 
 def _drop_letter(reaction: Reaction, job: Job, item: Item) -> None:
-    """Drop the dead letter of an item that is done, where an earlier execution may have left one."""
+    """Delete the dead letter of a finished item, where an earlier execution may have left one."""
     state = reaction.state
     if may_have_letters(state, job):
         reaction.order(DropLetter(fan_name(state, job), item.index, item.value))
@@ -100,7 +100,7 @@ def _answer_failure(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy,
     counts = uncount(fan, name, item)
     fan.done += 1
     if canceled:
-        # Neither a success nor a failure: it is kept, to be run again.
+        # Neither a success nor a failure: the item is kept for a redrive.
         fan.held += counts
         dead_letter(reaction, job, kept, "canceled")
         _note_progress(reaction, job, fan)
@@ -122,7 +122,7 @@ def _answer_failure(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy,
 
 
 def _failure_of_stopped_item(state: State, at: float, scope: Scope) -> ItemFailure:
-    """The failure of an item that was stopped from outside, at the step that was under way."""
+    """The failure of an item that was stopped from outside, at its running step."""
     ended = next((job for job in state.jobs_in(scope) if job.status is TERMINATED), None)
     return ItemFailure(
         scope.number,
@@ -148,20 +148,20 @@ def _count_for_breaker(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPoli
 
 
 def _gate(state: State, fan: Fan) -> None:
-    """Have open items that have not started yet wait for the circuit to close."""
+    """Make open items that have not started wait for the circuit to close."""
     for scope in _unstarted_items(state, fan):
         unstart_scope(state, scope)
         fan.gated.append(scope.id)
 
 
 def _unstarted_items(state: State, fan: Fan) -> list[Scope]:
-    """The open items of which no attempt has been reserved."""
+    """The open items without a reserved attempt."""
     scopes = [state.scopes[number] for number in fan.active.values()]
     return [scope for scope in scopes if all(found.status in _NOT_BEGUN for found in state.jobs_in(scope))]
 
 
 def _retry_item(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, item: Item, scope: Scope) -> None:
-    """Run an item once more, after its wait; while it waits it holds no slot."""
+    """Run an item once more after its backoff; while it waits it holds no slot."""
     state = reaction.state
     number, turn = scope.number, scope.turn
     name = item_id(state, job, item)
@@ -176,7 +176,7 @@ def _retry_item(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, ite
 
 
 def _stop_at_limit(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
-    """Stop the fan-out where enough items have failed."""
+    """Stop the fan-out if enough items have failed."""
     if policy.on_item_failure == "stop" or not policy.continue_on_failure:
         _stop(reaction, job, fan, f"stopped at the first failed item (of {fan.goal})")
     elif policy.failures_max and fan.bad >= policy.failures_max:
@@ -186,7 +186,7 @@ def _stop_at_limit(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) 
 
 
 def _stop_at_rate(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
-    """Stop the fan-out where too large a share of the items has failed, once there are enough to tell."""
+    """Stop the fan-out if too large a share of its items has failed, once `threshold_items_min` items are done."""
     if fan.done >= policy.threshold_items_min and fan.bad / fan.done > policy.failure_threshold:
         why = f"{fan.bad} of {fan.done} items failed (failure_threshold {policy.failure_threshold:g})"
         _stop(reaction, job, fan, why)
@@ -204,7 +204,7 @@ def _stop(reaction: Reaction, job: Job, fan: Fan, why: str) -> None:
 
 
 def _note_progress(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Note how far a fan-out has come, every so many items."""
+    """Note the progress of a fan-out after each share (1 / PROGRESS_NOTES) of its items."""
     step = max(1, fan.goal // PROGRESS_NOTES)
     if fan.done % step == 0 or fan.done == fan.goal:
         reaction.note("map_progress", job, {"done": fan.done, "of": fan.goal, **counts(fan)})

@@ -30,7 +30,7 @@ def fan_name(state: State, job: Job) -> str:
 
 
 def map_name(state: State, job: Job) -> str:
-    """The same without the items around it: `outer/inner`."""
+    """The name of a fan-out without the item indexes around it: `outer/inner`."""
     parts = [short_name(state, job)]
     scope = state.scopes[job.scope]
     while scope.owner:
@@ -43,5 +43,5 @@ def map_name(state: State, job: Job) -> str:
 
 
 def short_name(state: State, job: Job) -> str:
-    """What a fan-out is called in its own scope."""
+    """The name of a fan-out within its own scope."""
     return fan_action(state, job).scope or state.step_of(job).name

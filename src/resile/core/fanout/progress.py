@@ -1,6 +1,6 @@
-"""What the core remembers of one fan-out: how far it has come, and how its items ended.
+"""The state of one fan-out: its progress, and how its items ended.
 
-Items that are done leave nothing behind but a count, so a million of them take no memory.
+A finished item leaves only a count behind, so a million of them take no memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Circuit = Literal["closed", "open", "half_open"]
 
 
 class Waiting(Struct, frozen=True, gc=False):
-    """An item between two executions; `number` is that of the next, `turn` its place in the order of all."""
+    """An item between two executions; `number` is that of the next execution, `turn` its place in the order."""
 
     item: Item
     number: int
@@ -34,16 +34,16 @@ class Pattern(Struct, gc=False):
 
 
 class Fan(Struct, gc=False, omit_defaults=True):
-    """One fan-out at work, or done.
+    """One fan-out, running or done.
 
-    `total` items stand in the items file `label`, `taken` of them have been read, up to the byte `place`. `queue` are
-    those that wait for their turn, `active` those that are open (index to scope); of these the `gated` had not begun
-    when the circuit opened, and wait for it. `held` ones never started and are kept as dead letters. `stopped` says
-    why nothing more starts. `passed` and `probes` belong to the half-open circuit. Of the `goal` of this drive, which
-    may be a redrive of a few, `done` are over and `bad` ones failed. `opened` counts the turns given out; jobs that
-    run in order stand in `held_back` by the turn of their item. Of the items of a redrive that are under way `counted`
-    says as what they are in the numbers: failed so, or held. The jobs of its items come `after` that number, in
-    this `epoch`.
+    The items file `label` holds `total` items; `taken` of them have been read, up to the byte `place`. `queue` holds
+    items that have been read and not opened; `active` maps the index of each open item to its scope. `gated` are open
+    items that had not begun when the circuit opened, and wait for it. `held` counts items that never started and are
+    kept as dead letters. `stopped` says why no more items start. `passed` and `probes` belong to the half-open circuit.
+    `goal` is the number of items of this drive (in a redrive, of the selected letters); `done` of these are over and
+    `bad` failed. `opened` counts the turns given out; `held_back` maps the turn of an item to its job that must run in
+    order. `counted` maps each running item of a redrive to its last failure, by which the counts include it (none for a
+    held item). Jobs of its items have numbers above `after` and belong to this `epoch`.
     """
 
     total: int
@@ -91,7 +91,7 @@ class Fan(Struct, gc=False, omit_defaults=True):
 
     @property
     def held_now(self) -> int:
-        """How many items are kept without having begun, or wait for an open circuit."""
+        """How many items are held without having begun, or wait for an open circuit."""
         if self.circuit != "open":
             return self.held
         begun = self.done + len(self.active) - len(self.gated)
@@ -99,7 +99,7 @@ class Fan(Struct, gc=False, omit_defaults=True):
 
 
 def add(total: Fan, fan: Fan, times: int = 1) -> None:
-    """Add the numbers of a fan-out to a total; with -1, take them out again."""
+    """Add the counts of a fan-out to a total; with -1, subtract them."""
     total.total += times * fan.total
     total.successful += times * fan.successful
     total.failed += times * fan.failed
@@ -123,11 +123,10 @@ def add(total: Fan, fan: Fan, times: int = 1) -> None:
 
 
 class Redrive(Struct, gc=False, omit_defaults=True):
-    """Dead letters at work: those of the fan-outs `open`, and of more that are read from the file `label`.
+    """A running redrive of dead letters: `open` are its fan-outs at work; more are read from the file `label`.
 
-    Of those that are over `done` items were tried, of which `bad` ones failed.
-
-    Scopes that were `restored` for it are forgotten again when nothing in them is open. A `stopped` one opens no more.
+    In the fan-outs that are finished `done` items were tried, and `bad` of those failed. Scopes that were `restored`
+    for it are dropped again when nothing in them is open. A `stopped` redrive opens no more items.
     """
 
     map: str

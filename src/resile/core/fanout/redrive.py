@@ -1,11 +1,11 @@
-"""Redrives: dead letters of a run that has ended run again; its verdict stays.
+"""Redrives: the dead letters of an ended run are run again; the run's verdict stays.
 
     begin --> groups_read --> the scopes around a fan-out are restored, its letters run --> end_group ---+
                   ^                                                                                      |
                   +------------------------- as many at a time as items may run <-----------------------+--> the end
 
-A group is what is selected of one fan-out. A map inside of another has as many fan-outs as the other has items, so the
-groups come as a stream, and what is restored for one is written down and forgotten again when it is over.
+A group is the selected letters of one fan-out. A map inside another has one fan-out for each item of the outer one, so
+groups are read as a stream, and the scopes restored for a group are stored and dropped again when it is over.
 """
 
 from __future__ import annotations

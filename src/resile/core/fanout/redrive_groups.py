@@ -1,6 +1,6 @@
-"""How far a redrive has come: which fan-outs are at work, which come next, and when nothing is left.
+"""The progress of a redrive: which fan-outs are at work, which come next, and when none is left.
 
-redrive.py begins the fan-outs; fanout.py reports here when the dead letters of one have had their turn.
+redrive.py begins the fan-outs; fanout.py calls `end_group` when the dead letters of a fan-out have run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events for fan-outs, child workflows and redrives: their timers, their items, and a new engine."""
+"""Handlers for events of fan-outs, child workflows and redrives: their timers, their items, and a resume."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resile.core.state import Job
 
 
 def repeat_orders_of_host(reaction: Reaction, job: Job, because: int) -> None:
-    """Repeat the orders whose answers a fan-out or a child workflow waits for."""
+    """Repeat the orders that a fan-out or a child workflow waits for."""
     state = reaction.state
     if job.timer_at:
         reaction.order(SetTimer(job.id, job.attempt, job.timer_at, because))
@@ -37,7 +37,7 @@ def repeat_orders_of_host(reaction: Reaction, job: Job, because: int) -> None:
 
 
 def host_timer(reaction: Reaction, event: TimerFired, job: Job) -> None:
-    """The timer of an item, of an open circuit, or of a whole fan-out or child workflow fired."""
+    """Handle the timer of an item, of an open circuit, or of a whole fan-out or child workflow."""
     fan = reaction.state.fans.get(job.id)
     if event.item >= 0:
         item_timer(reaction, job, event.item, event.attempt)
@@ -62,7 +62,7 @@ def items_read(reaction: Reaction, event: ItemsRead) -> None:
 
 
 def redriven(reaction: Reaction, event: Redriven) -> None:
-    """Dead letters of a run that has ended are tried again."""
+    """Begin a redrive of an ended run's dead letters."""
     if reaction.state.phase == "ended":
         wanted = Redrive(event.map, event.total, event.label, event.parallel)
         redrive.begin(reaction, wanted, event.by)

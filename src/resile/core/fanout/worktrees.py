@@ -1,14 +1,14 @@
 """Isolation: each item runs in a git worktree of its own, merged back in the order of the items.
 
-    worktree --> the item's steps, in that folder --> merge (in order): what the item committed
+    worktree --> the item's steps, in that folder --> merge (in order) of the item's commits
 
-Whatever runs for the item has that folder as its directory: handlers, child workflows, the items of maps inside.
+Everything that runs for the item has that folder as its working directory: handlers, child workflows, inner maps.
 
-Items begin side by side and git locks what they share for a moment, so a worktree is asked for a few times; and what
-is merged is merged, whether or not its worktree could be cleared away.
+Items begin at the same time and git briefly locks shared files, so making a worktree is tried several times. A merge
+counts even if removing the worktree afterwards fails.
 
-A merge that conflicts is taken back and fails the item at that step, like any other failure; its worktree stays, to be
-looked at, until the item runs again.
+A merge that conflicts is aborted and fails the item at that step, like any other failure; its worktree stays for
+inspection until the item runs again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ exit 0
 
 
 def steps_with_worktree(action: FanOut) -> tuple[Step, ...]:
-    """The steps of an item, between the making of its worktree and the merge."""
+    """The steps of an item; with isolation, between a step that makes its worktree and one that merges it."""
     if action.isolation == "none":
         return action.steps
     names = {step.name for step in action.steps}
@@ -63,5 +63,5 @@ def steps_with_worktree(action: FanOut) -> tuple[Step, ...]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """This name, or the first one after it that no step of the item has."""
+    """This name, with underscores appended until no step of the item has it."""
     return name if name not in taken else _free(f"{name}_", taken)

@@ -1,1 +1,1 @@
-"""What answers a failure: matching rules, backoff, repairs."""
+"""Recovery from failures: matching rules, backoff, repairs."""

@@ -1,4 +1,4 @@
-"""How long to wait before a re-attempt. Pure: jitter comes from a hash of what is retried, not from chance."""
+"""How long to wait before a retry. Pure: jitter comes from a hash of the step or item's name, not from chance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from resile.model.rules import Backoff
 
 
 def delay_seconds(backoff: Backoff, retry: int, identity: str) -> float:
-    """The wait before the `retry`-th re-attempt (from 1); `identity` fixes the jitter of this one retry."""
+    """The wait before the `retry`-th retry (from 1); `identity` and the number fix its jitter."""
     match backoff.kind:
         case "fixed":
             delay = backoff.initial_seconds
@@ -25,7 +25,7 @@ def delay_seconds(backoff: Backoff, retry: int, identity: str) -> float:
 
 
 def _power(initial: float, multiplier: float, exponent: int, ceiling: float) -> float:
-    """initial * multiplier ** exponent, stopped at the ceiling before it can overflow."""
+    """initial * multiplier ** exponent, capped at the ceiling before it can overflow."""
     delay = initial
     for _ in range(exponent):
         delay *= multiplier

@@ -9,12 +9,12 @@ from resile.model.rules import Rule
 
 
 def can_escalate(state: State, job: Job, rule: Rule, failure: Failure) -> bool:
-    """Can a rule that grants more still do so?"""
+    """Can this rule still raise its grant? True for a rule that grants nothing."""
     return rule.change is None or _larger_grant(state, job, rule, failure) is not None
 
 
 def escalate(state: State, job: Job, rule: Rule) -> None:
-    """Grant a job more for its next attempt."""
+    """Grant a job more memory or time for its next attempt."""
     assert job.error is not None
     larger = _larger_grant(state, job, rule, job.error.failure)
     if larger is not None:
@@ -22,7 +22,7 @@ def escalate(state: State, job: Job, rule: Rule) -> None:
 
 
 def _larger_grant(state: State, job: Job, rule: Rule, failure: Failure) -> tuple[int, float] | None:
-    """Memory and runtime after one more round, or None where the one that ran out is at its ceiling."""
+    """The next larger memory and runtime, or None where the exhausted one is at its ceiling."""
     change, resources = rule.change, resources_for(state, job)
     if change is None or resources is None:
         return None

@@ -41,7 +41,7 @@ def climb(reaction: Reaction, job: Job, failure: Failure, first: int = 0) -> Non
     if job.error is None:
         job.error = Error(reaction.at, job.attempt, step.name, failure)
     if state.first_failure is None:
-        # Of fan-outs and child workflows, which fail without an attempt of their own.
+        # Fan-outs and child workflows fail without an attempt, so their failure is recorded here.
         state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
     skipped: list[RuleSkipped] = []
     for number in range(first, len(rules)):
@@ -58,7 +58,7 @@ def climb(reaction: Reaction, job: Job, failure: Failure, first: int = 0) -> Non
             _apply(reaction, job, rule)
         return
     _trace(state, job, failure, skipped, NO_RULE)
-    # Those above `first` too: one that was spent before, or whose repair has failed, did match.
+    # Consider the rules above `first` too: a rule that was spent before, or whose repair failed, did match.
     above = (_reason_to_skip(state, job, number, failure) for number in range(first))
     matched = any(why in ("spent", "no more") for why in (*(rule.why for rule in skipped), *above))
     outcome = "MaxRetriesExceeded" if matched else "NoMatchingRule" if step.rules else "NoHandler"
@@ -90,7 +90,7 @@ def _trace(state: State, job: Job, failure: Failure, skipped: list[RuleSkipped],
 
 
 def _uses_of(state: State, job: Job, number: int) -> int:
-    """How much of a rule's limit is used: its own firings, or those of all rules that the step itself has."""
+    """How much of a rule's limit is used: by its own firings, or by those of all rules of the step itself."""
     fired, rules = job.fired or {}, state.rules_of(job)
     if rules[number].limit_of == "rule":
         return fired.get(number, 0)
@@ -105,13 +105,13 @@ def _is_off(state: State, rule: Rule) -> bool:
 
 
 def _limit_of(state: State, rule: Rule) -> int:
-    """How often a rule may fire: `--retry-max` caps what the file calls retry."""
+    """How often a rule may fire; `--retry-max` caps rules that the file calls retry."""
     asked = state.options.retry_max
     return min(rule.limit, asked) if asked is not None and rule.retries_anyway else rule.limit
 
 
 def _apply(reaction: Reaction, job: Job, rule: Rule) -> None:
-    """Apply the rule that answers a failure: have its code evaluated where it has some, else hold the job."""
+    """Apply the rule that answers a failure: have its code evaluated if it has some, else hold the job."""
     asks_calls = rule.repair is not None and rule.repair.calls_js
     if asks_calls or rule.target_js or rule.transitions:
         ask(reaction, job, "calls" if asks_calls else "target")
@@ -121,7 +121,7 @@ def _apply(reaction: Reaction, job: Job, rule: Rule) -> None:
 
 
 def apply_rule_answer(reaction: Reaction, job: Job, holds: bool) -> None:
-    """The condition of a rule was evaluated: apply the rule, or climb on below it."""
+    """Take the value of a rule's condition: apply the rule, or climb on below it."""
     assert job.error is not None
     if holds:
         _apply(reaction, job, reaction.state.rules_of(job)[job.rule])
@@ -130,7 +130,7 @@ def apply_rule_answer(reaction: Reaction, job: Job, holds: bool) -> None:
 
 
 def apply_route_answer(reaction: Reaction, job: Job, calls: tuple[str, ...] | None, target: str, stop: bool) -> None:
-    """The code of a rule was evaluated: go on with the rule, or climb on below it where it gave nothing usable."""
+    """Take the answer of a rule's code: go on with the rule, or climb on below it where the answer is unusable."""
     assert job.error is not None
     rule = reaction.state.rules_of(job)[job.rule]
     if rule.repair is not None and rule.repair.calls_js:
@@ -164,7 +164,7 @@ def _hold(reaction: Reaction, job: Job, rule: Rule, calls: tuple[str, ...], targ
 
 
 def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: str) -> bool:
-    """Count the next attempt and set the timer of its wait; False where it need not wait."""
+    """Count the next attempt and set the timer of its wait; False where there is no wait."""
     state = reaction.state
     job.attempt += 1
     job.attempt_counted = True
@@ -192,7 +192,7 @@ def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: 
 
 
 def repair_or_carry_out(reaction: Reaction, job: Job) -> None:
-    """The wait is over: run the repair where the rule has one, else carry the rule out."""
+    """After the wait: run the repair if the rule has one, else carry the rule out."""
     rule = reaction.state.rules_of(job)[job.rule]
     if rule.repair is None or not (rule.repair.steps or job.calls):
         _carry_out(reaction, job, rule)
@@ -203,7 +203,7 @@ def repair_or_carry_out(reaction: Reaction, job: Job) -> None:
 
 
 def after_repair(reaction: Reaction, job: Job, problem: str) -> None:
-    """A repair is over: carry the rule out, or do what the rule says where the repair failed."""
+    """After a repair: carry the rule out, or follow its `on_failure` where the repair failed."""
     if not close_repair(reaction, job, problem):
         return
     job.repaired = True
@@ -227,7 +227,7 @@ def after_repair(reaction: Reaction, job: Job, problem: str) -> None:
 
 
 def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
-    """Do what a rule decides, after its repair."""
+    """Carry out a rule's `then`, after its repair."""
     assert job.error is not None
     state, failure = reaction.state, job.error.failure
     if _is_recorded_after_repair(rule):
@@ -246,7 +246,7 @@ def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
             job.output_job = state.scopes[job.repair_scope].first + len(state.plan_of(job.repair_scope).steps) - 1
             succeed(reaction, job)
         case "tolerate" if state.scopes[job.scope].kind == "item":
-            # Whatever the rule means for the workflow: a failure that stays fails its item.
+            # Whatever the rule means for the workflow: a failure that remains fails its item.
             fail(reaction, job, failure.message)
         case "tolerate":
             job.tolerated = True
@@ -264,7 +264,7 @@ def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
 
 
 def _park(reaction: Reaction, job: Job, failure: Failure) -> None:
-    """Park a failure until it is judged; the fan-outs around it may begin other items meanwhile."""
+    """Park a failure until a user judges it; the fan-outs around it may begin other items meanwhile."""
     state = reaction.state
     mark_idle(state, job)
     state.parked += 1
@@ -278,5 +278,5 @@ def _park(reaction: Reaction, job: Job, failure: Failure) -> None:
 
 
 def _is_recorded_after_repair(rule: Rule) -> bool:
-    """Does the line of this rule in the summary wait for its repair, on which its outcome depends?"""
+    """Does the outcome of this rule depend on its repair, so that the summary records it only afterwards?"""
     return rule.repair is not None and rule.then not in ("retry", "goto")

@@ -11,7 +11,7 @@ from resile.model.workflow import Step
 
 _LOST = Match(kinds=(Kind.LOST,))
 _POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)
-# Every step's implicit first rules: a machine that fails is not the step's fault, but not for ever.
+# Every step's implicit first rules: a lost attempt is the machine's fault, so retry it, but not for ever.
 _RETRY = Rule(then="retry", text="retry after a lost attempt", match=_LOST, limit=FAILURE_KINDS[Kind.LOST].retries)
 _LOSS_RULES: dict[str, tuple[Rule, ...]] = {
     "retry": (_RETRY, _POISON),
@@ -37,12 +37,12 @@ def matches(match: Match, failure: Failure) -> bool:
 
 
 def _is_type(name: str, types: tuple[str, ...]) -> bool:
-    """Is an exception, or one above it, called like this, with its module or without?"""
+    """Is this the name, with or without module, of the exception's class or one of its bases?"""
     return any(found == name or found.endswith(f".{name}") for found in types)
 
 
 def _occurs(pattern: str, failure: Failure) -> bool:
-    """Does a pattern occur in the message or in one of the bounded tails?"""
+    """Does a pattern occur in the message or in one of the output tails?"""
     search = _compile(pattern).search
     return any(search(text) for text in (failure.stderr, failure.stdout, failure.message))
 

@@ -1,4 +1,4 @@
-"""`on_success`: steps that run after an attempt succeeded, and a jump back although all went well."""
+"""`on_success`: steps that run after an attempt succeeded, and a jump back after a success."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resile.core.state import NO_RULE, SUCCESS, Job
 
 
 def attempt_succeeded(reaction: Reaction, job: Job) -> None:
-    """An attempt succeeded: do what `on_success` says, then settle the job."""
+    """Run the `on_success` of a job whose attempt succeeded, then settle the job."""
     state = reaction.state
     actions = state.step_of(job).on_success
     if actions is None or state.is_stopping(job):
@@ -26,7 +26,7 @@ def attempt_succeeded(reaction: Reaction, job: Job) -> None:
 
 
 def _run_steps(reaction: Reaction, job: Job, calls: tuple[str, ...]) -> None:
-    """Run the steps after a success, or go on to its jump where there are none."""
+    """Run the steps of `on_success`, or go on to its jump where there are none."""
     state = reaction.state
     actions = state.step_of(job).on_success
     assert actions is not None
@@ -43,7 +43,7 @@ def _run_steps(reaction: Reaction, job: Job, calls: tuple[str, ...]) -> None:
 
 
 def after_success_steps(reaction: Reaction, job: Job, problem: str) -> None:
-    """The steps after a success are over: go on to its jump, or fail the job where one of them failed."""
+    """After the steps of `on_success`: go on to its jump, or fail the job if one of them failed."""
     if not close_repair(reaction, job, problem):
         return
     if problem:
@@ -70,7 +70,7 @@ def _jump_or_succeed(reaction: Reaction, job: Job) -> None:
 
 
 def _jump(reaction: Reaction, job: Job, target: str, cost: int) -> None:
-    """Go back to an ancestor although all went well."""
+    """Go back to an ancestor after a success."""
     if spend(reaction, job, cost, "on_success", "goto"):
         reaction.note_route(job, "on_success", "goto", target, "on_success goto")
         jump(reaction, job, target)
@@ -79,7 +79,7 @@ def _jump(reaction: Reaction, job: Job, target: str, cost: int) -> None:
 def apply_success_answer(
     reaction: Reaction, job: Job, about: str, calls: tuple[str, ...] | None, target: str, stop: bool
 ) -> None:
-    """The code of `on_success` was evaluated: run the steps it wants, or go where it wants."""
+    """Take the answer of `on_success`'s code: run the steps, or go to the step, that it names."""
     actions = reaction.state.step_of(job).on_success
     assert actions is not None
     if about == "calls":

@@ -27,7 +27,7 @@ from resile.model.workflow import Step
 
 
 def begin_repair(reaction: Reaction, job: Job, steps: tuple[Step, ...], timeout_seconds: float | None) -> str | None:
-    """Open the scope of a repair, or go straight to the steps it calls; why it can't, None where it is under way."""
+    """Open the scope of a repair, or call its named steps; return why it can't begin, None where it is under way."""
     state = reaction.state
     mark_idle(state, job)
     set_status(job, RECOVERING)
@@ -49,7 +49,7 @@ def begin_repair(reaction: Reaction, job: Job, steps: tuple[Step, ...], timeout_
 
 
 def call_next(reaction: Reaction, job: Job) -> str | None:
-    """Run the next named step of a repair; why it can't, None where it is under way."""
+    """Run the next named step of a repair; return why it can't run, None where it is under way."""
     state = reaction.state
     name = job.calls[0]
     called = state.job_named(name, job.scope)
@@ -64,7 +64,7 @@ def call_next(reaction: Reaction, job: Job) -> str | None:
 
 
 def _jobs_waiting_for(state: State, job: Job) -> set[int]:
-    """All jobs that wait for this one, itself included: if it called one of them it would wait for ever."""
+    """All jobs that wait for this one, itself included: if it called one of them, both would wait for ever."""
     found: set[int] = set()
     work = [job.id]
     while work:
@@ -78,7 +78,7 @@ def _jobs_waiting_for(state: State, job: Job) -> set[int]:
 
 
 def start_called(reaction: Reaction, called: Job) -> None:
-    """Run a step because a repair calls it, whatever it needs."""
+    """Run a step because a repair calls it, without regard to its needs."""
     settled = called.status in TERMINAL
     reopen(reaction.state, called)
     if settled:
@@ -97,7 +97,7 @@ def problem_of(state: State, scope: Scope) -> str:
 
 
 def close_repair(reaction: Reaction, job: Job, problem: str) -> bool:
-    """Note the end of a repair; False where its job does not go on, because a jump or a stop overtook it."""
+    """Note the end of a repair; False where a jump or a stop overtook its job."""
     job.timer_at = 0.0
     reaction.note("repair_finished", job, {"ok": False, "problem": problem} if problem else {"ok": True})
     if reopen_if_stale(reaction, job):
@@ -109,7 +109,7 @@ def close_repair(reaction: Reaction, job: Job, problem: str) -> bool:
 
 
 def expire_repair(reaction: Reaction, job: Job) -> None:
-    """The time of a repair is up: kill the attempts it has in flight and start nothing more of it."""
+    """A repair timed out: kill its attempts in flight and start none of its other steps."""
     state = reaction.state
     scope = state.scopes.get(job.repair_scope)
     if scope is None:

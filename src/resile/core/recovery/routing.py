@@ -1,4 +1,4 @@
-"""What the ladder and `on_success` share: the questions about where to go, and the text of a rule."""
+"""Shared by the ladder and `on_success`: questions to a rule's code, and the text of a rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ask(reaction: Reaction, job: Job, about: Literal["rule", "calls", "target"])
 
 
 def valid_target(reaction: Reaction, job: Job, asked: str, static: str) -> str:
-    """The step that code wants to go to if it may, else the static target; an answer that is no ancestor is noted."""
+    """The target that code returned, if it is an ancestor; otherwise note that, and return the static target."""
     if asked and is_ancestor(reaction.state, job, asked):
         return asked
     if asked:
@@ -33,7 +33,7 @@ def valid_target(reaction: Reaction, job: Job, asked: str, static: str) -> str:
 
 
 def origin_text(state: State, job: Job, rule: Rule) -> str:
-    """Where a rule of a job stands and what it says, as the summary prints it."""
+    """The position and text of a job's rule, as the summary prints them."""
     origin = rule.origin
     file = origin.file or state.workflow_of(job.scope).file
     return f"{file}:{origin.line}:{origin.column} {rule.text}" if origin.line else rule.text

@@ -1,1 +1,1 @@
-"""Which job runs when: dependencies, arcs, resources, goto, and the end of a run."""
+"""Decides which job runs when: dependencies, arcs, resources, goto, and the end of a run."""

@@ -1,4 +1,4 @@
-"""What follows when the work of a job is over: its arcs, another visit, or the failure that stands."""
+"""The end of a job's visit: take its arcs, visit it again, or let its failure stand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from resile.core.state import Job, Scope
 from resile.model.status import BLOCKED, COMPLETED, FAILED, SKIPPED, TERMINAL, Status
 from resile.model.workflow import Step
 
-# An arc to a job in one of these runs it once more, each time for 1 of the scope's loops; a canceled one stays so.
+# An arc to a job in one of these runs it again, each time for 1 of the scope's loops; a canceled job stays canceled.
 _REVISITED = (COMPLETED, FAILED, SKIPPED)
 
 
 def settle_or_revisit(reaction: Reaction, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
-    """End a job for this visit, and begin the next where an arc was taken to it while it ran."""
+    """End a job for this visit, and begin the next visit if an arc was taken to it while it ran."""
     settle_and_inform(reaction, job, status, data, because)
     state = reaction.state
     if not job.tokens or state.is_end(job) or state.is_stopping(job):
@@ -33,14 +33,14 @@ def settle_or_revisit(reaction: Reaction, job: Job, status: Status, data: dict[s
 
 
 def fail(reaction: Reaction, job: Job, message: str, **more: Any) -> None:
-    """Let a failure stand: the path leads to `end`, and a critical step takes its siblings along."""
+    """Let a failure stand: the path leads to `end`, and a critical step stops its siblings."""
     keep_first_failure(reaction, job, message)
     settle_or_revisit(reaction, job, FAILED, failure_data(reaction.state.step_of(job), message) | more)
     stop_if_critical(reaction, job)
 
 
 def succeed(reaction: Reaction, job: Job) -> None:
-    """The work of a job is done, or its failure is tolerated: follow the arcs, then settle it."""
+    """Follow the arcs of a job that is done or whose failure is tolerated, then settle it."""
     state = reaction.state
     arcs = state.step_of(job).arcs
     if arcs and not state.is_stopping(job):
@@ -55,7 +55,7 @@ def succeed(reaction: Reaction, job: Job) -> None:
 
 
 def settle_done(reaction: Reaction, job: Job) -> None:
-    """Settle a job whose work is done, or whose failure is tolerated."""
+    """Settle a job that is done or whose failure is tolerated."""
     if job.tolerated:
         message = job.error.failure.message if job.error is not None else ""
         settle_or_revisit(reaction, job, FAILED, {"tolerated": True, "message": message})
@@ -66,7 +66,7 @@ def settle_done(reaction: Reaction, job: Job) -> None:
 def take_arcs(
     reaction: Reaction, job: Job, answers: tuple[bool, ...], arguments: dict[str, dict[str, Any]] | None = None
 ) -> bool:
-    """Follow the arcs whose condition holds, with their arguments; False where the loop budget ended the scope."""
+    """Follow the arcs whose condition holds, with their arguments; False where the loop budget is exhausted."""
     state = reaction.state
     plan, scope = state.plan_of(job.scope), state.scopes[job.scope]
     chosen = _chosen_arcs(plan.steps[job.step], answers)
@@ -91,13 +91,13 @@ def take_arcs(
 
 
 def _chosen_arcs(step: Step, answers: tuple[bool, ...]) -> list[str]:
-    """The steps to which the arcs of a step now lead."""
+    """The target steps of the arcs that are taken."""
     chosen = [arc.step for arc, holds in zip(step.arcs, answers, strict=True) if holds]
     return chosen[:1] if step.arcs_mode == "first" else chosen
 
 
 def _carry(scope: Scope, name: str, arguments: dict[str, dict[str, Any]], adds: bool) -> None:
-    """Keep what an arc carries for the step it leads to; where paths meet, it is added to what others carried."""
+    """Keep an arc's arguments for its target step; at a join, add them to those of the other arcs."""
     if name in arguments or name in scope.arc_arguments:
         before = scope.arc_arguments.get(name, {}) if adds else {}
         scope.arc_arguments = {**scope.arc_arguments, name: {**before, **arguments.get(name, {})}}

@@ -1,4 +1,4 @@
-"""The loop budget of a scope: jumps and arcs that lead back take from it, and a spent one ends the scope."""
+"""The loop budget of a scope: jumps back and arcs back spend it; an exhausted budget ends the scope."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def loops_max(state: State, job: Job) -> int:
 
 
 def spend(reaction: Reaction, job: Job, cost: int, trigger: Trigger, action: str) -> bool:
-    """Take from the loop budget; False where it is spent, which fails the scope: the item, the child, or the run."""
+    """Spend from the loop budget; False where it is exhausted, which fails the item, the child workflow or the run."""
     scope = reaction.state.scopes[job.scope]
     if scope.loops + cost <= loops_max(reaction.state, job):
         scope.loops += cost
@@ -30,12 +30,12 @@ def spend(reaction: Reaction, job: Job, cost: int, trigger: Trigger, action: str
 
 
 def _exceed(reaction: Reaction, job: Job, trigger: Trigger, action: str) -> None:
-    """Fail the job that would go beyond the budget, and stop its item, its child workflow or the run."""
+    """Fail the job that would exceed the budget, and stop its item, its child workflow or the run."""
     state, limit = reaction.state, loops_max(reaction.state, job)
     word: str = state.workflow_of(job.scope).failure_key if trigger == "on_failure" else trigger
     step = state.step_of(job)
     if trigger in ("on_failure", "on_success") and isinstance(step.action, FanOut) and step.action.scope:
-        # The key for what follows the items of a producer.
+        # A producer calls this key `on_finish`.
         word = "on_finish"
     message = f"Routing loop budget exceeded (max_loops={limit}) during {word} {action}"
     frame = state.frame_of(job.scope)

@@ -1,4 +1,4 @@
-"""How jobs follow each other by needs, with skips, and cancellation that spreads at once.
+"""Needs between jobs: waking, skipping, and cancellation that spreads at once.
 
 blocked --needs hold--> [when?] --> ready ... --> settle --> dependents: waiting - 1
               |                                      |
@@ -20,7 +20,7 @@ from resile.model.status import BLOCKED, CANCELED, COMPLETED, PENDING_FAILED, RE
 
 
 def settle_and_inform(reaction: Reaction, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
-    """End a job for this visit, and count it as over for its dependents and for joins."""
+    """End a job for this visit, and tell its dependents and joins that it is over."""
     state = reaction.state
     scope, plan = state.scopes[job.scope], state.plans[job.scope]
     reaction.settle(job, status, data, because)
@@ -39,7 +39,7 @@ def settle_and_inform(reaction: Reaction, job: Job, status: Status, data: dict[s
 
 
 def _inform_dependents(reaction: Reaction, scope: Scope, first: Job) -> None:
-    """Count down the dependents of a settled job, and of all that are canceled or skipped because of it."""
+    """Count down the dependents of a settled job, and of every job that is canceled or skipped because of it."""
     state = reaction.state
     plan, jobs, waiting = state.plan_of(scope.id), state.jobs, scope.waiting
     work = [first]
@@ -64,9 +64,9 @@ def _inform_dependents(reaction: Reaction, scope: Scope, first: Job) -> None:
 
 
 def _resolve_early(state: State, job: Job, source: Job) -> None:
-    """The last need of an early job is over: its reservation stands, or is canceled where the need failed.
+    """The last need of an early job is over: keep its reservation, or cancel it where the need failed.
 
-    A job that is being stopped stays as it is until its attempt is withdrawn.
+    A job that is being stopped stays unchanged until its attempt is withdrawn.
     """
     if source.counts_as_success:
         clear_early(state, job)
@@ -78,7 +78,7 @@ def _resolve_early(state: State, job: Job, source: Job) -> None:
 
 
 def _apply_needs(reaction: Reaction, scope: Scope, job: Job, source: Job) -> bool:
-    """Wake, cancel or skip a blocked job as its needs say; True where that ended it."""
+    """Wake, cancel or skip a blocked job according to its needs; True where that ended it."""
     status = _status_from_needs(reaction.state, scope, job.step, source)
     if status is None:
         return False
@@ -91,7 +91,7 @@ def _apply_needs(reaction: Reaction, scope: Scope, job: Job, source: Job) -> boo
 
 
 def _status_from_needs(state: State, scope: Scope, number: int, source: Job) -> Status | None:
-    """The status that its needs now give a blocked job: ready, canceled, skipped, or none yet."""
+    """The status that a blocked job's needs give it: ready, canceled, skipped, or None while undecided."""
     if number not in scope.has_failed_need:
         return READY if not scope.waiting[number] else None
     plan = state.plan_of(scope.id)
@@ -115,7 +115,7 @@ def _status_from_needs(state: State, scope: Scope, number: int, source: Job) -> 
 
 
 def _cancel_or_skip(reaction: Reaction, scope: Scope, job: Job, status: Status, source: Job) -> None:
-    """Cancel or skip a job that never started; its cause is the job where the trouble began."""
+    """Cancel or skip a job that never started; its cause is the job that failed or was skipped first."""
     state = reaction.state
     set_status(job, status)
     state.set_ended(job, reaction.at)
@@ -129,9 +129,9 @@ def _cancel_or_skip(reaction: Reaction, scope: Scope, job: Job, status: Status, 
 
 
 def recount(reaction: Reaction, scope: Scope, numbers: list[int]) -> None:
-    """Count the open needs of these steps afresh after jobs were reopened, and wake or end those that now can be.
+    """Count the open needs of these steps afresh after jobs were reopened, and wake or end the jobs that can go on.
 
-    A need that is being revisited had informed its dependents already. One of them waits for it again, so it will
+    A need that is being revisited has informed its dependents already. One of them waits for it again, so the need will
     inform all of them once more, and the others are counted afresh as well.
     """
     state = reaction.state
@@ -167,7 +167,7 @@ def _needed_jobs(state: State, scope: Scope, number: int) -> list[Job]:
 
 
 def reopen(state: State, job: Job) -> None:
-    """Set a job back to before its first attempt of this visit; its counters stay spent."""
+    """Reset a job to before its first attempt of this visit; its counters stay spent."""
     if job.status in TERMINAL:
         state.scopes[job.scope].open += 1
     if job.status is PENDING_FAILED:

@@ -1,4 +1,4 @@
-"""The beginning of a run and of each later epoch: which jobs are open, and what waits for nothing."""
+"""Begins a run and each later epoch: counts the open jobs and wakes those without open needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resile.model.status import BLOCKED, COMPLETED, DISABLED
 
 
 def open_root(reaction: Reaction, because: int) -> None:
-    """Count the open jobs of the root scope and wake those that wait for nothing.
+    """Count the open jobs of the root scope and wake those without open needs.
 
     Jobs that an earlier epoch completed count as done for their dependents.
     """
@@ -44,15 +44,15 @@ def open_root(reaction: Reaction, because: int) -> None:
 
 
 def begin_epoch(reaction: Reaction, failed_only: bool, by: str) -> None:
-    """Reset the jobs for another epoch; with `failed_only` those that completed stay as they are."""
+    """Reset the jobs for another epoch; with `failed_only` completed jobs stay completed."""
     state = reaction.state
     kept = COMPLETED if failed_only else None
     end = state.plan.end
-    # Dead letters of an earlier epoch may still be tried again, however the next one ends.
+    # Dead letters of an earlier epoch can still be redriven, however the next epoch ends.
     for scope in state.scopes.values():
         if scope.kept_for_redrive:
             reaction.order(keep_scope(state, scope))
-    # A step that an arc had reached stays reached: the arc's source may be kept and will not take it again.
+    # A step that an arc had reached stays reached: the source of the arc may stay completed and not take it again.
     state.jobs = {
         job.id: job
         if job.status is kept and job.step != end

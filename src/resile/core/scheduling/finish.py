@@ -1,4 +1,4 @@
-"""`end`: one way out. It starts once, when every other job of the root scope is terminal, whatever happened."""
+"""`end`: the one exit. It starts once, when every other job of the root scope is terminal, however they ended."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from resile.core.state import ROOT, Failed, Job, State
 from resile.model.items import ItemFailure
 from resile.model.status import BLOCKED, CANCELED, COMPLETED, DISABLED, FAILED, SKIPPED, TERMINAL, TERMINATED
 
-# The lists of names in which `end` finds the steps that did not complete.
+# The lists in which `end` finds the names of the steps that did not complete.
 _NAMED = {FAILED: "failed", CANCELED: "canceled", TERMINATED: "canceled", SKIPPED: "skipped"}
 
 
 def converge(reaction: Reaction) -> None:
-    """Move on to `end` or to the verdict, or stop the engine where only judgements are missing; after each event."""
+    """After each event: start `end`, conclude the run, or stop the engine where only judgements are missing."""
     state = reaction.state
     if state.phase == "running":
         scope = state.scopes[ROOT]
         if scope.open and state.active:
-            # As after almost every event: there is more to do, and it makes progress.
+            # The usual case: open jobs remain, and some of them make progress.
             return
         if scope.open and not state.parked:
             _skip_unreached(reaction)
-        # A killed repair may outlive its owner for a moment; `end` waits for everything that runs.
+        # A killed repair may outlive its owner for a moment; `end` waits for all attempts.
         if not scope.open and not state.in_flight:
             state.phase = "ending"
             reaction.wake(end_job(state), state.seq)
@@ -37,7 +37,7 @@ def converge(reaction: Reaction) -> None:
 
 
 def _makes_progress(state: State) -> bool:
-    """Is a job active, or does a redrive read which dead letters come next?"""
+    """Is a job active, or is a redrive reading its next groups?"""
     return bool(state.active) or (state.redrive is not None and state.redrive.reading)
 
 
@@ -47,7 +47,7 @@ def end_job(state: State) -> Job:
 
 
 def _skip_unreached(reaction: Reaction) -> None:
-    """Nothing makes progress any more: skip the steps that no arc reached, and those that need them."""
+    """Skip the steps that no arc reached, and their dependents, when no job makes progress any more."""
     state = reaction.state
     scope = state.scopes[ROOT]
     for number in sorted(state.plan.arc_targets):
@@ -57,7 +57,7 @@ def _skip_unreached(reaction: Reaction) -> None:
 
 
 def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
-    """What the `end` of a workflow can read: the outcome of everything before it."""
+    """The variables of a workflow's `end`: the outcome of everything before it."""
     plan, first = state.plan_of(scope), state.scopes[scope].first
     named: dict[str, list[str]] = {"failed": [], "tolerated": [], "canceled": [], "skipped": []}
     results: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
 
 
 def _first_failure(state: State, scope: int) -> dict[str, Any] | None:
-    """The first failure of a workflow: of the run, or of the child that a scope is."""
+    """The first failure of a workflow: of the run, or of a child workflow's scope."""
     first: Failed | ItemFailure | None = state.first_failure if scope == ROOT else state.scopes[scope].first_failure
     if first is None:
         return None
@@ -96,7 +96,7 @@ def _first_failure(state: State, scope: int) -> dict[str, Any] | None:
 
 
 def _verdict_before_end(state: State, scope: int, failed: list[str]) -> str:
-    """What the verdict would be if `end` added nothing."""
+    """The verdict before `end` has run."""
     if state.canceled:
         return "canceled"
     aborted = state.aborted if scope == ROOT else state.scopes[scope].aborted
@@ -104,7 +104,7 @@ def _verdict_before_end(state: State, scope: int, failed: list[str]) -> str:
 
 
 def _conclude(reaction: Reaction) -> None:
-    """The verdict: the last outcome of each step, `end` included, unless an explicit `end` overrides it."""
+    """Conclude the run: the last outcome of each step, `end` included, decides the verdict, or `end` overrides it."""
     state = reaction.state
     before = execution(state)
     end = end_job(state)

@@ -1,4 +1,4 @@
-"""goto: back to an ancestor, and forward again through all steps that had begun; nothing else is touched."""
+"""goto: back to an ancestor, then forward again through its descendants that had begun; no other step is affected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_ancestor(state: State, job: Job, name: str) -> bool:
 
 
 def descendants(plan: Plan, number: int) -> set[int]:
-    """Every step that comes after one by needs or arcs."""
+    """Every step that follows a step by needs or arcs."""
     found: set[int] = set()
     work = [number]
     while work:
@@ -30,7 +30,7 @@ def descendants(plan: Plan, number: int) -> set[int]:
 
 
 def jump(reaction: Reaction, job: Job, target: str) -> None:
-    """Reopen the target and those of its descendants that had begun; attempts that run are dropped when they end."""
+    """Reopen the target and its descendants that had begun; the results of running attempts are discarded."""
     state = reaction.state
     scope, plan = state.scopes[job.scope], state.plan_of(job.scope)
     start = plan.index[target]
@@ -54,7 +54,7 @@ def jump(reaction: Reaction, job: Job, target: str) -> None:
 
 
 def reopen_if_stale(reaction: Reaction, job: Job) -> bool:
-    """Reopen a job whose result a jump made worthless; True where it was one."""
+    """Reopen a job whose result a jump made stale; True where it did."""
     if not job.stale:
         return False
     reopen(reaction.state, job)

@@ -1,4 +1,4 @@
-"""Steps at which paths meet: one that was reached waits until no other path can lead to it any more."""
+"""Joins: a step with `join: all` that an arc has reached waits until no other path can lead to it any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resile.model.status import BLOCKED, TERMINAL
 
 
 def wake_or_join(reaction: Reaction, job: Job, because: int) -> None:
-    """Wake a job that was reached; one at which paths meet waits for the others first."""
+    """Wake a job that an arc has reached; a join waits for the other paths first."""
     state = reaction.state
     if job.step not in state.plan_of(job.scope).joins:
         reaction.wake(job, because)
@@ -20,7 +20,7 @@ def wake_or_join(reaction: Reaction, job: Job, because: int) -> None:
 
 
 def wake_joined(reaction: Reaction, scope: Scope) -> None:
-    """Wake the joining steps that no other path can reach any more, however many paths have arrived."""
+    """Wake the joins that no other path can reach any more, however many paths have arrived."""
     state = reaction.state
     joins = state.plan_of(scope.id).joins
     for number in list(scope.joining):
@@ -35,10 +35,10 @@ def wake_joined(reaction: Reaction, scope: Scope) -> None:
 
 
 def _may_lead_on(state: State, scope: Scope, number: int, target: int) -> bool:
-    """May a step that leads to `target` still do so, because it is under way or will be?"""
+    """May a step before `target` still lead to it, because it is running or will run?"""
     plan, job = state.plan_of(scope.id), state.jobs[scope.first + number]
     if number in scope.joining:
-        # Of two that lead to each other the one that was reached first goes first.
+        # Of two joins that lead to each other, the one that was reached first goes first.
         return target not in plan.joins[number]
     if job.status in TERMINAL or number == plan.end:
         return False

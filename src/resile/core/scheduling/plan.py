@@ -13,12 +13,12 @@ from resile.model.workflow import Child, Need, Resources, Step, Workflow
 
 
 class Plan:
-    """Adjacency of one list of steps of a `workflow`; the last one is `end` where the scope is all of it.
+    """Adjacency of one list of steps of a `workflow`; the last one is `end` where the list is the whole workflow.
 
     `rules` are the ladders of the steps. `inner` are the plans of the scopes that its fan-outs and child workflows
-    open, by step. With `critical` steps in it, or in those, a failure may mean that what has not started never does.
-    `joins` are the steps at which paths meet, each with all steps that may lead there. reserve_ahead.py works out
-    whether it is `steady` when it first needs that.
+    open, by step. Where the plan or an inner one has `critical` steps, a failure may keep waiting jobs from ever
+    starting. `joins` maps each step with `join: all` to all steps that may lead there. reserve_ahead.py computes
+    `steady` when it first needs it.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Plan:
 
     def _count_needs(self, steps: tuple[Step, ...]) -> None:
         """Count the needs of each step, and list the dependents of each, in the order of the file."""
-        # Neighbouring steps often share one tuple of needs, which is then looked at once.
+        # Neighbouring steps often share one tuple of needs, which is then examined once.
         groups: list[tuple[tuple[Need, ...], list[int]]] = []
         for number, step in enumerate(steps):
             if groups and step.needs is groups[-1][0]:
@@ -84,10 +84,10 @@ class Plan:
         return frozenset(found - {number})
 
     def _waiting_for_arcs(self) -> frozenset[int]:
-        """The steps that do not start by themselves: an arc leads to them that does not merely lead back.
+        """The steps that do not start by themselves: at least one forward arc leads to them.
 
-        An arc leads back when its target stands on the way to its source, seen from where a run begins: the
-        steps that nothing leads to, and the first one of the file.
+        An arc leads back when its target lies on the path to its source, seen from where a run begins: the steps that
+        no arc or need leads to, and the first step of the file.
         """
         arcs = [[self.index[arc.step] for arc in step.arcs] for step in self.steps]
         led_to = {target for targets in arcs for target in targets}
@@ -114,7 +114,7 @@ class Plan:
 
 
 def has_critical(steps: tuple[Step, ...]) -> bool:
-    """Is one of these steps critical, or one inside of them?"""
+    """Is one of these steps, or a step inside them, critical?"""
     if any(step.critical for step in steps):
         return True
     for host in steps_with_inner_steps(steps):
@@ -125,7 +125,7 @@ def has_critical(steps: tuple[Step, ...]) -> bool:
 
 
 def queue_key(resources: Resources | None) -> str:
-    """Jobs that ask for the same share of the machine wait in the same queue."""
+    """The queue of a job: jobs that ask for the same resources share one."""
     if resources is None or not (resources.cpus or resources.memory_bytes or resources.gpus):
         return ""
     return f"{resources.cpus}/{resources.memory_bytes}/{resources.gpus}"

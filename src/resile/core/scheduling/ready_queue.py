@@ -1,8 +1,8 @@
-"""Which ready jobs get a slot now: the oldest first among those that fit; no job is looked at twice.
+"""Decides which ready jobs get a slot now: the oldest first among those that fit.
 
-A few more attempts are reserved than there are slots (status `pending`), so that an executor never waits for a
-commit; but not where a critical step, or the failures of other items, may yet keep them from starting. A job holds
-the CPUs, memory and GPUs of its reservation until its attempt has ended.
+A few more attempts are reserved than there are slots (status `pending`), so that an executor never waits for a commit;
+but not where a critical step, or the failures of other items, may yet keep them from starting. A job holds the CPUs,
+memory and GPUs of its reservation until its attempt has ended.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def dispatch(reaction: Reaction) -> None:
 
 
 def _next_ready(state: State, ahead: bool) -> Job | None:
-    """Take the oldest ready job that fits out of its queue; ahead of a free slot only where it will surely start."""
+    """Pop the oldest ready job that fits; ahead of a free slot only where nothing can keep it from starting."""
     jobs = state.jobs
     job: Job | None = None
     best: Job | None = None
     best_queue: Queue | None = None
     for key, queue in state.queues.items():
-        # Jobs that were canceled meanwhile, or dropped with their item, are passed over.
+        # Drop jobs that were canceled meanwhile, or removed with their item.
         while (number := queue.peek()) and ((job := jobs.get(number)) is None or job.status is not READY):
             queue.pop()
         if (
@@ -60,7 +60,7 @@ def _next_ready(state: State, ahead: bool) -> Job | None:
 
 
 def _may_be_held_back(state: State, job: Job) -> bool:
-    """Is this a job of an item that the failures of others may keep from starting?"""
+    """Is this a job of an item that the failures of other items may keep from starting?"""
     scope = state.scopes[job.scope]
     if scope.kind != "item":
         return False

@@ -1,4 +1,4 @@
-"""What an attempt holds from its reservation to its end: its place among those in flight, CPUs, memory and GPUs."""
+"""Reservations: an attempt holds its slot, CPUs, memory and GPUs from its reservation to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mark_idle(state: State, job: Job) -> None:
 
 
 def resources_for(state: State, job: Job) -> Resources | None:
-    """The share of the machine for a job: what its step asks for, or the more that it was granted last."""
+    """The resources for a job: those of its step, or the larger grant of its last escalation."""
     resources = state.plans[job.scope].steps[job.step].resources
     if not (job.memory_bytes or job.runtime_seconds):
         return resources
@@ -42,7 +42,7 @@ def resources_for(state: State, job: Job) -> Resources | None:
 
 
 def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> StartAttempt:
-    """Take what a job's next attempt needs; the order to start it, once the attempts `after` have succeeded."""
+    """Reserve the resources of a job's next attempt; return the order to start it after the attempts in `after`."""
     set_status(job, PENDING)
     mark_active(state, job)
     if not job.attempt_counted:
@@ -61,7 +61,7 @@ def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> 
 
 
 def release(state: State, job: Job) -> None:
-    """Give back what an attempt held, because it no longer runs."""
+    """Release the resources of an attempt that no longer runs."""
     state.in_flight -= 1
     clear_early(state, job)
     resources = resources_for(state, job)
@@ -74,14 +74,14 @@ def release(state: State, job: Job) -> None:
 
 
 def clear_early(state: State, job: Job) -> None:
-    """A job is no longer early: its needs hold, or its attempt is over."""
+    """Mark a job as no longer early: its needs hold, or its attempt is over."""
     if job.early:
         job.early = False
         state.early -= 1
 
 
 def fits(state: State, job: Job) -> bool:
-    """Is there room for this job's share of the machine?"""
+    """Are the resources that this job asks for free?"""
     resources = resources_for(state, job)
     capacity = state.capacity
     if resources is None or capacity is None:

@@ -1,14 +1,14 @@
-"""Early attempts: reserved before what they need has ended, so that an executor goes from one to the next by itself.
+"""Early attempts: reserved before their needs have ended, so that an executor starts them without asking the core.
 
-    blocked --all it still needs is in flight, and exit 0 there will be a success--> pending, early
-      early --the last need is good--------------------> pending like any other
+    blocked --all its open needs are in flight, and exit 0 there will be a success--> pending, early
+      early --the last need succeeded------------------> pending like any other
             --withdrawn: a need ended in another way---> blocked
             --a need failed for good-------------------> canceled, as if it had been blocked
 
-The order to start says after which attempts; an executor starts it when all of those have ended with exit 0 and
-withdraws it otherwise. So nothing starts early: only the decision is taken, and on disk, before it is due.
+The order to start lists the attempts to wait for. An executor starts the attempt when all of them have ended with exit
+0 and withdraws it otherwise. So no attempt starts early: only the decision is made, and stored, early.
 
-Only jobs that no value, question or jump can change are reserved so: plain commands, in plans where nothing leads back.
+Only jobs that no value, question or jump can change are reserved early: plain commands, in plans without a way back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resile.core.transitions import set_status
 from resile.model.status import BLOCKED, PENDING, RUNNING
 from resile.model.workflow import Shell, Step, Validate
 
-# An early attempt waits for so many others at most; a job with more open needs will soon have fewer.
+# An early attempt waits for at most this many others; a job with more open needs will soon have fewer.
 NEEDS_MAX = 4
 _TEMPLATE_MARKS = ("${", "{{", "{%")
 
@@ -38,7 +38,7 @@ def queue_for_reserving_ahead(state: State, scope: Scope, plan: Plan, source: in
 
 
 def reserve_early(reaction: Reaction) -> None:
-    """Reserve early attempts while there is room; called when nothing is ready."""
+    """Reserve early attempts while there is room; called when no job is ready."""
     state = reaction.state
     capacity, candidates = state.capacity, state.ahead_candidates
     while capacity is not None and state.early < capacity.early and (number := candidates.peek()):
@@ -57,7 +57,7 @@ def reserve_early(reaction: Reaction) -> None:
 
 
 def cancel_early_reservation(state: State, job: Job) -> None:
-    """An early attempt was withdrawn: its job waits for its needs again."""
+    """Undo the reservation of a withdrawn early attempt: its job waits for its needs again."""
     job.attempt -= 1
     set_status(job, BLOCKED)
     mark_idle(state, job)
@@ -65,7 +65,7 @@ def cancel_early_reservation(state: State, job: Job) -> None:
 
 
 def is_steady(state: State, plan: Plan) -> bool:
-    """Can nothing lead back, leave out or call steps in this plan?"""
+    """Is it certain that no rule or arc can lead back, skip or call steps in this plan?"""
     if plan.steady is None:
         plain_env = not any(_is_template(value) for value in state.workflow.env.values())
         more = [step for step in plan.steps if step.rules or step.arcs or step.on_success is not None]
@@ -74,7 +74,7 @@ def is_steady(state: State, plan: Plan) -> bool:
 
 
 def _never_leads_back(step: Step) -> bool:
-    """Can a step only end, be tried again, or fail?"""
+    """Can a step only complete, be retried, or fail?"""
     if step.arcs or step.on_success is not None:
         return False
     return not any(
@@ -87,14 +87,14 @@ def _never_leads_back(step: Step) -> bool:
 
 
 def _attempts_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
-    """The attempts after whose exit 0 a blocked job may start; nothing where that can't be said."""
+    """The attempts after whose exit 0 a blocked job may start; empty where that is uncertain."""
     plan, step, scope = state.plan, state.step_of(job), state.scopes[ROOT]
     if job.step in scope.has_failed_need or plan.grouped[job.step] or scope.waiting[job.step] > NEEDS_MAX:
         return ()
     if not _is_plain(step):
         return ()
     after: list[tuple[int, int]] = []
-    # From the end, because the latest needs are the likeliest to be open; all others have succeeded.
+    # From the end: later needs are the likeliest to be open. All needs not listed have succeeded.
     for need in reversed(step.needs):
         if len(after) == scope.waiting[job.step]:
             break
@@ -111,14 +111,14 @@ def _attempts_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
 
 
 def _keeps_file_order(state: State, plan: Plan, number: int, source: Job) -> bool:
-    """Has the dependent of `source` before this one begun? Dependents of one step start in the order of the file."""
+    """Has the previous dependent of `source` begun? Dependents of one step start in the order of the file."""
     dependents = plan.dependents[source.step]
     place = bisect_left(dependents, number)
     return not place or state.jobs[state.scopes[ROOT].first + dependents[place - 1]].status is not BLOCKED
 
 
 def _exit_0_is_success(step: Step) -> bool:
-    """Is exit 0 of this step's command a success, whatever else it did?"""
+    """Does exit 0 of this step's command always mean success?"""
     if not isinstance(step.action, Shell | Validate):
         return False
     return not (
@@ -144,5 +144,5 @@ def _is_plain(step: Step) -> bool:
 
 
 def _is_template(text: str) -> bool:
-    """Could a text hold a value that is not known yet?"""
+    """May a text contain a value that is not known yet?"""
     return any(mark in text for mark in _TEMPLATE_MARKS)

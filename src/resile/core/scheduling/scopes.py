@@ -1,8 +1,8 @@
-"""Opening, stopping and closing scopes: where a repair, an item or a child workflow runs.
+"""Opens, stops and closes scopes, in which a repair, an item or a child workflow runs.
 
-open_scope --> jobs, all blocked --> start_scope: those that wait for nothing; unstart_scope takes that back
-stop_scope --> jobs that have not started are canceled, those that run are killed, fan-outs inside start nothing more
-close_scope --> dropped with the next event; where dead letters are inside, written down: a redrive restores it
+open_scope --> jobs, all blocked --> start_scope wakes those without needs; unstart_scope reverts that
+stop_scope --> cancels jobs that have not started, kills those that run; fan-outs inside start no more items
+close_scope --> dropped with the next event; stored if it has dead letters inside, so that a redrive can restore it
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from resile.model.workflow import Step
 
 
 class _Kept(Struct):
-    """How a scope is written down."""
+    """The stored form of a scope."""
 
     scope: Scope
     jobs: list[Job]
@@ -36,7 +36,7 @@ class _Kept(Struct):
 
 
 def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"], name: str, **more: Any) -> Scope:
-    """Open a new scope of a job, with its jobs; nothing has started."""
+    """Open a scope for a job, with its own jobs, all blocked."""
     outer = state.scopes[owner.scope]
     prefix = f"{outer.name}/" if outer.owner else ""
     state.last_scope += 1
@@ -68,7 +68,7 @@ def open_scope(state: State, owner: Job, kind: Literal["repair", "item", "child"
 
 
 def start_scope(reaction: Reaction, scope: Scope, because: int) -> None:
-    """Wake the jobs that wait for nothing."""
+    """Wake the jobs of a scope that have no needs."""
     state = reaction.state
     plan = state.plan_of(scope.id)
     for number, count in enumerate(plan.waiting):
@@ -79,7 +79,7 @@ def start_scope(reaction: Reaction, scope: Scope, because: int) -> None:
 
 
 def unstart_scope(state: State, scope: Scope) -> None:
-    """Have the jobs that `start_scope` woke wait again; none has been ordered to start."""
+    """Block again the jobs that `start_scope` woke; none of their attempts has been reserved."""
     for job in state.jobs_in(scope):
         if job.status is READY or job.pending_question:
             set_status(job, BLOCKED)
@@ -89,7 +89,7 @@ def unstart_scope(state: State, scope: Scope) -> None:
 
 
 def stop_scope(reaction: Reaction, top: Scope, because: int, cause: Cause | None = None) -> None:
-    """Cancel the jobs that have not started and kill those that run, in a scope and those inside it; not `end`."""
+    """Cancel the jobs that have not started and kill those that run, in a scope and its inner scopes; not `end`."""
     state = reaction.state
     top.stopped = True
     for scope in _scopes_within(state, top):
@@ -109,7 +109,7 @@ def stop_scope(reaction: Reaction, top: Scope, because: int, cause: Cause | None
 
 
 def _stop_host(reaction: Reaction, job: Job) -> None:
-    """Have a fan-out start nothing more; it ends when the items that it has begun have ended."""
+    """Let a fan-out start no more items; it ends when its running items have ended."""
     fan = reaction.state.fans.get(job.id)
     if fan is not None:
         fan.stopped = fan.stopped or "canceled"
@@ -125,12 +125,12 @@ def stop_if_critical(reaction: Reaction, job: Job) -> None:
 
 
 def failure_data(step: Step, message: str) -> dict[str, Any]:
-    """The data of the note about a failure that stands."""
+    """The data of the note about a final failure."""
     return {"message": message, "routed_to_end": True, "original_failed_step": step.name}
 
 
 def keep_first_failure(reaction: Reaction, job: Job, message: str) -> None:
-    """Remember what failed an item or a child workflow first, for its dead letter or its parent."""
+    """Remember the first failure of an item or a child workflow, for its dead letter or its parent."""
     state = reaction.state
     scope = state.scopes[job.scope]
     if scope.kind not in ("item", "child") or scope.first_failure is not None:
@@ -153,7 +153,7 @@ def keep_first_failure(reaction: Reaction, job: Job, message: str) -> None:
 
 
 def close_scope(reaction: Reaction, scope: Scope) -> None:
-    """Have the next event drop a scope that is over, and write it down where a redrive will need it."""
+    """Mark a finished scope for dropping at the next event, and store it if a redrive will need it."""
     state = reaction.state
     state.scopes_to_drop.append(scope.id)
     _add_to_totals(state, scope, 1)
@@ -164,7 +164,7 @@ def close_scope(reaction: Reaction, scope: Scope) -> None:
 
 
 def keep_scope(state: State, scope: Scope) -> KeepScope:
-    """The order to write a scope down."""
+    """The order to store a scope."""
     jobs = state.jobs_in(scope)
     fans = {job.id: state.fans[job.id] for job in jobs if job.id in state.fans}
     body: dict[str, Any] = msgspec.to_builtins(_Kept(scope, jobs, fans), str_keys=True)
@@ -172,14 +172,14 @@ def keep_scope(state: State, scope: Scope) -> KeepScope:
 
 
 def restore_scope(state: State, body: dict[str, Any]) -> int:
-    """Restore a scope that was written down; its number, or 0 where it is still there."""
+    """Restore a stored scope; return its number, or 0 where it is still in the state."""
     kept = msgspec.convert(body, _Kept, str_keys=True)
     if kept.scope.id in state.scopes:
         return 0
     state.scopes[kept.scope.id] = kept.scope
     for job in kept.jobs:
         if job.status not in TERMINAL:
-            # It was under way when the run went on to its next epoch without it.
+            # The job was running when the next epoch began without it.
             set_status(job, CANCELED)
             job.pending_question = ""
             job.hosting = job.active = job.early = False
@@ -191,7 +191,7 @@ def restore_scope(state: State, body: dict[str, Any]) -> int:
 
 
 def _add_to_totals(state: State, scope: Scope, times: int) -> None:
-    """Count the fan-outs of a scope into the totals of their maps; with -1, take them out again."""
+    """Add the counts of a scope's fan-outs to the totals of their maps; with -1, subtract them."""
     for job in state.jobs_in(scope):
         fan = state.fans.get(job.id)
         # A fan-out of an earlier epoch does not count in this one.
@@ -201,7 +201,7 @@ def _add_to_totals(state: State, scope: Scope, times: int) -> None:
 
 
 def _scopes_within(state: State, top: Scope) -> list[Scope]:
-    """A scope and all scopes of its jobs, at any depth, in the order in which they were opened."""
+    """A scope and all its inner scopes, at any depth, in the order in which they were opened."""
     found = {top.id}
     for scope in state.scopes.values():
         # A scope is always younger than the one around it, so one pass finds them all.
@@ -211,7 +211,7 @@ def _scopes_within(state: State, top: Scope) -> list[Scope]:
 
 
 def is_busy(state: State, scope: Scope) -> bool:
-    """Does anything inside a scope, or in those inside it, still run?"""
+    """Does a job in a scope, or in its inner scopes, still run?"""
     if not scope.nested:
         return False
     return any(
@@ -222,6 +222,6 @@ def is_busy(state: State, scope: Scope) -> bool:
 
 
 def is_parked(state: State, scope: Scope) -> bool:
-    """Does everything in a scope, or in those inside it, wait for a judgement?"""
+    """Do all open jobs in a scope and its inner scopes wait for a judgement?"""
     jobs = [job for inner in _scopes_within(state, scope) for job in state.jobs_in(inner)]
     return any(job.status is PENDING_FAILED for job in jobs) and not any(job.active for job in jobs)

@@ -1,6 +1,6 @@
-"""What a settled job sets off where another one waits for it: a caller, the owner of a repair, an item, a child.
+"""Continues the jobs that wait for a settled job: a caller, the owner of a repair, an item, a child workflow.
 
-react.py works the wakeups off after each event, so that all that follows from an event follows in the same reaction.
+react.py works the wakeups off after each event, so that all consequences of an event belong to the same reaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from resile.model.status import BLOCKED, CANCELED, SKIPPED, TERMINAL
 
 
 def follow_up(reaction: Reaction, job: Job) -> None:
-    """Go on with whatever waited for this job."""
+    """Continue everything that waited for this job."""
     if job.hosting:
         pump(reaction, job)
         return
@@ -36,7 +36,7 @@ def follow_up(reaction: Reaction, job: Job) -> None:
 
 
 def _return_to_caller(reaction: Reaction, job: Job) -> None:
-    """A called step is over: go on with the repair that called it, and run it for the next caller."""
+    """A called step is over: continue the repair that called it, and run the step again for its next caller."""
     state = reaction.state
     caller = state.jobs[job.callers[0]]
     job.callers = job.callers[1:]
@@ -54,7 +54,7 @@ def _return_to_caller(reaction: Reaction, job: Job) -> None:
 
 
 def _go_on_with_repair(reaction: Reaction, scope: Scope) -> None:
-    """Where all steps of a repair are over, run the steps that it calls, or end it."""
+    """When all steps of a repair are over, run the steps that it calls, or end it."""
     if scope.kind != "repair" or scope.open:
         return
     owner = reaction.state.jobs[scope.owner]
@@ -75,7 +75,7 @@ def _call_next_or_finish(reaction: Reaction, job: Job) -> None:
 
 
 def _finish_repair(reaction: Reaction, job: Job, problem: str) -> None:
-    """The steps of a repair, or those after a success, are over."""
+    """End a repair, or the steps of `on_success`."""
     if job.rule == SUCCESS:
         after_success_steps(reaction, job, problem)
     else:
@@ -83,7 +83,7 @@ def _finish_repair(reaction: Reaction, job: Job, problem: str) -> None:
 
 
 def _end_if_over(reaction: Reaction, scope: Scope) -> None:
-    """End an item or a child workflow in which nothing is left to do."""
+    """End an item or a child workflow with no open or running job."""
     state = reaction.state
     if scope.open and state.plan_of(scope.id).arc_targets:
         _skip_unreached(reaction, scope)
