@@ -1,10 +1,10 @@
-"""Steps that run inside the engine, and what becomes of a step's output: code, templates, memory, questions, checks.
+"""Step types that the engine runs itself, and the processing of a step's output.
 
     action   Script, Memory, Collect    evaluated in the sandbox; no process is started
              Log, Ask                   a text for people: printed, or a question that waits for its answer
     output   Transform -> Check, ...    the value of a step, and the conditions that it must meet
 
-Text is kept as written: it is rendered in the template language of the workflow when an attempt starts.
+Text is stored as written; the engine renders it in the workflow's template language when an attempt starts.
 """
 
 from typing import Any, Literal
@@ -17,14 +17,14 @@ LogLevel = Literal["debug", "info", "warn", "error"]
 
 
 class Script(Struct, frozen=True, tag="script", omit_defaults=True):
-    """JavaScript, the inside of a function; what it returns is the output, and it may write the run's memory."""
+    """JavaScript, the body of a function; its return value is the output, and it may write the run's memory."""
 
     code: str
     namespace: str = "default"
 
 
 class Log(Struct, frozen=True, tag="log", omit_defaults=True):
-    """A message, with its level before it; `with_outputs` adds what the steps gave that it needs."""
+    """A message with a level; `with_outputs` adds the outputs of the steps that it needs."""
 
     message: str
     level: LogLevel = "info"
@@ -32,7 +32,7 @@ class Log(Struct, frozen=True, tag="log", omit_defaults=True):
 
 
 class Memory(Struct, frozen=True, tag="memory", omit_defaults=True):
-    """One operation on the run's memory; the value is data whose texts are templates, or what code gives."""
+    """One operation on the run's memory; the value is data whose texts are templates, or the result of code."""
 
     operation: MemoryOperation
     key: str = ""
@@ -42,14 +42,14 @@ class Memory(Struct, frozen=True, tag="memory", omit_defaults=True):
 
 
 class Ask(Struct, frozen=True, tag="ask", omit_defaults=True):
-    """A question for a person: the step is parked until a person answers; an empty answer means the default."""
+    """A question for a user: the step is parked until it is answered; an empty answer means the default."""
 
     question: str
     default: str = ""
 
 
 class Computed(Struct, frozen=True, array_like=True):
-    """A name and how its value is found: a template, or code where there is some."""
+    """A name and a template for its value, or code where `code` is not empty."""
 
     name: str
     template: str = ""
@@ -57,17 +57,17 @@ class Computed(Struct, frozen=True, array_like=True):
 
 
 class Collect(Struct, frozen=True, tag="collect"):
-    """Values of their own that a workflow gives to its caller; later ones see earlier ones."""
+    """Values that a child workflow returns to its caller; later values can use earlier ones."""
 
     values: tuple[Computed, ...]
 
 
 class Transform(Struct, frozen=True, omit_defaults=True):
-    """From what an attempt printed to the step's value: JSON where it is that, then the template, then the code.
+    """Computes a step's value from an attempt's output: parse it, then apply the template, then the code.
 
-    `parse` says what is made of text: `auto` takes JSON where it is JSON, `json` insists on it, `text` leaves it, and
-    `last` takes the last line, which is JSON.
-    `as_items` makes a list of whatever is there; `schema` is a JSON schema that the value must meet.
+    `parse` says how text is read: `auto` parses JSON if it is JSON, `json` requires JSON, `text` keeps the text, and
+    `last` parses the last line as JSON. `as_items` makes the value a list; `schema` is a JSON schema that the value
+    must meet.
     """
 
     parse: Literal["auto", "json", "text", "last"] = "auto"
@@ -78,9 +78,9 @@ class Transform(Struct, frozen=True, omit_defaults=True):
 
 
 class Check(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A condition on an attempt that went well. Where it is not met the attempt fails, or only a remark is kept.
+    """A condition on a successful attempt. If it is not met the attempt fails, or only a remark is recorded.
 
-    `must` is the answer that is wanted: a `guarantee` must hold, a `fail_if` must not. `halt` ends the whole scope.
+    `must` is the required value: a `guarantee` must be true, a `fail_if` must be false. `halt` ends the whole scope.
     """
 
     name: str
@@ -91,9 +91,9 @@ class Check(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Case(Struct, frozen=True, array_like=True):
-    """A condition on what became of an attempt. At each event of a step the first that holds is the one that counts.
+    """A condition on the result of an attempt. At each event of a step the first case that holds is selected.
 
-    Only one that answers failures is asked `on_failure`.
+    After a failure only cases with `on_failure` are evaluated.
     """
 
     when: str
@@ -101,12 +101,13 @@ class Case(Struct, frozen=True, array_like=True):
 
 
 class Effect(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What follows when an attempt has ended: a value is kept, or the attempt is judged anew.
+    """An action at the end of an attempt: it stores a value, or changes the attempt's outcome.
 
-    `case` is the number of the case that must have come true; without one the effect follows every success. `when` and
-    `unless` are further conditions. `enter` keeps a variable when the step starts, `set` and the three that add to what
-    is there when it is over. `result` makes the value, or what was collected under the name, the step's own. `again`
-    asks for one more attempt, for which `value` has the settings that are other; `fail` fails this one.
+    `case` is the number of the case that must hold; without one the effect applies to every success. `when` and
+    `unless` are further conditions. `enter` stores a variable when the step starts; `set`, and `append`, `extend` and
+    `merge`, which add to a variable, act when it ends. `result` makes the value, or the values collected under the
+    name, the step's output. `again` asks for another attempt, with the changed settings in `value`; `fail` fails this
+    attempt.
     """
 
     kind: EffectKind
@@ -119,7 +120,7 @@ class Effect(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class MemoryFile(Struct, frozen=True, omit_defaults=True):
-    """The file in which a workflow's memory is kept between runs; relative to the folder of the caller."""
+    """The file that keeps a workflow's memory between runs; relative to the caller's folder."""
 
     path: str
     load: bool = True

@@ -1,10 +1,10 @@
-"""What a workflow says about a cluster: where its jobs want to run, and when machines are to be asked for.
+"""Cluster settings of a workflow: which scheduler each job uses, and when to request allocations.
 
     Scheduler    one kind of allocation: options for the batch system, nodes, time
-    Allocation   when so many of them are asked for, and how workers are put on their nodes
-    Cluster      all of that, and which step wants which scheduler
+    Allocation   when and how many of them to request, and how to place workers on their nodes
+    Cluster      all of that, and the scheduler of each step
 
-A run on one machine does not need any of it; an executor for clusters reads it from the stored definition.
+A run on one machine does not use them; an executor for clusters reads them from the stored definition.
 """
 
 from typing import Literal
@@ -22,7 +22,7 @@ Trigger = Literal[
 
 
 class Scheduler(Struct, frozen=True, omit_defaults=True):
-    """One kind of allocation; `options` are long options of the batch system, `extra` is handed over as it stands."""
+    """One kind of allocation; `options` are long options of the batch system, `extra` is passed on unchanged."""
 
     walltime_seconds: float
     nodes: int = 1
@@ -31,7 +31,7 @@ class Scheduler(Struct, frozen=True, omit_defaults=True):
 
 
 class Allocation(Struct, frozen=True, omit_defaults=True):
-    """Ask a scheduler for machines when something happens to these steps, or to the run where there are none."""
+    """Request allocations on a trigger of these steps, or of the run where there are none."""
 
     scheduler: str
     trigger: Trigger
@@ -43,7 +43,7 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
 
 
 class Workers(Struct, frozen=True, omit_defaults=True):
-    """How long the workers of an allocation stay, and what for."""
+    """When the workers of an allocation exit."""
 
     expiration_buffer_seconds: int = 60
     idle_seconds_max: int = 90
@@ -52,7 +52,7 @@ class Workers(Struct, frozen=True, omit_defaults=True):
 
 
 class Cluster(Struct, frozen=True, omit_defaults=True):
-    """Schedulers by name, when they are asked, which step wants which, and steps that want more than one node."""
+    """Schedulers by name, their allocations, the scheduler that each step wants, and steps that need several nodes."""
 
     schedulers: dict[str, Scheduler] = {}
     allocations: tuple[Allocation, ...] = ()

@@ -1,4 +1,4 @@
-"""Canonical JSON of a workflow, and the hash of it under which a definition is stored."""
+"""Canonical JSON of a workflow, and its hash, under which the definition is stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import resile.model.rules as _rules
 from resile.model.hashing import sha256_hex
 from resile.model.workflow import Condition, Step, Workflow
 
-# Step, Rule and FanOut name each other; the modules import one way, so the names are put in place here.
+# Step, Rule and FanOut refer to each other, but the modules import in one direction, so the names are set here.
 _rules.Step = Step  # type: ignore[attr-defined]
 _rules.Condition = Condition  # type: ignore[attr-defined]
 _fanout.Step = Step  # type: ignore[attr-defined]
@@ -29,5 +29,5 @@ def decode(data: bytes) -> Workflow:
 
 @lru_cache(maxsize=1)
 def content_hash(data: bytes) -> str:
-    """The name of a definition: SHA-256 of its canonical JSON. Starting a run asks for it several times."""
+    """The name of a definition: SHA-256 of its canonical JSON. Cached: starting a run needs it several times."""
     return sha256_hex(data)

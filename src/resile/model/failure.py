@@ -1,4 +1,4 @@
-"""What an attempt came to: its outcome, and the failure that climbs the ladder when it went wrong."""
+"""The outcome of an attempt, and the failure that climbs the ladder."""
 
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -24,11 +24,11 @@ class Kind:
 
 
 class KindRow(NamedTuple):
-    """What is known about a kind of failure.
+    """The properties of a kind of failure.
 
-    `wording` is what messages call it where there is no more to say, `retries` how often every step is tried again by
-    itself, `error_type` its name in exported dead letters. Rules can match it, and rehearsals suppose it, where it
-    `is_matched`; with `is_numbered` only together with a number.
+    `wording` is the message where there is no other, `retries` the implicit retries of every step, `error_type` the
+    name in exported dead letters. Rules can match the kind, and rehearsals simulate it, if `is_matched`; with
+    `is_numbered` only together with a number.
     """
 
     meaning: str
@@ -58,7 +58,7 @@ MATCHED_KINDS: tuple[FailureKind, ...] = tuple(kind for kind in get_args(Failure
 
 
 class Usage(Struct, frozen=True, array_like=True, gc=False):
-    """What one attempt used, as the kernel counted it."""
+    """Resources that one attempt used, as the kernel measured them."""
 
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -66,7 +66,7 @@ class Usage(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LogRange(Struct, frozen=True, array_like=True, gc=False):
-    """Where an attempt's output lies: a byte range in each of its slot's two segment files.
+    """The position of an attempt's output: a byte range in each of its slot's two segment files.
 
     `segment` is the path of the segment without its ending (`.o`, `.e`), relative to the run's output folder.
     """
@@ -79,9 +79,9 @@ class LogRange(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Why an attempt failed, with the evidence that rules match on and people read.
+    """Why an attempt failed, with the evidence that rules match and users read.
 
-    `types` are those of an exception that a function raised, the most special first.
+    `types` are the class and the bases of an exception that a function raised, most specific first.
     """
 
     kind: FailureKind
@@ -95,9 +95,9 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The result of one attempt; `failure` is absent when it succeeded.
+    """The result of one attempt; `failure` is None for a success.
 
-    `memory` are the namespaces of the run's memory that it wrote, `remarks` what the log is to say of it.
+    `memory` holds the namespaces of the run's memory that the attempt wrote, `remarks` are texts for the log.
     """
 
     exit_code: int | None = None

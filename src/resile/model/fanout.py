@@ -1,4 +1,4 @@
-"""Fan-outs: where items come from, what runs for each, and what becomes of those that fail."""
+"""Fan-outs: the source of the items, the steps for each item, and the policy for items that fail."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Source(Struct, frozen=True, omit_defaults=True):
-    """Where items come from (one of the first five), and which of them are taken, in which order.
+    """The source of the items (one of the first five), and how they are filtered and sorted.
 
-    `template` is a text whose value is a list, `step` a step of the scope around the fan-out whose output is one.
-    `filter` is JavaScript that sees `item`, and with `filter_bare` its fields by their names as well. `sort_by` is
-    `field [ASC|DESC], ...`; `distinct` a field.
+    `template` is a text whose value is a list; `step` is a step in the scope around the fan-out whose output is a list.
+    `filter` is JavaScript that sees `item`, and with `filter_bare` also the item's fields as variables. `sort_by` is
+    `field [ASC|DESC], ...`; `distinct` is a field.
     """
 
     values: tuple[Any, ...] | None = None
@@ -43,12 +43,12 @@ class Breaker(Struct, frozen=True, omit_defaults=True):
 
 
 class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
-    """What a failed item means for itself and for the whole fan-out.
+    """The consequences of a failed item, for itself and for the fan-out.
 
-    An item that stays failed is kept as a dead letter, with `skip` dropped; `stop` ends the fan-out at once, `fail`
-    lets the others finish and fails it then. `carry_on` does as `fail`, but what needs the fan-out runs all the same
-    where some items succeeded. `retry` runs the item again, up to `attempts_max` executions in all.
-    `failures_max` 0 and `failure_threshold` 1.0 never stop anything.
+    An item that stays failed is kept as a dead letter; `skip` drops it. `stop` ends the fan-out at once; `fail` lets
+    the other items finish and then fails the fan-out. `carry_on` is like `fail`, but dependents run if some items
+    succeeded. `retry` runs the item again, up to `attempts_max` executions in all. `failures_max` 0 and
+    `failure_threshold` 1.0 mean no limit.
     """
 
     on_item_failure: Literal["dlq", "retry", "skip", "stop", "fail", "carry_on"] = "dlq"
@@ -64,9 +64,9 @@ class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
 
 
 class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
-    """One scope for each item, called `scope[index]`, or after the step where `scope` is left empty.
+    """One scope for each item, called `scope[index]`, or after the step where `scope` is empty.
 
-    `item_name` is what the item is called in texts, besides `item`.
+    `item_name` is another name for `item` in texts.
     """
 
     source: Source

@@ -8,7 +8,7 @@ _NAMES = ("_sha2", "_sha256", "hashlib")
 
 
 def sha256_hex(data: bytes) -> str:
-    """The digest as text; Python's own implementation where this version has it under a known name."""
+    """The digest in hex; uses Python's own implementation if this version has one under a known name."""
     for name in _NAMES:
         try:
             digest: str = importlib.import_module(name).sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""Items: what a fan-out runs over, how one failed, and the dead letter that keeps it."""
+"""Items of a fan-out, their failures, and the dead letters that keep them."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ LetterReason = Literal["failed", "stopped", "not_started", "circuit_open", "canc
 
 
 class ItemFailure(Struct, frozen=True, array_like=True, gc=False):
-    """One execution of an item that failed: at which step, how, and whose logs tell of it."""
+    """One failed execution of an item: the step, the failure, and the job and attempt whose logs show it."""
 
     number: int
     at: float
@@ -25,7 +25,7 @@ class ItemFailure(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Item(Struct, frozen=True, array_like=True, gc=False):
-    """One element: its place in the input, what it is, and how it failed in earlier drives."""
+    """One element: its index in the input, its value, and its failures so far."""
 
     index: int
     value: Any
@@ -33,9 +33,9 @@ class Item(Struct, frozen=True, array_like=True, gc=False):
 
 
 class DeadLetter(Struct, frozen=True, gc=False):
-    """An item that failed for good or never started, kept for redrive.
+    """An item that failed for good or never started, kept for a redrive.
 
-    `name` is that of its fan-out among all of a run (`outer[3]/inner`), `map` the same for all items around it
+    `name` is the unique name of its fan-out in the run (`outer[3]/inner`), `map` that name without item indexes
     (`outer/inner`). `job` and `scope` are the fan-out's.
     """
 
@@ -50,7 +50,7 @@ class DeadLetter(Struct, frozen=True, gc=False):
 
 
 class KeptScope(Struct, frozen=True, gc=False):
-    """A scope that is over, with its jobs, as a redrive of dead letters inside it needs it; `outer` is around it."""
+    """A closed scope with its jobs, stored for a redrive of dead letters inside it; `outer` is the scope around it."""
 
     scope: int
     outer: int
@@ -58,9 +58,9 @@ class KeptScope(Struct, frozen=True, gc=False):
 
 
 class LetterGroup(Struct, frozen=True, array_like=True, gc=False):
-    """The letters of one fan-out in a redrive: so many, from a byte of the items file on.
+    """The letters of one fan-out in a redrive: `total` of them, from byte `offset` of the items file.
 
-    `around` are the kept scopes that the fan-out lies in, outermost first.
+    `around` are the stored scopes around the fan-out, outermost first.
     """
 
     name: str

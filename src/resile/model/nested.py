@@ -1,6 +1,6 @@
-"""Steps and workflows inside others: child workflows, steps of items, answers to failures.
+"""Steps and workflows inside others: child workflows, steps of items, repairs.
 
-Most steps hold no others, and a workflow may have very many: two functions pick those that do.
+Most steps have no inner steps, and a workflow may have very many steps: two functions select those that do.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _WITH_INNER_STEPS = frozenset((FanOut, Child))
 
 
 def steps_with_inner_steps(steps: Iterable[Step]) -> list[Step]:
-    """The steps that run others in their place: for items, or as another workflow."""
+    """The steps that run other steps in their place: for items, or as a child workflow."""
     return [step for step in steps if type(step.action) in _WITH_INNER_STEPS]
 
 
 def steps_with_inner_workflows(steps: Iterable[Step]) -> list[Step]:
-    """The steps in which a workflow may stand: in their place, in a rule that repairs, or in `on_success`."""
+    """The steps that may contain a workflow: as their action, in a rule's repair, or in `on_success`."""
     return [step for step in steps if step.rules or step.on_success or type(step.action) in _WITH_INNER_STEPS]
 
 
 def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
-    """A workflow and all that run inside it, each once."""
+    """A workflow and all workflows inside it, each once."""
     seen: set[int] = set()
     found = [workflow]
     while found:
@@ -37,7 +37,7 @@ def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
 
 
 def _children(work: list[Step]) -> Iterator[Workflow]:
-    """The workflows that some steps run, whatever is around them."""
+    """The workflows that these steps run, at any depth of fan-outs and repairs."""
     while work:
         found, work = steps_with_inner_workflows(work), []
         for step in found:
@@ -49,7 +49,7 @@ def _children(work: list[Step]) -> Iterator[Workflow]:
 
 
 def _answers(step: Step) -> Iterator[Step]:
-    """The steps that answer a step's failures or follow its success."""
+    """The steps that repair a step's failures or follow its success."""
     for rule in step.rules:
         yield from rule.repair.steps if rule.repair is not None else ()
     yield from step.on_success.steps if step.on_success is not None else ()

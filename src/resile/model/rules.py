@@ -1,7 +1,7 @@
 """The ladder as data: match -> limit -> wait -> repair -> then.
 
-Every seed's way of answering a failure compiles to a list of these rules; the core walks the list and knows
-no dialect. Nothing here is unbounded: `limit` is a number, `wait` has a ceiling, `repair` nests to a depth.
+Every dialect's failure handling compiles to a list of these rules; the core evaluates the list and knows no dialect.
+Everything is bounded: `limit` is a number, `wait` has a ceiling, `repair` a maximum depth.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +19,7 @@ Trigger = Literal["on_failure", "on_success", "next", "judge"]
 
 
 class Origin(Struct, frozen=True, array_like=True):
-    """Where something stands in the user's file, or in another `file` that it takes in; both numbers count from 1."""
+    """A position in the user's file, or in another `file` that it includes; both numbers count from 1."""
 
     line: int = 0
     column: int = 0
@@ -27,13 +27,13 @@ class Origin(Struct, frozen=True, array_like=True):
 
 
 NOWHERE = Origin()
-"""The place of what no file says. It is the default, and so it is not written into the JSON of a workflow."""
+"""The origin of anything that is not written in a file. As the default it is left out of a workflow's JSON."""
 
 
 class Match(Struct, frozen=True, omit_defaults=True):
     """Which failures a rule answers; an empty matcher holds, several must all hold.
 
-    `types` are exceptions that a function may raise, those below them included; with their module or without.
+    `types` are names of exceptions that a function may raise, subclasses included; with or without their module.
     """
 
     codes: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ class Match(Struct, frozen=True, omit_defaults=True):
 
 
 class Backoff(Struct, frozen=True, omit_defaults=True):
-    """How long to wait before the n-th re-attempt; `jitter` is a share of the delay, or of the first one."""
+    """How long to wait before the n-th retry; `jitter` is a share of the delay, or of the initial delay."""
 
     kind: Literal["fixed", "linear", "exponential", "fibonacci"] = "fixed"
     initial_seconds: float = 0.0
@@ -57,7 +57,7 @@ class Backoff(Struct, frozen=True, omit_defaults=True):
 
 
 class Escalation(Struct, frozen=True, omit_defaults=True):
-    """A retry that asks for more: memory after oom, runtime after a timeout."""
+    """A retry with more resources: memory after oom, runtime after a timeout."""
 
     factor: float = 1.5
     memory_bytes_max: int = 0
@@ -65,17 +65,17 @@ class Escalation(Struct, frozen=True, omit_defaults=True):
 
 
 class Transition(Struct, frozen=True, array_like=True):
-    """The first whose expression holds says where to go; no target is an explicit stop."""
+    """A conditional jump: the first transition whose expression holds decides; no target is an explicit stop."""
 
     when: str
     to: str | None = None
 
 
 class Repair(Struct, frozen=True, omit_defaults=True):
-    """What runs before a job is tried again or judged recovered: its own steps, or named ones of the scope.
+    """Steps that run before a job is retried or counted as recovered: its own steps, or named steps of the scope.
 
-    `on_failure` says what a failed repair means: `ignore` goes on as if it had worked, `next` leaves the failure
-    to the rules below, `fail` ends the climb.
+    `on_failure` says what a failed repair means: `ignore` continues as after a success, `next` leaves the failure to
+    the rules below, `fail` ends the climb.
     """
 
     steps: tuple["Step", ...] = ()
@@ -90,14 +90,14 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     `limit` counts the firings of this rule, or with `limit_of` job those of all rules of the job's step.
 
-    `when` is a question about the failure, to be answered with yes.
+    `when` is a condition on the failure that must hold.
 
-    `routing` marks what the file calls retry, run or goto, which a caller may turn off.
+    `routing` marks a rule that the file calls retry, run or goto, which a caller may turn off.
 
-    `retries_anyway` marks what the file calls retry: a caller may cap its limit, and it retries also where its code
+    `retries_anyway` marks a rule that the file calls retry: a caller may cap its limit, and it retries even if its code
     names no step to run.
 
-    `halts` is for a `fail` that ends the whole scope.
+    `halts` makes a `fail` end the whole scope.
     """
 
     then: Then
@@ -120,9 +120,9 @@ class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What follows a success, in this order: own steps, named steps, a jump back.
+    """Actions after a success, in this order: own steps, named steps, a jump back.
 
-    Running the steps takes `run_cost` from the loop budget, the jump `cost`.
+    Running the steps spends `run_cost` of the loop budget, the jump `cost`.
     """
 
     steps: tuple["Step", ...] = ()

@@ -1,4 +1,4 @@
-"""Job and run statuses: Torc's by name and number, with two of ours (recovering, skipped)."""
+"""Job and run statuses: Torc's names and numbers, plus `recovering` and `skipped`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 
 class Status(IntEnum):
-    """Where a job is; the numbers are part of the stored format."""
+    """The status of a job; the numbers are part of the stored format."""
 
     uninitialized = 0
     blocked = 1
@@ -24,8 +24,8 @@ class Status(IntEnum):
     skipped = 12
 
 
-# Their names for what is done at every event: a member of an Enum is looked up by a hook of its class, which takes
-# several times as long as a plain name.
+# Constants for code that runs at every event: a lookup of an Enum member goes through its metaclass and takes several
+# times as long as a plain name.
 BLOCKED = Status.blocked
 READY = Status.ready
 PENDING = Status.pending

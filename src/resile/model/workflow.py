@@ -1,4 +1,4 @@
-"""The workflow: steps, what they do, and the edges between them. Frozen, complete, and free of behaviour.
+"""The workflow: steps, their actions, and the edges between them. Frozen, complete, and free of behaviour.
 
     Workflow -> Step -> action   (Shell, Noop, Agent, ...)
                      -> needs    (groups: all must hold, each by any of its members)
@@ -6,8 +6,8 @@
                      -> rules    (the ladder, rules.py)
                      -> fan-out  (fanout.py)
 
-Text that may hold `${...}` is kept as written and rendered when an attempt starts, because only then are
-the values known.
+Text that may contain `${...}` is stored as written; the engine renders it when an attempt starts, when the values are
+known.
 """
 
 from typing import Any, Literal
@@ -50,7 +50,7 @@ class Noop(Struct, frozen=True, tag="noop"):
 
 
 class Agent(Struct, frozen=True, tag="agent", omit_defaults=True):
-    """A prompt for an agent's command line; limits hold where its output reports cost and tokens (0: none)."""
+    """A prompt for an agent's command line; limits apply if its output reports cost and tokens (0: no limit)."""
 
     prompt: str
     command: tuple[str, ...] = ("claude", "-p")
@@ -67,7 +67,7 @@ class Validate(Struct, frozen=True, tag="validate", omit_defaults=True):
 
 
 class WriteFile(Struct, frozen=True, tag="write_file", omit_defaults=True):
-    """A file made from text."""
+    """Writes text to a file."""
 
     path: str
     content: str
@@ -77,7 +77,7 @@ class WriteFile(Struct, frozen=True, tag="write_file", omit_defaults=True):
 class Http(Struct, frozen=True, tag="http", omit_defaults=True):
     """A request; statuses of 400 and above fail, or all but the expected ones. A body is text, or JSON data.
 
-    `params` go behind the url, `form` is the body of a form. `envelope` prints the status and headers with the answer.
+    `params` are added to the url, `form` is the body of a form. `envelope` prints status and headers with the response.
     """
 
     url: str
@@ -93,10 +93,11 @@ class Http(Struct, frozen=True, tag="http", omit_defaults=True):
 
 
 class Python(Struct, frozen=True, tag="python", omit_defaults=True):
-    """Python code, written in the workflow or in a file of its own, and the inputs of its `main` function.
+    """Python code, in the workflow or in a file, and the inputs of its `main` function.
 
-    `names` are parameters that are looked for among everything the step sees, where a playbook has the code. `places`
-    are values that stand in the code itself, as data, under these names. `status_fails`: a status `error` is a failure.
+    `names` are parameters that the engine looks up among all variables of the step, for the code of a playbook.
+    `places` are values that the code uses under these names, as data. `status_fails` makes a result with status `error`
+    a failure.
     """
 
     source: str = ""
@@ -108,9 +109,9 @@ class Python(Struct, frozen=True, tag="python", omit_defaults=True):
 
 
 class Query(Struct, frozen=True, tag="query", omit_defaults=True):
-    """Statements for a database, written in the workflow or in a file of their own; or rows for one of its tables.
+    """Statements for a database, in the workflow or in a file; or rows for one of its tables.
 
-    `auth` names the variable of the environment, `<AUTH>_DSN`, that says how to reach it.
+    `auth` names the environment variable, `<AUTH>_DSN`, with the connection string.
     """
 
     engine: Literal["duckdb", "postgres"]
@@ -126,10 +127,11 @@ class Query(Struct, frozen=True, tag="query", omit_defaults=True):
 
 
 class Given(Struct, frozen=True, array_like=True):
-    """One argument of a call: a value (JSON data, or a pickle in it), what a step gave, an input, the item,
-    or how the run went, which `end` can ask.
+    """One argument of a call: a value, a step's output, an input, the item, or (for `end`) the outcome of the run.
 
-    A list or a mapping with such arguments inside holds them as pairs of `kind` and `value`.
+    A value is JSON data, or a pickle inside JSON.
+
+    A list or a mapping of such arguments holds them as pairs of `kind` and `value`.
     """
 
     kind: Literal["value", "step", "input", "item", "execution", "list", "mapping"]
@@ -137,9 +139,9 @@ class Given(Struct, frozen=True, array_like=True):
 
 
 class Function(Struct, frozen=True, tag="function", omit_defaults=True):
-    """A call of a Python function: its name in a module, or in a file that is no module of a package.
+    """A call of a Python function, by its name in a module, or in a file outside any package.
 
-    The file is found from the folder of the workflow.
+    The file's path is relative to the workflow's folder.
     """
 
     name: str
@@ -151,10 +153,11 @@ class Function(Struct, frozen=True, tag="function", omit_defaults=True):
 
 
 class Child(Struct, frozen=True, tag="workflow", omit_defaults=True):
-    """Another workflow, run as one step in a scope of its own; `inputs` are data whose texts may refer to values.
+    """Another workflow, run as one step in its own scope; `inputs` are data whose texts may refer to values.
 
-    `result` is the step of it whose value is its value; without one it has those of all its steps. One that `shares` is
-    a part of the workflow around it: its steps see what the step sees, and the last of them gives the value.
+    `result` is the child's step whose value becomes this step's value; without one it has the values of all its steps.
+    A child that `shares` is part of the workflow around it: its steps see the variables of this step, and the last one
+    gives the value.
     """
 
     path: str
@@ -185,7 +188,7 @@ Action = (
 
 
 class Need(Struct, frozen=True, array_like=True):
-    """Waits for all of `any_of`; satisfied by any success among them.
+    """Waits until all of `any_of` have ended; one success among them satisfies it.
 
     `skip_satisfies` marks an edge of list order: a skipped step lets the next one run.
     """
@@ -195,11 +198,11 @@ class Need(Struct, frozen=True, array_like=True):
 
 
 class Condition(Struct, frozen=True, array_like=True):
-    """A question about values, answered by the runtime and fed back as an event.
+    """A condition on values; the engine evaluates it and reports the answer as an event.
 
     `value` is a literal or one reference, `js` an expression with `${...}` for values, `code` statements without,
-    `jinja` a template. `case` is the number of one of the step's cases, which must have come true. Where there are
-    others besides, all must hold, and for `none` none of them may.
+    `jinja` a template. `case` is the number of one of the step's cases, which must hold. All conditions in `besides`
+    must hold too; for `none` none of them may.
     """
 
     source: str
@@ -209,7 +212,7 @@ class Condition(Struct, frozen=True, array_like=True):
 
 
 class Arc(Struct, frozen=True, array_like=True):
-    """One `next` arc; without a condition it is always taken. `args` are values for the step that it leads to."""
+    """One `next` arc; without a condition it is always taken. `args` are values for its target step."""
 
     step: str
     when: Condition | None = None
@@ -217,14 +220,14 @@ class Arc(Struct, frozen=True, array_like=True):
 
 
 class Capture(Struct, frozen=True, array_like=True):
-    """A name that an attempt's output gives a value to."""
+    """A variable that is set from an attempt's output."""
 
     name: str
     form: CaptureForm = "text"
 
 
 class Resources(Struct, frozen=True, omit_defaults=True):
-    """What a step takes of the machine while it runs; zero asks for nothing."""
+    """The resources that a step holds while it runs; zero asks for none."""
 
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -235,9 +238,9 @@ class Resources(Struct, frozen=True, omit_defaults=True):
 class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A node of the definition.
 
-    One that runs `in_order` waits, in each item of a fan-out, until all items before it are over.
+    A step that runs `in_order` waits, in each item of a fan-out, until all earlier items are over.
 
-    `args` are values for its texts and its code. `aliases` are other names under which it sees outputs of steps.
+    `args` are values for its texts and its code. `aliases` are other names for the outputs of steps.
     """
 
     name: str
@@ -274,7 +277,7 @@ class Step(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Input(Struct, frozen=True, omit_defaults=True):
-    """A value that the caller gives."""
+    """A value that the caller of the workflow passes."""
 
     kind: Literal["text", "number", "bool", "json"] = "text"
     default: Any = None
@@ -283,16 +286,16 @@ class Input(Struct, frozen=True, omit_defaults=True):
 
 
 class Secret(Struct, frozen=True, omit_defaults=True):
-    """Where a secret's value comes from: an environment variable or a file."""
+    """The source of a secret's value: an environment variable or a file."""
 
     env: str = ""
     file: str = ""
 
 
 class Workflow(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A compiled definition. `end` is always there; a file that defines none gets a Noop.
+    """A compiled definition. `end` is always set; a file that defines none gets a Noop.
 
-    `templates` is the language of its texts; `failure_key` the word by which messages call what answers a failure.
+    `templates` is the language of its texts; `failure_key` is the key for failure handling that messages name.
     """
 
     name: str
