@@ -1,1 +1,1 @@
-"""The durable side: an append-only log of each run and the tables that the surfaces query."""
+"""Durable storage: an append-only log of each run, and the tables that the surfaces query."""

@@ -1,10 +1,10 @@
-"""What a store does, whichever database is behind it. One suite (tests/store) runs against all of them.
+"""The contract of a store, whichever database is behind it. One suite (tests/store) runs against all of them.
 
     engine --Batch--> Writer (group commit) --> log + query tables, in one transaction
     surfaces --------> Store.run, jobs, attempts, letters, events (read only, while a run is going)
 
-The log is the truth; `runs`, `jobs`, `attempts` and `dead_letters` are what people query. Each entry of the log is
-one event that came into the core together with the canonical notes it gave rise to.
+The log is the truth; `runs`, `jobs`, `attempts` and `dead_letters` are tables for queries. Each entry of the log is one
+event that the core received, together with the canonical notes that it caused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class JobRow(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class AttemptRow(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One try of a job; rows without `ended_at` are running."""
+    """One attempt of a job; rows without `ended_at` are running."""
 
     job: int
     epoch: int
@@ -82,7 +82,7 @@ class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
     """A dead letter as the surfaces see it; `signature` is the last failure's, or the reason where nothing failed.
 
-    `name` is that of its fan-out among all of the run, `map` the same without the items around it.
+    `name` is the unique name of its fan-out in the run, `map` that name without item indexes.
     """
 
     name: str
@@ -104,7 +104,7 @@ class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class LetterCount(Struct, frozen=True, gc=False):
-    """How many dead letters one fan-out has; of one that ran twice there may be letters of both its jobs."""
+    """The number of dead letters of one fan-out; a fan-out that ran twice may have letters of both jobs."""
 
     name: str
     map: str
@@ -115,7 +115,7 @@ class LetterCount(Struct, frozen=True, gc=False):
 
 
 class Snapshot(Struct, frozen=True, gc=False):
-    """The folded state after the entry numbered `seq`; `format` refuses a state of another layout."""
+    """The folded state after the entry numbered `seq`; a state of another `format` is refused."""
 
     seq: int
     format: int
@@ -123,12 +123,11 @@ class Snapshot(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, gc=False):
-    """What one group commit writes for one run; later rows of one key replace earlier ones.
+    """The rows that one group commit writes for one run; later rows of one key replace earlier ones.
 
-    `token` is the lease's: a batch of an engine that lost its lease is refused. `answered` are the requests that
-    became events here: they are done with when the events are durable, not before. `letters` are kept (a later one of
-    the same place replaces an earlier) or dropped, each place once. `scopes` are kept for the redrive of letters inside
-    them.
+    `token` is the lease's: the store refuses a batch of an engine that lost its lease. `answered` are the requests that
+    became events here: they are finished only when the events are durable. `letters` are kept (a later one of the same
+    item replaces an earlier) or dropped, each item once. `scopes` are kept for the redrive of letters inside them.
     """
 
     run: int
@@ -144,10 +143,10 @@ class Batch(Struct, gc=False):
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """Who drives a run. Taken over when the holder's process is gone or its time is up.
+    """The process that drives a run. Another may take over when the holder is dead or the lease has expired.
 
-    `boot` names one boot of one machine and the space in which `pid` counts: only there can a process be looked
-    up. `pid_started` tells the holder from a later process that got the same number.
+    `boot` names one boot of one machine and its pid namespace: only there can the process `pid` be looked up.
+    `pid_started` tells the holder from a later process with the same number.
     """
 
     run: int
@@ -161,7 +160,7 @@ class Lease(Struct, frozen=True, gc=False):
 
 
 class Request(Struct, frozen=True, gc=False):
-    """Something a surface asks of the engine that drives a run."""
+    """A request from a surface to the engine that drives a run."""
 
     id: int
     run: int
@@ -171,46 +170,46 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Writer(Protocol):
-    """Group commit: a thread that writes whatever waits in one transaction.
+    """Group commit: a thread that writes all waiting batches in one transaction.
 
-    A transaction that fails leaves nothing behind and stops the writer for good; what was queued after it is
+    A transaction that fails leaves nothing behind and stops the writer for good; later batches in the queue are
     dropped, so that the log never has a gap. A batch belongs to the writer once it is submitted.
     """
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:
-        """Queue a batch; its ticket. Batches become durable in order.
+        """Queue a batch; return its ticket. Batches become durable in order.
 
-        With `at_once` the caller would only wait for it: a writer that has nothing else to do may then write the
-        batch on the caller's own thread, which saves the hand-over.
+        With `at_once` the caller would only wait for the batch: an idle writer may then write it on the caller's own
+        thread, which saves the hand-over.
         """
 
     def durable(self) -> int:
         """The highest ticket that is on disk; raises the StoreError that stopped the writer."""
 
     def fileno(self) -> int:
-        """Readable when `durable` has moved or the writer has stopped, until `durable` is asked."""
+        """Readable when `durable` has advanced or the writer has stopped, until `durable` is called."""
 
     def flush(self) -> None:
         """Wait until everything submitted is on disk; raises like `durable`."""
 
     def close(self) -> None:
-        """Flush and end the thread; raises the StoreError that stopped the writer if nobody has heard it yet."""
+        """Flush and end the thread; raises the StoreError that stopped the writer if no call has raised it yet."""
 
 
 class Store(Protocol):
     """One database; safe to open from several processes at once."""
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
-        """Store the definition under its hash and a new run with its jobs; the run's id (row.id is ignored)."""
+        """Store the definition under its hash and a new run with its jobs; return the run's id (row.id is ignored)."""
 
     def definition(self, content_hash: str) -> bytes:
         """The canonical JSON stored under this hash."""
 
     def cached_definition(self, key: str) -> bytes | None:
-        """The definition that was compiled from a source with this key, if it is still known."""
+        """The definition that was compiled from a source with this key, if it is still cached."""
 
     def cache_definition(self, key: str, definition: bytes) -> None:
-        """Remember what a source compiled to; the oldest keys are forgotten beyond a number."""
+        """Cache the definition that a source compiled to; beyond a limit the oldest keys are dropped."""
 
     def latest_snapshot(self, run: int) -> Snapshot | None:
         """The newest snapshot of a run."""
@@ -222,7 +221,7 @@ class Store(Protocol):
         """The canonical events with a seq above `after`, in order, as a stream."""
 
     def reading(self) -> AbstractContextManager[object]:
-        """All reads inside it see one moment of the database, however much is written meanwhile."""
+        """A context in which all reads see one snapshot of the database, whatever is written meanwhile."""
 
     def runs(self, limit: int = 100) -> list[RunRow]:
         """The newest runs first."""
@@ -243,41 +242,41 @@ class Store(Protocol):
         """The dead letter of one item."""
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """How many dead letters each fan-out of a run has, by name and job; those without any are left out."""
+        """The number of dead letters of each fan-out of a run that has any, by name and job."""
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A scope that is over and has had dead letters inside."""
+        """A closed scope that had dead letters inside."""
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
-        """Remove all dead letters of the lease's run, or these (name of the fan-out, index); how many there were.
+        """Delete all dead letters of the lease's run, or these (name of fan-out, index); return how many there were.
 
-        With all letters go the scopes that were kept for them.
-        Raises LeaseHeld where the lease is no longer its holder's: only who drives a run changes its letters.
+        Deleting all letters also deletes the scopes that were kept for them. Raises LeaseHeld if the caller has lost
+        the lease: only the process that drives a run changes its letters.
         """
 
     def writer(self) -> Writer:
-        """The writing side; at most one is open at a time."""
+        """The writer of this store; at most one is open at a time."""
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
-        """Become the one that drives this run, or raise LeaseHeld that says who does."""
+        """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
-        """Keep it; raises LeaseHeld where another engine has taken over."""
+        """Extend the lease; raises LeaseHeld if another engine has taken over."""
 
     def release_lease(self, lease: Lease) -> None:
-        """Give it back."""
+        """Release the lease."""
 
     def lease(self, run: int, now: float) -> Lease | None:
-        """Who drives this run now, if anyone does (a dead holder on this machine is nobody)."""
+        """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
-        """Leave something for the engine of a run."""
+        """Leave a request for the engine of a run; return its id."""
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
         """Requests that no batch has answered yet, with an id above `after`, oldest first."""
 
     def has_changed(self) -> bool:
-        """Has anything been committed since the last call? The first call says yes; cheap enough to ask often."""
+        """Has anything been committed since the last call? True on the first call; cheap enough to call often."""
 
     def close(self) -> None:
         """Close the database."""

@@ -1,4 +1,4 @@
-"""What can go wrong with a store, named for what happened."""
+"""The errors of a store, named for what happened."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class StoreTooNew(StoreError):
 
 
 class StoreMissing(StoreError):
-    """There is no database where one was to be read."""
+    """There is no database to read."""

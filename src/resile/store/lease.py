@@ -1,10 +1,10 @@
-"""Which process drives a run, and whether it is still there. Shared by all stores.
+"""Which process drives a run, and whether it is still alive. Shared by all stores.
 
-    free      nobody has it, its time is up, or its holder ran on this boot of this machine and is gone
-    held      anything else: what can't be looked up from here counts as alive until its time is up
+    free      no lease, an expired one, or its holder ran on this boot of this machine and is dead
+    held      anything else: a process that can't be looked up from here counts as alive until the lease expires
 
-A process is its number and its start time, so a number that was given out again is not the old holder. The
-number means something only inside one boot and one pid namespace (containers share boots), so both are kept.
+A process is identified by its number and start time, so a reused number is not the old holder. The number is unique
+only within one boot and one pid namespace (containers share boots), so both are recorded.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def take(run: int, now: float, seconds: float) -> Lease:
 
 
 def is_free(lease: Lease | None, now: float) -> bool:
-    """May another engine have this run?"""
+    """May another engine take this run?"""
     return lease is None or lease.expires_at <= now or _is_gone(lease)
 
 
 def held_error(lease: Lease) -> LeaseHeld:
-    """The error for a run that another engine drives; it says which."""
+    """The error for a run that another engine drives; it names the holder."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lease.since))
     return LeaseHeld(
         "lease-held",
@@ -47,20 +47,20 @@ def held_error(lease: Lease) -> LeaseHeld:
 
 
 def lost_error(run: int, holder: Lease | None) -> LeaseHeld:
-    """The error for an engine that wrote with a lease it no longer has."""
+    """The error for an engine that wrote with a lease it no longer holds."""
     by = f"; process {holder.pid} on {holder.host} drives it now" if holder else ""
     return LeaseHeld("lease-lost", f"this engine no longer drives run {run}{by}", hint=f"see `resile status {run}`")
 
 
 def _is_gone(lease: Lease) -> bool:
-    """Is the holder known to be dead? Only a process of this boot and pid namespace can be known to be."""
+    """Is the holder known to be dead? That can be known only of a process of this boot and pid namespace."""
     if not lease.boot or lease.host != os.uname().nodename or lease.boot != _boot():
         return False
     return _start_ticks_of(lease.pid) != lease.pid_started
 
 
 def _boot() -> str:
-    """This boot of this machine and this pid namespace; empty where the system does not say."""
+    """This boot of this machine and this pid namespace; empty where /proc does not tell."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
@@ -69,10 +69,10 @@ def _boot() -> str:
 
 
 def _start_ticks_of(pid: int) -> str:
-    """When a process started, in ticks since boot; empty for one that is gone or only waits to be reaped."""
+    """The start time of a process in ticks since boot; empty for one that is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may hold anything, so count the fields after its end.
+            # The name in parentheses may contain any character, so count the fields after its end.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return ""

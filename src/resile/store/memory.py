@@ -1,11 +1,11 @@
-"""The store in memory, with places to make it fail: for simulation and tests.
+"""The store in memory, with fault injection: for simulation and tests.
 
-    MemoryDatabase   what a disk would keep; outlives the stores that are opened on it
+    MemoryDatabase   the content of the disk; outlives the stores that are opened on it
     MemoryStore      one opening of it, as a process would have
     Faults           called with the name of each operation before it happens; raising makes it fail
 
-A crash is simulated by dropping a store and opening another one on the same database: what its writer had not
-committed is gone.
+A crash is simulated by dropping a store and opening another one on the same database: batches that its writer had not
+committed are lost.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 def _no_fault(_: str) -> None:
-    """Nothing goes wrong."""
+    """The default hook: no fault."""
 
 
 class Faults:
-    """What shall go wrong: `before` may raise; `hold` keeps submitted batches from becoming durable."""
+    """Injected faults: `before` may raise; `hold` keeps submitted batches from becoming durable."""
 
     def __init__(self, before: Callable[[str], None] = _no_fault) -> None:
         self.before = before
@@ -52,7 +52,7 @@ class Faults:
 
 
 class _Run:
-    """Everything kept about one run."""
+    """All data of one run."""
 
     def __init__(self, row: RunRow, jobs: Sequence[JobRow]) -> None:
         self.row = row
@@ -67,7 +67,7 @@ class _Run:
 
 
 class MemoryDatabase:
-    """What the stores opened on it share. `version` counts its commits."""
+    """The data that the stores opened on it share. `version` counts its commits."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         from threading import RLock
@@ -103,7 +103,7 @@ class MemoryDatabase:
 
 
 def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter | DropLetter) -> None:
-    """Keep a letter, or drop that of the same item."""
+    """Keep a letter, or drop the letter of the same item."""
     if isinstance(order, KeepLetter):
         key = order.letter.name, order.letter.item.index
         letters[key] = as_row(run, order.letter, letters.get(key) if order.goes_on else None)
@@ -112,7 +112,7 @@ def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter
 
 
 class MemoryWriter:
-    """Commits as soon as a batch is submitted, unless `Faults.hold` says otherwise."""
+    """Commits as soon as a batch is submitted, unless `Faults.hold` is set."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
@@ -122,7 +122,7 @@ class MemoryWriter:
         self._progress = Progress()
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:  # noqa: ARG002
-        """Commit a batch, or keep it waiting; its ticket."""
+        """Commit a batch, or keep it waiting; return its ticket."""
         self._submitted += 1
         self._waiting.append(batch)
         if not self._database.faults.hold:
@@ -130,7 +130,7 @@ class MemoryWriter:
         return self._submitted
 
     def commit(self) -> None:
-        """Commit everything that waits, in one transaction."""
+        """Commit all waiting batches in one transaction."""
         batches, self._waiting = self._waiting, []
         if not batches or self._progress.error is not None:
             return
@@ -145,16 +145,16 @@ class MemoryWriter:
         return self._progress.durable()
 
     def fileno(self) -> int:
-        """Readable when `durable` has moved or the writer has stopped, until `durable` is asked."""
+        """Readable when `durable` has advanced or the writer has stopped, until `durable` is called."""
         return self._progress.fileno()
 
     def flush(self) -> None:
-        """Commit whatever waits, held or not; raises like `durable`."""
+        """Commit all waiting batches, held or not; raises like `durable`."""
         self.commit()
         self._progress.check()
 
     def close(self) -> None:
-        """Flush; raises the StoreError that stopped the writer if nobody has heard it yet."""
+        """Flush; raises the StoreError that stopped the writer if no call has raised it yet."""
         if self.closed:
             return
         self.closed = True
@@ -171,7 +171,7 @@ class MemoryStore:
         self._writer: MemoryWriter | None = None
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
-        """Store the definition under its hash and a new run with its jobs; the run's id."""
+        """Store the definition under its hash and a new run with its jobs; return the run's id."""
         with self._writing("create_run") as database:
             database.definitions[content_hash(definition)] = definition
             run = len(database.runs) + 1
@@ -186,12 +186,12 @@ class MemoryStore:
         return found
 
     def cached_definition(self, key: str) -> bytes | None:
-        """The definition that was compiled from a source with this key, if it is known."""
+        """The definition that was compiled from a source with this key, if it is cached."""
         name = self._database.compiled.get(key)
         return None if name is None else self._database.definitions[name]
 
     def cache_definition(self, key: str, definition: bytes) -> None:
-        """Remember what a source compiled to."""
+        """Cache the definition that a source compiled to."""
         with self._writing("cache_definition") as database:
             name = database.compiled[key] = content_hash(definition)
             database.definitions[name] = definition
@@ -211,7 +211,7 @@ class MemoryStore:
         return (note for entry in self.entries(run) for note in entry.notes if note.seq > after)
 
     def reading(self) -> AbstractContextManager[object]:
-        """All reads inside it see one moment: nothing is written meanwhile."""
+        """A context in which all reads see one snapshot: it holds the lock, so nothing is written meanwhile."""
         return self._database.lock
 
     def runs(self, limit: int = 100) -> list[RunRow]:
@@ -246,7 +246,7 @@ class MemoryStore:
         return None if found is None else found.letters.get((name, index))
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """How many dead letters each fan-out of a run has, by name and job."""
+        """The number of dead letters of each fan-out of a run, by name and job."""
         counts: dict[tuple[str, int], LetterCount] = {}
         for row in self.letters(run):
             before = counts.get((row.name, row.job), LetterCount(row.name, row.map, row.step, row.job, row.scope, 0))
@@ -254,12 +254,12 @@ class MemoryStore:
         return [counts[key] for key in sorted(counts)]
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A scope that is over and has had dead letters inside."""
+        """A closed scope that had dead letters inside."""
         found = self._database.runs.get(run)
         return None if found is None else found.scopes.get(scope)
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
-        """Remove all dead letters of the lease's run, or these; how many there were."""
+        """Delete all dead letters of the lease's run, or these; return how many were deleted."""
         with self._writing("purge_letters"):
             kept = self._run_of(lease.run)
             if kept.lease is None or kept.lease.token != lease.token:
@@ -272,14 +272,14 @@ class MemoryStore:
             return before - len(kept.letters)
 
     def writer(self) -> MemoryWriter:
-        """The writing side; at most one is open at a time."""
+        """The writer of this store; at most one is open at a time."""
         if self._writer is not None and not self._writer.closed:
             raise StoreError("writer-open", "this store already has its writer")
         self._writer = MemoryWriter(self._database)
         return self._writer
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
-        """Become the one that drives this run, or raise LeaseHeld that says who does."""
+        """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
         mine = leases.take(run, now, seconds)
         with self._writing("acquire_lease"):
             kept = self._run_of(run)
@@ -289,7 +289,7 @@ class MemoryStore:
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
-        """Keep it; raises LeaseHeld where another engine has taken over."""
+        """Extend the lease; raises LeaseHeld if another engine has taken over."""
         with self._writing("renew_lease"):
             kept = self._run_of(lease.run)
             if kept.lease is None or kept.lease.token != lease.token:
@@ -297,20 +297,20 @@ class MemoryStore:
             kept.lease = structs.replace(kept.lease, expires_at=now + seconds)
 
     def release_lease(self, lease: Lease) -> None:
-        """Give it back."""
+        """Release the lease."""
         with self._writing("release_lease"):
             kept = self._run_of(lease.run)
             if kept.lease is not None and kept.lease.token == lease.token:
                 kept.lease = None
 
     def lease(self, run: int, now: float) -> Lease | None:
-        """Who drives this run now, if anyone does (a dead holder on this machine is nobody)."""
+        """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
         found = self._database.runs.get(run)
         holder = found.lease if found else None
         return None if leases.is_free(holder, now) else holder
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
-        """Leave something for the engine of a run."""
+        """Leave a request for the engine of a run; return its id."""
         with self._writing("request") as database:
             kept = self._run_of(run)
             database.requested += 1
@@ -323,23 +323,23 @@ class MemoryStore:
         return [] if found is None else [request for request in found.requests if request.id > after]
 
     def has_changed(self) -> bool:
-        """Has anything been committed since the last call? The first call says yes."""
+        """Has anything been committed since the last call? True on the first call."""
         version, seen = self._database.version, self._seen
         self._seen = version
         return version != seen
 
     def close(self) -> None:
-        """Let go of the database, which stays."""
+        """Close the writer; the database stays."""
         if self._writer is not None:
             self._writer.close()
 
     def _writing(self, operation: str) -> _Writing:
-        """The write lock, after the fault hook of this operation had its say."""
+        """The write lock, after the fault hook of this operation was called."""
         self._database.faults.before(operation)
         return _Writing(self._database)
 
     def _run_of(self, run: int) -> _Run:
-        """A run that must be there."""
+        """A run by its id; raises StoreError where there is none."""
         found = self._database.runs.get(run)
         if found is None:
             raise StoreError("no-such-run", f"there is no run {run} in this store", hint="`resile status` lists them")
@@ -347,7 +347,7 @@ class MemoryStore:
 
 
 class _Writing:
-    """One short write of a store: alone with the database, and counted."""
+    """One short write: holds the lock, and counts as a commit."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
@@ -358,7 +358,7 @@ class _Writing:
         return self._database
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Count the write unless it was refused, and give the lock back."""
+        """Count the write unless it failed, and release the lock."""
         if kind is None:
             self._database.version += 1
         self._database.lock.release()

@@ -1,8 +1,8 @@
-"""Where the store is: what `--db`, $RESILE_DB and the defaults mean.
+"""Finds the store: the meaning of `--db`, $RESILE_DB and the defaults.
 
-PATH, sqlite:///PATH      a SQLite file (sqlite:////abs/path is absolute, as other tools read it)
-memory:                   nothing is kept
-nothing                   $RESILE_DB, else $XDG_STATE_HOME/resile/resile.db, else ~/.local/state/resile/resile.db
+PATH, sqlite:///PATH      a SQLite file (sqlite:////abs/path is absolute, as in other tools)
+memory:                   a store in memory, lost at exit
+(none)                    $RESILE_DB, else $XDG_STATE_HOME/resile/resile.db, else ~/.local/state/resile/resile.db
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MEMORY = ("memory:", ":memory:")
 
 
 def open_store(url_or_path: str | None = None, *, readonly: bool = False) -> Store:
-    """Open the store that the caller named, or the user's own."""
+    """Open the store that the caller named, or the user's default store."""
     path = _path(url_or_path)
     if path is None:
         from resile.store.memory import MemoryStore
@@ -32,7 +32,7 @@ def open_store(url_or_path: str | None = None, *, readonly: bool = False) -> Sto
 
 
 def exists(url_or_path: str | None = None) -> bool:
-    """Is there a store already? One in memory never is."""
+    """Does the store exist already? A store in memory never does."""
     path = _path(url_or_path)
     return path is not None and os.path.exists(path)
 
@@ -46,7 +46,7 @@ def default_output(url_or_path: str | None = None) -> str:
 
 
 def _path(url_or_path: str | None) -> str | None:
-    """The file that is meant; None for a store in memory."""
+    """The path of the database file; None for a store in memory."""
     named = url_or_path or os.environ.get("RESILE_DB") or ""
     if not named:
         return os.path.join(_state_folder(), "resile", "resile.db")
@@ -60,13 +60,13 @@ def _path(url_or_path: str | None) -> str | None:
 
 
 def _state_folder() -> str:
-    """Where programs keep a user's state; the standard says to ignore a value that is not absolute."""
+    """The folder for a user's state; as the XDG standard says, a relative value is ignored."""
     given = os.environ.get("XDG_STATE_HOME", "")
     return given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
 
 
 def _refusal(scheme: str) -> StoreError:
-    """Why an address of this kind opens nothing."""
+    """The error for an address with an unsupported scheme."""
     hint = "name a file, as PATH or sqlite:///PATH"
     if scheme in ("postgresql", "postgres"):
         return StoreError("store-unsupported", "this version of Resile does not store in PostgreSQL", hint=hint)

@@ -1,4 +1,4 @@
-"""How much a writer has made durable, and how its engine learns of it: a number, an error, a descriptor to poll."""
+"""How far a writer's batches are durable: a ticket number, an error, and a descriptor that the engine polls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.store.errors import StoreError
 
 
 class Progress:
-    """The writer moves it and the engine reads it; the two may be different threads."""
+    """The writer advances it and the engine reads it; the two may be different threads."""
 
     def __init__(self) -> None:
         self.error: StoreError | None = None
@@ -19,7 +19,7 @@ class Progress:
         self._signal = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def move(self, tickets: int) -> None:
-        """Record that so many more tickets are durable."""
+        """Record that this many more tickets are durable."""
         self._durable += tickets
         self._raise()
 
@@ -30,7 +30,7 @@ class Progress:
 
     def durable(self) -> int:
         """The highest durable ticket; raises the error that stopped the writer."""
-        # Lowered before the number is read: a commit in between leaves the signal up for the next call.
+        # Lowered before the number is read: a commit in between leaves the signal raised for the next call.
         self._lower()
         self.check()
         return self._durable
@@ -40,13 +40,13 @@ class Progress:
         return self._durable
 
     def check(self) -> None:
-        """Raise the error that stopped the writer, if any did."""
+        """Raise the error that stopped the writer, if there is one."""
         if self.error is not None:
             self._heard = True
             raise self.error
 
     def fileno(self) -> int:
-        """Readable after `move` and `stop`, until `durable` is asked."""
+        """Readable after `move` and `stop`, until `durable` is called."""
         return self._signal
 
     def close(self) -> None:
@@ -57,14 +57,14 @@ class Progress:
 
     def _raise(self) -> None:
         """Make the descriptor readable."""
-        # Set before the write: an engine that the write wakes up must see it, or it polls again at once. Set after it:
-        # an engine that lowered the descriptor in between has cleared it.
+        # Set before the write, so that an engine woken by the write sees it; otherwise it would poll again at once. Set
+        # again after the write, because an engine that lowered the descriptor in between has cleared it.
         self._raised = True
         os.eventfd_write(self._signal, 1)
         self._raised = True
 
     def _lower(self) -> None:
-        """Make the descriptor unreadable if it is readable; a read of it gives up the interpreter's lock."""
+        """Make the descriptor unreadable if it is readable; reading it otherwise would release the GIL for nothing."""
         if self._raised:
             self._raised = False
             with suppress(BlockingIOError):

@@ -1,6 +1,6 @@
 """Connections to a SQLite store: how they are opened, how they write, and what their errors mean.
 
-    PRAGMA synchronous = FULL    what is acknowledged is on the disk, also after a power cut
+    PRAGMA synchronous = FULL    acknowledged commits are on disk, even after a power cut
     WAL of about 2 MB            reused from its start after each checkpoint; overwriting a file in place is
                                  synced almost twice as fast as growing it
     no checkpoint at close       the last commits stay in the `-wal` file, so ending a run costs no more syncs
@@ -47,7 +47,7 @@ def check_library(version: str) -> None:
 
 
 def connect(path: str, *, readonly: bool) -> apsw.Connection:
-    """Open a database; for writing, make it (mode 0600) and its folder (mode 0700) where they are missing."""
+    """Open a database; for writing, create it (mode 0600) and its folder (mode 0700) if they are missing."""
     check_library(apsw.sqlite_lib_version())
     if os.path.isdir(path):
         hint = f"name a file, such as {os.path.join(path, 'resile.db')}"
@@ -73,7 +73,7 @@ def connect(path: str, *, readonly: bool) -> apsw.Connection:
 
 
 def _make(path: str) -> None:
-    """An empty file only its owner can read; SQLite gives its side files the same mode."""
+    """Create an empty file that only its owner can read; SQLite gives its side files the same mode."""
     folder = os.path.dirname(path)
     if folder:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -83,8 +83,8 @@ def _make(path: str) -> None:
 
 
 def _configure(db: apsw.Connection, readonly: bool) -> None:
-    """The settings of every connection; the journal mode is part of the file and set once."""
-    # To the end: some of them answer with a row, and apsw stops at each row until it is fetched.
+    """Apply the settings of every connection; the journal mode is part of the file and set once."""
+    # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
     db.execute(_SETTINGS).fetchall()
     if not readonly:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -92,7 +92,7 @@ def _configure(db: apsw.Connection, readonly: bool) -> None:
 
 
 def _use_wal(db: apsw.Connection) -> None:
-    """Change the journal of a new file; where others do so at the same time SQLite does not wait, so we do."""
+    """Switch a new file to WAL; SQLite does not wait while another process does the same, so retry here."""
     deadline = time.monotonic() + BUSY_MILLISECONDS_MAX / 1000
     while db.pragma("journal_mode") != "wal":
         try:
@@ -104,7 +104,7 @@ def _use_wal(db: apsw.Connection) -> None:
 
 
 class Writing:
-    """One transaction that has the write lock from its start: all of it is written, or nothing."""
+    """One transaction that holds the write lock from its start: all of it is written, or nothing."""
 
     def __init__(self, db: apsw.Connection, path: str) -> None:
         self._db = db
@@ -118,7 +118,7 @@ class Writing:
             raise explain(error, self._path) from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Commit, or take everything back."""
+        """Commit, or roll back."""
         if kind is None:
             try:
                 self._db.execute("COMMIT")
@@ -133,7 +133,7 @@ class Writing:
 
 
 def explain(error: apsw.Error | OSError, path: str) -> StoreError:
-    """What an error of SQLite or the system means for the user."""
+    """The StoreError for an error of SQLite or the system."""
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _has_no_space(path)):
         return StoreFull(
             "store-full",
@@ -161,13 +161,13 @@ def explain(error: apsw.Error | OSError, path: str) -> StoreError:
 
 
 def write_refused(path: str) -> StoreError:
-    """The refusal to write to a store that is open for reading, or that the system protects."""
+    """The error for writing to a store that is open for reading only, or that the system protects."""
     hint = "may you write to the file and to its folder? --db or $RESILE_DB name another"
     return StoreError("store-readonly", f"{path} can't be written to", where=path, hint=hint)
 
 
 def _has_no_space(path: str) -> bool:
-    """Is the disk of this file as good as full?"""
+    """Is the disk of this file (nearly) full?"""
     try:
         disk = os.statvfs(os.path.dirname(path) or ".")
     except OSError:

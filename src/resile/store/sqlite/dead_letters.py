@@ -1,11 +1,11 @@
-"""Dead letters: how one becomes a row, for every store, and how SQLite keeps and finds them.
+"""Dead letters: how every store makes rows of them, and how SQLite stores and finds them.
 
     DeadLetter (core) --as_row--> LetterRow --values--> dead_letters --to_letter--> LetterRow (surfaces)
 
-The scopes around a letter of a map inside of another are kept beside it.
+The scopes around a letter of an inner map are stored in `kept_scopes`.
 
-An item is eligible for redrive unless its last attempt was lost: what it runs may take the machine down, so somebody
-looks at it first.
+An item is eligible for redrive unless its last attempt was lost: its steps may take the machine down, so a user should
+look at it first.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _DELETE = "DELETE FROM dead_letters WHERE run = ?"
 
 
 def correlation_id(run: int, item_id: str) -> str:
-    """What an item is called in every drive of its run, wherever its traces are put together."""
+    """The name of an item that is the same in every drive of its run, for correlating traces."""
     return f"{run}:{item_id}"
 
 
 def as_row(run: int, letter: DeadLetter, before: LetterRow | None = None) -> LetterRow:
-    """What the surfaces see of a dead letter; where the same item had left one `before`, its history goes on."""
+    """The row of a dead letter; if the same item had left a letter `before`, its history comes first."""
     history = letter.item.history
     if before is not None and before.value == letter.item.value:
         history = (*before.history, *history)[-ITEM_HISTORY_MAX:]
@@ -73,7 +73,7 @@ def as_row(run: int, letter: DeadLetter, before: LetterRow | None = None) -> Let
 def write(
     db: apsw.Connection, run: int, orders: Iterable[KeepLetter | DropLetter], scopes: Iterable[KeptScope]
 ) -> None:
-    """Keep some letters, drop others, and keep scopes, inside a transaction."""
+    """Write kept letters and scopes, and delete dropped letters, inside a transaction."""
     kept: list[LetterRow] = []
     dropped: list[tuple[int, str, int, str]] = []
     for order in orders:
@@ -90,7 +90,7 @@ def write(
 
 
 def purge(db: apsw.Connection, run: int, keys: Sequence[tuple[str, int]] | None) -> int:
-    """Remove all letters of a run or these, inside a transaction; how many there were."""
+    """Delete all letters of a run, or these, inside a transaction; return how many were deleted."""
     before = db.total_changes()
     if keys is None:
         db.execute(_DELETE, (run,))
@@ -103,13 +103,13 @@ def purge(db: apsw.Connection, run: int, keys: Sequence[tuple[str, int]] | None)
 
 
 def to_scope(row: Sequence[Any]) -> KeptScope:
-    """From the columns of SCOPE."""
+    """Decode the columns of SCOPE."""
     scope, outer, body = row
     return KeptScope(scope, outer, from_json(body, dict[str, Any]))
 
 
 def to_letter(row: Sequence[Any]) -> LetterRow:
-    """From the columns LETTER."""
+    """Decode the columns LETTER."""
     run, name, index, map_, step, job, scope = row[:7]
     reason, signature, failures, first_at, last_at, eligible, item, history = row[7:]
     item_id = f"{name}[{index}]"
@@ -134,7 +134,7 @@ def to_letter(row: Sequence[Any]) -> LetterRow:
 
 
 def _values(run: int, rows: Iterable[LetterRow]) -> list[Value]:
-    """The rows of some letters, flat."""
+    """The column values of letters, as one flat list."""
     values: list[Value] = []
     for row in rows:
         values += (run, row.name, row.index, row.map, row.step, row.job, row.scope)

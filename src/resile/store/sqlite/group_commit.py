@@ -1,8 +1,8 @@
-"""Group commit: one thread, one connection, one transaction for whatever waits.
+"""Group commit: one thread, one connection, one transaction for all waiting batches.
 
     engine thread                         writer thread
-    submit(batch) -> ticket  --queue-->   take all that waits
-                                          BEGIN, lease still ours?, rows, COMMIT (synced)
+    submit(batch) -> ticket  --queue-->   take all waiting batches
+                                          BEGIN, check the lease, rows, COMMIT (synced)
     poll(fileno), durable()  <-eventfd--  ticket of the last batch
 
 While one commit is synced the next batches gather, so the busier the engine is, the fewer syncs each costs.
@@ -35,14 +35,14 @@ from resile.store.sqlite.rows import (
 )
 
 if TYPE_CHECKING:
-    # A batch to write, a lock to release when everything before it is written, or the end.
+    # A batch to write, a lock to release when everything before it is written, or None to end the thread.
     Task = Batch | LockType | None
 
 _UPDATE_RUN = f"UPDATE runs SET ({RUN.partition(', ')[2]}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"
 
 
 class SqliteWriter:
-    """The writing side of one open store."""
+    """The writer of one open store."""
 
     def __init__(self, db: apsw.Connection, path: str) -> None:
         self._db = db
@@ -55,9 +55,9 @@ class SqliteWriter:
         self._thread.start()
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:
-        """Queue a batch, or write it here and now where everything before it is on disk; its ticket."""
+        """Queue a batch, or write it on this thread if everything before it is on disk; return its ticket."""
         self._submitted += 1
-        # All earlier batches are durable, so the thread waits for work and does not touch the connection.
+        # All earlier batches are durable, so the writer thread is idle and does not touch the connection.
         if at_once and self._progress.highest_durable() == self._submitted - 1:
             self._write([batch])
         else:
@@ -69,7 +69,7 @@ class SqliteWriter:
         return self._progress.durable()
 
     def fileno(self) -> int:
-        """Readable when `durable` has moved or the writer has stopped, until `durable` is asked."""
+        """Readable when `durable` has advanced or the writer has stopped, until `durable` is called."""
         return self._progress.fileno()
 
     def flush(self) -> None:
@@ -81,7 +81,7 @@ class SqliteWriter:
         self._progress.check()
 
     def close(self) -> None:
-        """Flush and end the thread; raises the StoreError that stopped the writer if nobody has heard it yet."""
+        """Flush and end the thread; raises the StoreError that stopped the writer if no call has raised it yet."""
         if self.closed:
             return
         self.closed = True
@@ -91,7 +91,7 @@ class SqliteWriter:
         self._progress.close()
 
     def _work(self) -> None:
-        """The thread: until the end is asked for, write what waits; after an error, write nothing more."""
+        """The writer thread: write waiting batches until `close`; after an error, write nothing more."""
         ended = False
         while not ended:
             tasks = [self._tasks.get()]
@@ -118,7 +118,7 @@ class SqliteWriter:
             self._progress.stop(self._stopped_by(error))
 
     def _stopped_by(self, error: Exception) -> StoreError:
-        """Any error of a commit as one of the store's: whatever happened, nothing of it is written."""
+        """Convert any error of a commit to a StoreError; the commit was rolled back."""
         if isinstance(error, StoreError):
             return error
         if isinstance(error, apsw.Error):
@@ -127,7 +127,7 @@ class SqliteWriter:
 
 
 def write(db: apsw.Connection, batch: Batch) -> None:
-    """Put one batch into the tables, inside a transaction; refused where the lease is not the batch's."""
+    """Write one batch to the tables, inside a transaction; refused where the batch does not hold the lease."""
     run = batch.run
     holder = lease_of(db, run)
     if holder is None or holder.token != batch.token:

@@ -1,8 +1,8 @@
-"""How the contract's records become rows of SQLite and come back.
+"""Converts the contract's records to rows of SQLite and back.
 
-Rows go in many to a statement: each statement gives up the interpreter's lock once, so a batch of 50 attempts
-costs a few hand-overs with a busy engine thread instead of hundreds. What has structure is JSON text, readable
-with the `sqlite3` tool; text that is not valid Unicode (bytes of a program's output, undecodable paths) survives.
+One statement inserts many rows: each statement releases the GIL once, so a batch of 50 attempts costs a few hand-overs
+with a busy engine thread instead of hundreds. Structured values are JSON text, readable with the `sqlite3` tool; text
+that is not valid Unicode (bytes of a program's output, undecodable paths) survives.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Insert:
-    """The statements that put 1, 2, 4 … rows into one table."""
+    """The statements that insert 1, 2, 4 … rows into one table."""
 
     def __init__(self, verb: str, table: str, columns: str) -> None:
         self.width = columns.count(",") + 1
@@ -53,7 +53,7 @@ class Insert:
         self._texts: dict[int, str] = {}
 
     def into(self, db: apsw.Connection, values: Sequence[Value]) -> None:
-        """Insert the rows that lie one after another in `values`."""
+        """Insert the rows, whose values follow each other in `values`."""
         left, start, size = len(values) // self.width, 0, ROWS_PER_STATEMENT
         while left:
             while size > left:
@@ -82,29 +82,29 @@ def to_json(value: object) -> str:
 
 
 def from_json(text: str, type_: Any) -> Any:
-    """What `to_json` wrote."""
+    """Decode the JSON that `to_json` wrote."""
     try:
         return _decoder(type_).decode(text)
     except msgspec.DecodeError:
         import json
 
-        # Only escaped lone surrogates are beyond the fast decoder.
+        # Only escaped lone surrogates fail in the fast decoder.
         return msgspec.convert(json.loads(text), type_)
 
 
 @cache
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
-    """Made when first needed: a fresh run reads nothing back."""
+    """A JSON decoder, made when first needed: a fresh run reads nothing back."""
     return msgspec.json.Decoder(type_)
 
 
 def place(run: int, seq: int) -> int:
-    """The key of a log entry: its run and its number as one."""
+    """The key of a log entry: run and seq in one number."""
     return run << SEQ_BITS | seq
 
 
 def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
-    """The log rows of some entries, flat."""
+    """The column values of log entries, as one flat list."""
     values: list[Value] = []
     first = place(run, 0)
     for entry in entries:
@@ -116,7 +116,7 @@ def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
 
 
 def job_values(run: int, jobs: Iterable[JobRow]) -> list[Value]:
-    """The rows of some jobs, flat."""
+    """The column values of jobs, as one flat list."""
     values: list[Value] = []
     for job in jobs:
         values += (
@@ -140,7 +140,7 @@ _NO_LOG = (None, None, None, None, None)
 
 
 def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
-    """The rows of some attempts, flat."""
+    """The column values of attempts, as one flat list."""
     values: list[Value] = []
     for row in attempts:
         usage, log = row.usage, row.log
@@ -162,7 +162,7 @@ def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
 
 
 def run_values(row: RunRow) -> tuple[Value, ...]:
-    """The row of a run without its id."""
+    """The column values of a run, without its id."""
     return (
         _text(row.workflow),
         row.dialect,
@@ -179,7 +179,7 @@ def run_values(row: RunRow) -> tuple[Value, ...]:
 
 
 def to_entry(row: Sequence[Any]) -> Entry:
-    """From seq, event, notes."""
+    """Decode the columns seq, event, notes."""
     seq, event, notes = row
     return Entry(seq, from_json(event, Event), from_json(notes, tuple[Note, ...]))
 
@@ -191,7 +191,7 @@ def to_notes(text: str) -> tuple[Note, ...]:
 
 
 def to_job(row: Sequence[Any]) -> JobRow:
-    """From the columns JOB."""
+    """Decode the columns JOB."""
     _, id_, step, scope, status, attempts, exit_code, recovered, tolerated, cause, started_at, ended_at = row
     why = None if cause is None else from_json(cause, dict[str, Any])
     flags = bool(recovered), bool(tolerated)
@@ -199,7 +199,7 @@ def to_job(row: Sequence[Any]) -> JobRow:
 
 
 def to_attempt(row: Sequence[Any]) -> AttemptRow:
-    """From the columns ATTEMPT."""
+    """Decode the columns ATTEMPT."""
     job, epoch, attempt, started_at, ended_at, exit_code = row[1:7]
     usage, log, (failure, pid) = Usage(*row[7:10]), row[10:15], row[15:]
     return AttemptRow(
@@ -217,7 +217,7 @@ def to_attempt(row: Sequence[Any]) -> AttemptRow:
 
 
 def to_run(row: Sequence[Any]) -> RunRow:
-    """From the columns RUN."""
+    """Decode the columns RUN."""
     return RunRow(
         id=row[0],
         workflow=os.fsdecode(row[1]),
@@ -235,13 +235,13 @@ def to_run(row: Sequence[Any]) -> RunRow:
 
 
 def to_request(row: Sequence[Any]) -> Request:
-    """From the columns REQUEST."""
+    """Decode the columns REQUEST."""
     id_, run, at, kind, body = row
     return Request(id_, run, at, kind, from_json(body, dict[str, Any]))
 
 
 def lease_of(db: apsw.Connection, run: int) -> Lease | None:
-    """The lease of a run, whatever has become of its holder."""
+    """The stored lease of a run, even if it is free by now."""
     found = db.execute(SELECT_LEASE, (run,)).get
     return None if found is None else Lease(*found)
 
@@ -256,7 +256,7 @@ def definition_value(definition: bytes) -> str | bytes:
 
 
 def to_definition(value: str | bytes) -> bytes:
-    """What `definition_value` wrote."""
+    """Decode the value that `definition_value` wrote."""
     if isinstance(value, str):
         return value.encode()
     import zlib
@@ -265,7 +265,7 @@ def to_definition(value: str | bytes) -> bytes:
 
 
 def _text(text: str) -> str | bytes:
-    """Text where SQLite can hold it as such, else the bytes that the system gave."""
+    """The text if SQLite can store it as such, else the system's bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:

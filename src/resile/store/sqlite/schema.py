@@ -1,10 +1,10 @@
-"""The tables of a SQLite store, and how a database of an older version becomes one of this version.
+"""The tables of a SQLite store, and the migrations from older versions.
 
     user_version    how many of MIGRATIONS have been applied
-    application_id  says that the file is ours
+    application_id  marks the file as Resile's
 
-Whatever is missing is applied in one transaction together with the version number, so a database is never between
-two versions. A database of a newer version is refused: its rows may mean what this version can't know.
+Missing migrations are applied in one transaction together with the version number, so a database is never between two
+versions. A database of a newer version is refused: this version can't know what its rows mean.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x52534C45  # "RSLE"
 
-# The key of each big table is its clustering: WITHOUT ROWID keeps a run's rows together and needs no second tree.
-# The log has no columns for time and kind: `event ->> 'at'` and `event ->> 'type'` say them, and computed columns
-# are computed at every insert.
+# Each big table is clustered by its key: WITHOUT ROWID keeps a run's rows together and needs no second tree. The log
+# has no columns for time and kind: `event ->> 'at'` and `event ->> 'type'` give them, and generated columns would be
+# computed at every insert.
 VERSION_1 = """
 CREATE TABLE definitions (
     hash TEXT PRIMARY KEY,
@@ -125,9 +125,9 @@ CREATE TABLE requests (
 CREATE INDEX requests_waiting ON requests (run, id) WHERE NOT taken;
 """
 
-# The log's key becomes one number, run and seq together: then its rows stand in the leaves of a tree whose other pages
-# hold numbers only, and adding at the end of a run writes one page, where a key of two columns rewrote several.
-# What a run's letters are looked up by is their key; everything else is read in a scan of one run, as a stream.
+# The log's key becomes one number, run and seq together: its rows are then in the leaves of a tree whose other pages
+# hold numbers only, and appending to a run writes one page, where a key of two columns rewrote several. Letters are
+# looked up by their key only; other queries scan the letters of one run as a stream.
 VERSION_2 = """
 ALTER TABLE log RENAME TO log_of_version_1;
 CREATE TABLE log (
@@ -157,9 +157,9 @@ CREATE TABLE dead_letters (
 ) WITHOUT ROWID;
 """
 
-# A letter's key becomes the name of its fan-out, which is the same in every execution of whatever is around it; the
-# number of its job is not. Version 2 did not write down what was around a map inside of another: its letters are told
-# apart by their job (`inner#7`), have no scope (0), and can't be retried. The run's own jobs have the lowest numbers.
+# A letter's key becomes the name of its fan-out, which stays the same in every execution; the number of its job does
+# not. Version 2 did not store the scopes around an inner map: such letters are named by their job (`inner#7`), have no
+# scope (0), and can't be redriven. The jobs of the root scope have the lowest numbers.
 VERSION_3 = """
 ALTER TABLE dead_letters RENAME TO dead_letters_of_version_2;
 CREATE TABLE dead_letters (
@@ -207,7 +207,7 @@ MIGRATIONS: tuple[str, ...] = (VERSION_1, VERSION_2, VERSION_3)
 
 
 def version(db: apsw.Connection, path: str, newest: int) -> int:
-    """How many migrations this database has seen; refuses one that is not ours or that is newer than `newest`."""
+    """How many migrations were applied to this database; refuses a foreign one, or one that is newer than `newest`."""
     found, owner = int(db.pragma("user_version")), int(db.pragma("application_id"))
     if owner != APPLICATION_ID and (found or owner or db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get):
         raise StoreError(
@@ -227,7 +227,7 @@ def version(db: apsw.Connection, path: str, newest: int) -> int:
 
 
 def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Refuse, for reading, anything but a database of exactly this version: reading must not change it."""
+    """Refuse a database of any other version for reading: reading must not migrate it."""
     found = version(db, path, len(migrations))
     if found == 0:
         hint = "if it is a copy: what was written last is in the original's `-wal` file, so copy both"
@@ -242,12 +242,12 @@ def check(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS
 
 
 def migrate(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Apply what is missing, in one transaction; safe when several processes do it at once."""
+    """Apply the missing migrations in one transaction; safe when several processes do it at once."""
     if version(db, path, len(migrations)) == len(migrations):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have done it while this one waited for the lock.
+        # Another process may have migrated it while this one waited for the lock.
         for missing in migrations[version(db, path, len(migrations)) :]:
             db.execute(missing).fetchall()
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(migrations)}")

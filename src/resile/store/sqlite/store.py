@@ -1,10 +1,10 @@
 """The store on SQLite: one file for all runs of a user, read and written by any number of processes.
 
-    reading     made at the first read; while a stream is half read, other reads see the same moment as it does
-    writing     short writes: a new run, leases, requests
-    writer.py   the log and the tables of a run, in group commits, on a thread and connection of its own
+    reading           opened at the first read; while a stream is half read, other reads see the same snapshot
+    writing           short writes: a new run, leases, requests
+    group_commit.py   the log and the tables of a run, on a thread and connection of its own
 
-Readers see the last commit and never wait for a writer, nor a writer for them (WAL), in one process or several.
+Readers see the last commit; readers and writers never wait for each other (WAL), in one process or several.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SqliteStore:
             raise
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
-        """Store the definition under its hash and a new run with its jobs; the run's id."""
+        """Store the definition under its hash and a new run with its jobs; return the run's id."""
         with self._writing():
             self._keep(row.definition, definition)
             self._db.execute(_INSERT_RUN, rows.run_values(row))
@@ -80,7 +80,7 @@ class SqliteStore:
         return rows.to_definition(found[0])
 
     def cached_definition(self, key: str) -> bytes | None:
-        """The definition that was compiled from a source with this key, if it is still known."""
+        """The definition that was compiled from a source with this key, if it is still cached."""
         found = self._first(
             "SELECT body FROM compiled JOIN definitions ON hash = definition WHERE key = ?",
             key,
@@ -88,7 +88,7 @@ class SqliteStore:
         return None if found is None else rows.to_definition(found[0])
 
     def cache_definition(self, key: str, definition: bytes) -> None:
-        """Remember what a source compiled to; the oldest keys are forgotten beyond COMPILED_MAX."""
+        """Cache the definition that a source compiled to; beyond COMPILED_MAX the oldest keys are dropped."""
         with self._writing():
             name = content_hash(definition)
             self._keep(name, definition)
@@ -124,7 +124,7 @@ class SqliteStore:
                     yield note
 
     def reading(self) -> AbstractContextManager[object]:
-        """All reads inside it see one moment of the database."""
+        """A context in which all reads see one snapshot of the database."""
         return self._reading()
 
     def runs(self, limit: int = 100) -> list[RunRow]:
@@ -165,20 +165,20 @@ class SqliteStore:
         return None if found is None else dead_letters.to_letter(found)
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """How many dead letters each fan-out of a run has, by name and job."""
+        """The number of dead letters of each fan-out of a run, by name and job."""
         from resile.store.sqlite import dead_letters
 
         return [LetterCount(*row) for row in self._all(dead_letters.COUNT, run)]
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A scope that is over and has had dead letters inside."""
+        """A closed scope that had dead letters inside."""
         from resile.store.sqlite import dead_letters
 
         found = self._first(dead_letters.SCOPE, run, scope)
         return None if found is None else dead_letters.to_scope(found)
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
-        """Remove all dead letters of the lease's run, or these; how many there were."""
+        """Delete all dead letters of the lease's run, or these; return how many were deleted."""
         from resile.store.sqlite import dead_letters
 
         with self._writing():
@@ -188,7 +188,7 @@ class SqliteStore:
             return dead_letters.purge(self._db, lease.run, keys)
 
     def writer(self) -> SqliteWriter:
-        """The writing side; at most one is open at a time."""
+        """The writer of this store; at most one is open at a time."""
         from resile.store.sqlite.group_commit import SqliteWriter
 
         if self._writer is not None and not self._writer.closed:
@@ -202,7 +202,7 @@ class SqliteStore:
         return self._writer
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
-        """Become the one that drives this run, or raise LeaseHeld that says who does."""
+        """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
         mine = leases.take(run, now, seconds)
         with self._writing():
             self._check_known(run)
@@ -216,7 +216,7 @@ class SqliteStore:
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
-        """Keep it; raises LeaseHeld where another engine has taken over."""
+        """Extend the lease; raises LeaseHeld if another engine has taken over."""
         with self._writing():
             self._db.execute(
                 "UPDATE leases SET expires_at = ? WHERE run = ? AND token = ?", (now + seconds, lease.run, lease.token)
@@ -225,18 +225,18 @@ class SqliteStore:
                 raise leases.lost_error(lease.run, rows.lease_of(self._db, lease.run))
 
     def release_lease(self, lease: Lease) -> None:
-        """Give it back."""
+        """Release the lease."""
         with self._writing():
             self._db.execute("DELETE FROM leases WHERE run = ? AND token = ?", (lease.run, lease.token))
 
     def lease(self, run: int, now: float) -> Lease | None:
-        """Who drives this run now, if anyone does (a dead holder on this machine is nobody)."""
+        """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
         found = self._first(rows.SELECT_LEASE, run)
         holder = None if found is None else Lease(*found)
         return None if leases.is_free(holder, now) else holder
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
-        """Leave something for the engine of a run."""
+        """Leave a request for the engine of a run; return its id."""
         with self._writing():
             self._check_known(run)
             self._db.execute(
@@ -246,12 +246,12 @@ class SqliteStore:
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
         """Requests that no batch has answered yet, with an id above `after`, oldest first."""
-        # On the writing connection, so as not to see an old moment of a stream that is being read.
+        # On the writing connection, because a half-read stream would show an old snapshot.
         question = f"SELECT {rows.REQUEST} FROM requests WHERE run = ? AND NOT taken AND id > ? ORDER BY id"
         return [rows.to_request(row) for row in self._db.execute(question, (run, after)).fetchall()]
 
     def has_changed(self) -> bool:
-        """Has anything been committed since the last call? The first call says yes."""
+        """Has anything been committed since the last call? True on the first call."""
         version = self._first("PRAGMA data_version")
         seen, self._seen = self._seen, version
         return version != seen
@@ -277,7 +277,7 @@ class SqliteStore:
         return Writing(self._db, self.path)
 
     def _all(self, sql: str, *values: str | int, db: apsw.Connection | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, as they are read."""
+        """The rows of a query, as a stream."""
         try:
             yield from (db or self._reading()).execute(sql, values)
         except apsw.Error as error:
