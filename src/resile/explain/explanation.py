@@ -1,7 +1,7 @@
-"""`explain(store, row, …)`: what failed in a run, which rule was applied from which line, and with what result.
+"""`explain(store, row, …)`: which steps of a run failed, which rule in which line was applied, and with what result.
 
-The log is read as a stream and folded as an engine folds it; the report is bounded (report.py). With a step, or an
-item such as `process[3]`, everything about that is reported, and of the rest only the way to it.
+The log is read as a stream and folded as the engine folds it; the report is bounded (report.py). With a step, or an
+item such as `process[3]`, the report covers it in full, and otherwise only the jobs that contain it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from resile.model.workflow import Child, Step, Workflow
 from resile.store.contract import RunRow, Store
 
 NAMES_MAX = 10_000
-# Of the document: it rises when a field goes or changes its meaning.
+# Version of the document: it rises when a field is removed or changes its meaning.
 VERSION = 1
 
 
@@ -81,7 +81,7 @@ def explain_events(
 
 
 def _settle(timeline: Timeline) -> None:
-    """Set the status of jobs that have not ended, and list what waits for those that are parked."""
+    """Set the status of jobs that have not ended, and list the jobs that wait for parked ones."""
     for number, report in timeline.reports.items():
         job = timeline.state.jobs.get(number)
         if job is None:
@@ -183,7 +183,7 @@ def _narrow_item(item: ItemReport, wanted: str) -> ItemReport | None:
 
 
 def explainable_names(workflow: Workflow) -> list[str]:
-    """The names that `explain` takes: steps, steps of child workflows behind their parents, first items of maps."""
+    """The names that `explain` accepts: steps, those of child workflows after their parents, first items of maps."""
     found: list[str] = []
     _collect_names(workflow.steps, "", found)
     return found

@@ -2,7 +2,7 @@
 
     event --> react --> notes, traces --> step reports (timeline.py), groups of items (grouping.py)
 
-Nothing is decided a second time here: whatever a report says of a rule is what the core did with it.
+This module makes no decisions of its own: reports about rules come from the core's traces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resile.model.rules import Rule
 from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Step
 
-# Why the core skipped a rule, beyond the reason's own word.
+# Why the core skipped a rule, in words; empty where the reason's own name is enough.
 _WHY = {"off": "turned off for this run", "spent": "", "no more": "there is no more to grant"}
 
 
@@ -103,7 +103,7 @@ def _on_attempt_succeeded(timeline: Timeline, note: Note) -> None:
 
 
 def _close_attempt(timeline: Timeline, note: Note, entry: AttemptReport) -> None:
-    """Add an attempt to its job, with what happened in its items or its child workflow."""
+    """Add an attempt to its job's report, with the reports of its items or its child workflow."""
     close_items(timeline, note.job)
     report = timeline.report_of(note.job)
     entry.inside, report.inside = report.inside, []
@@ -128,7 +128,7 @@ def _on_attempt_started(timeline: Timeline, note: Note) -> None:
 
 
 def _add_rules(timeline: Timeline, walk: RuleTrace) -> None:
-    """Add the rules that the core looked at for a failure, from the first one or from below one that did not help."""
+    """Add the rules that the core considered for a failure, from the first on, or from below a rule that failed."""
     job = timeline.state.jobs[walk.job]
     entry = timeline.open.get(walk.job)
     if entry is None:
@@ -142,7 +142,7 @@ def _add_rules(timeline: Timeline, walk: RuleTrace) -> None:
         rule = timeline.rule_of(job, timeline.asked[walk.job])
         before.decision, before.why = "declined", _decline_reason_of(timeline.state.step_of(job), rule)
     entry.result = ""
-    # The implicit rule for lost attempts says nothing about other failures.
+    # The implicit rule for lost attempts does not concern other failures.
     implicit = 0 if failure.kind == Kind.LOST else timeline.implicit_rules_of(job)
     for look in walk.skipped:
         if look.rule >= implicit:

@@ -1,9 +1,9 @@
 """The JSON of `explain`: one entry for each job that failed, was retried or did not run, with its cause.
 
-    StepReport -> AttemptReport, one for each attempt and judgement -> RuleReport, one for each rule that was looked at
+    StepReport -> AttemptReport, one for each attempt and judgement -> RuleReport, one for each considered rule
       |             |                                                  +-> inside: the reports of the repair's steps
       |             +-> inside: the reports of a child workflow        +-> items: ItemGroup -> ItemReport -> Execution
-      +-> canceled, skipped, waiting: what did not run because of it
+      +-> canceled, skipped, waiting: the jobs that did not run because of it
 
 Everything is bounded: of thousands of entries the first few are kept and the rest are counted.
 """
@@ -71,9 +71,10 @@ class Link(Struct, frozen=True, omit_defaults=True):
 
 
 class RuleReport(Struct, omit_defaults=True):
-    """A rule that the core looked at for a failure: its decision, and the result where it was applied.
+    """A rule that the core considered for a failure: its decision, and the result if it was applied.
 
-    `used` counts this use where it was applied. `loops` of `loops_max` are spent where the rule takes from that budget.
+    `used` includes this use if the rule was applied. `loops` of `loops_max` are spent, for a rule that spends the loop
+    budget.
     """
 
     rule: RuleReference
@@ -98,8 +99,8 @@ class RuleReport(Struct, omit_defaults=True):
 class AttemptReport(Struct, omit_defaults=True):
     """One attempt, judgement or other event of a job; `seq` is its number in `resile events list`.
 
-    `result` is what its failure led to, `then` the same in words. `child` is the workflow that the step runs,
-    and `verdict` the status with which that ended.
+    `result` is the consequence of its failure, `then` the same in words. `child` is the workflow that the step runs,
+    and `verdict` the status with which that workflow ended.
     """
 
     seq: int
@@ -123,7 +124,7 @@ class AttemptReport(Struct, omit_defaults=True):
 
 
 class Execution(Struct, omit_defaults=True):
-    """One execution of an item; `then` says what followed from it."""
+    """One execution of an item; `then` is its consequence in words."""
 
     number: int
     message: str = ""
@@ -155,10 +156,10 @@ class ItemGroup(Struct, omit_defaults=True):
 
 
 class StepReport(Struct, omit_defaults=True):
-    """A job and its attempts; `inside` and `items` are of an attempt that has not ended.
+    """A job and its attempts; `inside` and `items` belong to an attempt that has not ended.
 
-    `why` says in words what kept it from running, and `chain` leads from there to the cause. `omitted` attempts are
-    left out.
+    `why` says in words why the job did not run, and `chain` leads from there to the cause. `omitted` counts the
+    attempts that are left out.
     """
 
     job: int
@@ -202,7 +203,7 @@ class Canceled(Struct, omit_defaults=True):
 class Explanation(Struct):
     """A run, the reason for its status, and its steps that failed, were retried or did not run, by their start.
 
-    `failures` are attempts that failed or were lost. `omitted` steps are left out.
+    `failures` counts attempts that failed or were lost. `omitted` counts the steps that are left out.
     """
 
     version: int

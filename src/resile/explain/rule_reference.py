@@ -1,4 +1,4 @@
-"""A rule as JSON names it: its place in the file and its text."""
+"""A rule in JSON: its position in the file and its text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PLACED = re.compile(r"(.+?):(\d+):(\d+) (.*)", re.DOTALL)
 
 
 class RuleReference(Struct, frozen=True, gc=False):
-    """Where a rule is written and what it says; the place is null for a rule that no file writes."""
+    """The position and text of a rule; the position is null for a rule that is not written in a file."""
 
     file: str | None
     line: int | None
@@ -22,7 +22,7 @@ class RuleReference(Struct, frozen=True, gc=False):
 
 
 def parse_rule(text: str) -> RuleReference:
-    """Take apart `file:line:column text`, as the core writes rules into routes and events."""
+    """Parse `file:line:column text`, the form in which the core writes rules into routes and events."""
     found = _PLACED.fullmatch(text)
     if found is None:
         return RuleReference(None, None, None, text)

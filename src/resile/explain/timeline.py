@@ -1,8 +1,8 @@
-"""The state of a report while a log is folded: the report of each job, its place, and the failure that is open.
+"""The state of a report while a log is folded: the report of each job, its position, and its open failure.
 
-A report stands inside that of the job that made it run: the owner of its repair, the step that called it, the step of
-the child workflow, the item. When an item or a child workflow ends, its jobs are dropped here as the core drops them;
-whatever is notable of them stands in the report of their owner by then.
+The report of a job is inside that of the job that made it run: the owner of its repair, its caller, the step of its
+child workflow, or the execution of its item. When an item or a child workflow ends, its jobs are dropped here as in the
+core; their notable events are in the owner's report by then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Timeline:
         self.failures = 0
         self.canceled: Canceled | None = None
         self.failed_steps: list[str] = []
-        # By job: the failure that neither a next attempt nor an end has followed.
+        # By job: the failure that no next attempt and no end has followed yet.
         self.open: dict[int, AttemptReport] = {}
         # By job: the rule applied to its failure, the jobs that called it, the problem of its own expression.
         self.asked: dict[int, int] = {}
@@ -55,12 +55,12 @@ class Timeline:
         self.problems: dict[int, str] = {}
         # By scope: the job that stopped it.
         self.stoppers: dict[int, int] = {}
-        # Of items: executions by scope, open items by (job, item), groups by (job, how they ended).
+        # For items: executions by scope, open items by (job, item), groups by (job, outcome and failure).
         self.executions: dict[int, Execution] = {}
         self.items: dict[tuple[int, str], ItemReport] = {}
         self.groups: dict[tuple[int, str, str, str, str], ItemGroup] = {}
-        # Of the current reaction: the job that a note ended badly, the note that caused a job's end,
-        # and the results of items.
+        # For the current reaction: the job that a note ended, the note that caused a job's end, and the results of
+        # items.
         self.ends: dict[int, int] = {}
         self.reasons: dict[int, int] = {}
         self.over: set[int] = set()
@@ -68,7 +68,7 @@ class Timeline:
         self.again: dict[tuple[int, str], dict[str, Any]] = {}
 
     def report_of(self, number: int) -> StepReport:
-        """The report of a job, made where there is none."""
+        """The report of a job; created on first use."""
         found = self.reports.get(number)
         if found is not None:
             return found
@@ -101,7 +101,7 @@ class Timeline:
         return report.inside if rule is None else rule.inside
 
     def end_call_of(self, number: int) -> None:
-        """A called step ended; the next caller in line gets the next report."""
+        """A called step ended: its next report belongs to its next caller."""
         callers = self.callers.get(number)
         if callers:
             del callers[0]
@@ -112,7 +112,7 @@ class Timeline:
         return entry.rules[-1] if entry is not None and entry.rules and entry.rules[-1].decision == "applied" else None
 
     def execution_of(self, scope: Scope) -> Execution:
-        """The report of one execution of an item, made where there is none."""
+        """The report of one execution of an item; created on first use."""
         found = self.executions.get(scope.id)
         if found is None:
             found = self.executions[scope.id] = Execution(scope.number)
@@ -128,7 +128,7 @@ class Timeline:
         return ladder_of(self.state.step_of(job))[number]
 
     def reference_to(self, job: Job, rule: Rule) -> RuleReference:
-        """A rule of a job with its place."""
+        """A rule of a job, with its position."""
         origin = rule.origin
         if not origin.line:
             return RuleReference(None, None, None, rule.text)
@@ -136,12 +136,12 @@ class Timeline:
         return RuleReference(file, origin.line, origin.column, rule.text)
 
     def report_if_wanted(self, number: int) -> None:
-        """Make the report of a wanted job, whatever its result."""
+        """Create the report of a wanted job, whatever its result."""
         if self.is_wanted(self.state.jobs[number]):
             self.report_of(number)
 
     def implicit_rules_of(self, job: Job) -> int:
-        """The number of rules of a job that its file does not write."""
+        """How many rules of a job are not written in its file."""
         step = self.state.step_of(job)
         return len(ladder_of(step)) - len(step.rules)
 
@@ -155,7 +155,7 @@ class Timeline:
         return asked or (scope.kind == "item" and scope.name == wanted)
 
     def is_wanted_item(self, name: str, jobs: range) -> bool:
-        """Is this the wanted item, or the one around it?"""
+        """Is this the wanted item, or an item around it?"""
         wanted = self.wanted_name
         if wanted is None:
             return False

@@ -1,4 +1,4 @@
-"""Why a job did not run or was stopped: a need failed or was skipped, a user canceled it, no arc led to it.
+"""Why a job did not run or was stopped: a need failed or was skipped, a user canceled the run, no arc led to it.
 
 The consequences of a job's end follow in the same reaction, so the chain of causes is found there.
 """
@@ -17,7 +17,7 @@ from resile.model.status import TERMINAL, Status
 
 
 def on_step_canceled(timeline: Timeline, note: Note) -> None:
-    """A job was canceled before it ran, or ended while it did."""
+    """A job was canceled before it ran, or killed while it ran."""
     job = timeline.state.jobs[note.job]
     timeline.ends[note.seq], timeline.reasons[note.job] = note.job, note.because
     report, entry = timeline.reports.get(note.job), timeline.open.pop(note.job, None)
@@ -41,7 +41,7 @@ def on_step_canceled(timeline: Timeline, note: Note) -> None:
 
 
 def on_step_skipped(timeline: Timeline, note: Note) -> None:
-    """A job was skipped: by its `when`, by what it needs, because no arc led to it, or by judgement."""
+    """A job was skipped: by its `when`, by a skipped need, because no arc led to it, or by judgement."""
     job, data = timeline.state.jobs[note.job], note.data
     timeline.ends[note.seq], timeline.reasons[note.job] = note.job, note.because
     timeline.end_call_of(note.job)
@@ -61,7 +61,7 @@ def on_step_skipped(timeline: Timeline, note: Note) -> None:
 
 
 def _skip_reason_of(timeline: Timeline, job: Job, reason: str) -> str:
-    """Why a step was skipped on its own account."""
+    """Why a step was skipped, where no other job is the cause."""
     step = timeline.state.step_of(job)
     problem = timeline.problems.pop(job.id, "")
     if step.when is not None and reason.startswith("`when`"):
@@ -93,7 +93,7 @@ def _link_of(timeline: Timeline, number: int) -> Link:
 
 
 def stopper_of(timeline: Timeline, job: Job) -> str:
-    """What stopped a job, or kept its failure from reaching a rule."""
+    """The reason why a job was stopped, or why its failure met no rule."""
     state = timeline.state
     number = _stopping_job_of(timeline, job)
     if number:
@@ -111,7 +111,7 @@ def stopper_of(timeline: Timeline, job: Job) -> str:
 
 
 def _stopping_job_of(timeline: Timeline, job: Job) -> int:
-    """The job whose failure stopped the scope of a job, or one around it."""
+    """The job whose failure stopped the scope of a job, or a scope around it; 0 where there is none."""
     state = timeline.state
     scope = state.scopes[job.scope]
     while True:

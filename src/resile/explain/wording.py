@@ -1,4 +1,4 @@
-"""The words of explanations: why a rule did not match and what a failure led to."""
+"""The wording of explanations: why a rule did not match, and the consequence of a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN = {
 
 
 def mismatch_of(match: Match, failure: Failure) -> str:
-    """Why a rule's match does not hold for a failure; nothing where it does."""
+    """Why a rule's match does not hold for a failure; empty where it does."""
     if matches(match, failure):
         return ""
     if match.kinds and failure.kind not in match.kinds:
@@ -60,7 +60,7 @@ def _either(choices: Sequence[object]) -> str:
 
 
 def consequence_of(entry: AttemptReport, message: str = "", outcome: str = "", stopper: str = "") -> str:
-    """What a failure led to: `message` and `outcome` of a step that stays failed, `stopper` of one that was stopped."""
+    """The consequence of a failure: `message` and `outcome` belong to a final failure, `stopper` to a stopped step."""
     rule = entry.rules[-1] if entry.rules and entry.rules[-1].decision == "applied" else None
     match entry.result:
         case "retry" if rule is not None:
@@ -112,7 +112,7 @@ def list_names(names: Sequence[str], count: int = 0) -> str:
 
 
 def condition_text(step: Step, asked: Condition) -> str:
-    """A condition of a step as its file writes it, with the conditions besides."""
+    """A condition of a step as written in its file, with the conditions that must hold besides."""
     besides = [condition_text(step, other) for other in asked.besides]
     if asked.language == "none":
         return f"none of {', '.join(besides)}"
