@@ -1,4 +1,4 @@
-"""Expressions of a workflow, checked when its file is loaded: what does not parse is an error before anything runs."""
+"""Checks the expressions of a workflow when its file is loaded: a syntax error is reported before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """One expression: what it is called, its code, and where it stands."""
+    """One expression: its key, its code, and its position."""
 
     key: str
     code: str
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
-    """What is wrong with the expressions of a workflow and of those it calls; the sandbox is only started for some."""
+    """The errors in the expressions of a workflow and its child workflows; starts the sandbox only if there are any."""
     steps = [(flow, step) for flow in workflows_within(workflow) for step in _steps(flow) if _may_have_code(step)]
     pieces = [(flow, piece) for flow, step in steps for piece in pieces_of(step)]
     if not pieces:
@@ -47,14 +47,14 @@ def _steps(workflow: Workflow) -> tuple[Step, ...]:
 
 
 def _may_have_code(step: Step) -> bool:
-    """Is a step more than a command? Most are not, and there may be very many."""
+    """May a step contain code? Most steps are plain commands, and there may be very many."""
     if type(step.action) is not Shell or step.rules or step.arcs or step.checks:
         return True
     return not (step.when is None and step.on_success is None and step.transform is None)
 
 
 def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic | None:
-    """What is wrong with one expression."""
+    """The error in one expression, if it has one."""
     if piece.key == "when":
         problem = sandbox.check_condition(piece.code, names(piece.code))
     elif piece.key in ("transitions", "filter"):
@@ -101,7 +101,7 @@ def pieces_of(step: Step) -> Iterator[Piece]:
 
 
 def _conditions(first: Condition) -> Iterator[Piece]:
-    """The code of a condition and of those besides it."""
+    """The code of a condition and of the conditions besides it."""
     for condition in (first, *first.besides):
         if condition.language in ("js", "code"):
             key = "when" if condition.language == "js" else "condition"
@@ -109,7 +109,7 @@ def _conditions(first: Condition) -> Iterator[Piece]:
 
 
 def _own_code_of(step: Step) -> Iterator[Piece]:
-    """The code that a step is, that makes its value, and that its value must meet."""
+    """The code of a step's own action, of its transform, and of its checks."""
     match step.action:
         case Script(code=code):
             yield Piece("content", code, step.origin)

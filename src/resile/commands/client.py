@@ -1,4 +1,4 @@
-"""`Client`: what a surface holds. The commands are its methods; they share one open store.
+"""`Client`: the object that a surface holds. The commands are its methods; they share one open store.
 
     with Client.at(db) as client:          the command line, Python programs
         client.status(7)
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """The commands over one store."""
+    """The commands on one store."""
 
     def __init__(self, store: Store) -> None:
         self._stores = StoreHandle(store=store)
 
     @classmethod
     def at(cls, db: str | None) -> Client:
-        """A client that opens the store that `db` names when a command first needs it."""
+        """A client that opens the store `db` when a command first needs it."""
         client = cls.__new__(cls)
         client._stores = StoreHandle(db)
         return client
@@ -58,7 +58,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the store, where this client opened it."""
+        """Close the store if this client opened it."""
         self._stores.close()
 
     def run(self, call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
@@ -70,7 +70,7 @@ class Client:
     def resume(
         self, run: int, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None
     ) -> RunOutcome:
-        """Drive an interrupted or parked run on."""
+        """Continue an interrupted or parked run."""
         from resile.commands.run import resume
 
         return resume(self._stores.write(), run, limits, listener, launcher)
@@ -94,19 +94,19 @@ class Client:
         )
 
     def cancel(self, run: int, reason: str, listener: EngineListener) -> CancelResult:
-        """End a run through its engine, or here where none drives it."""
+        """Cancel a run: ask its engine to, or end it here where no engine drives it."""
         from resile.commands.run import cancel
 
         return cancel(self._stores.write(), run, reason, listener)
 
     def reset(self, run: int, *, failed_only: bool = False) -> ResetResult:
-        """Set steps back to the start without running them."""
+        """Reset steps to the start without running them."""
         from resile.commands.run import reset
 
         return reset(self._stores.write(), run, failed_only=failed_only)
 
     def runs(self) -> RunList:
-        """List the runs, newest first; where there is no store there are none."""
+        """List the runs, newest first; empty where there is no store."""
         from resile.commands.documents.runs import RunList
         from resile.commands.inspect import list_runs
 
@@ -141,7 +141,7 @@ class Client:
         *,
         follow: bool = False,
     ) -> Iterator[LogPart]:
-        """Read what the steps of a run wrote; with `follow` until no engine drives it."""
+        """Read the output of a run's steps; with `follow` until no engine drives the run."""
         from resile.commands.logs import follow_logs, logs
 
         return (follow_logs if follow else logs)(self._stores.read(), run, step, attempt, stream)
@@ -159,13 +159,13 @@ class Client:
         return parked_failures(self._stores.read(), run)
 
     def judge(self, run: int, job: str, judgement: Judgement) -> JudgementResult:
-        """Decide about a parked failure."""
+        """Judge a parked failure."""
         from resile.commands.judge import judge
 
         return judge(self._stores.write(), run, job, judgement)
 
     def explain(self, run: int, step: str | None = None) -> Explanation:
-        """Explain what failed in a run, or all about one step, job or item."""
+        """Explain the failures of a run, or everything about one step, job or item."""
         from resile.commands.explain import explain
 
         return explain(self._stores.read(), run, step)

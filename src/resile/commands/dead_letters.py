@@ -1,11 +1,11 @@
-"""Dead letters: the items of a run that failed for good, one by one, counted, and removed.
+"""Dead letters, the items of a run that failed for good: list, count and remove them.
 
-    letters, letter    the record of each: what it is, every failure, where its logs are
+    letters, letter    the record of each: its value, every failure, the paths of its logs
     statistics         by signature, by type of error, by hour
     purge              removes them, under the run's lease
 
-The record has the fields that users of Prodigy know, filled from what the engine recorded. Letters are read as a
-stream: a million of them take no memory. Running them again is in redrive.py.
+The record has Prodigy's field names, filled from the engine's data. Letters are read as a stream: a million of them
+take no memory. redrive.py runs them again.
 
 A map may be named by its step, by its path (`outer/inner`), or for one item around it (`outer[3]/inner`).
 """
@@ -66,7 +66,7 @@ def letters(store: Store, number: int, step: str | None = None) -> Iterator[Dead
 
 
 def letter(store: Store, number: int, which: str, step: str | None = None) -> DeadLetterDocument:
-    """The record of one item, which is named by its id or its index."""
+    """The record of one item, given its id or its index."""
     row = row_of(store, number)
     found = _letters_named(store, row, step, which)
     if len(found) > 1:
@@ -84,7 +84,7 @@ def letter(store: Store, number: int, which: str, step: str | None = None) -> De
 
 
 def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
-    """The letters that are meant by an index, an item's name in its own scope, or its full name, which is the best."""
+    """The letters that match an index, an item's name in its scope, or its full name, which takes precedence."""
     index = which if which.isdigit() else which.rpartition("[")[2].removesuffix("]")
     if not (index.isascii() and index.isdigit() and len(index) <= INDEX_DIGITS_MAX):
         return []
@@ -97,7 +97,7 @@ def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> l
 
 
 def statistics(store: Store, number: int, step: str | None = None) -> LetterStatistics:
-    """What the dead letters of a run have in common."""
+    """Count the dead letters of a run by failure, error and hour."""
     row = row_of(store, number)
     tally = _Tally(apart_steps(store, row))
     for found in _rows(store, row, step, None):
@@ -114,12 +114,12 @@ def count(store: Store, number: int, step: str | None = None, signature: str | N
 
 
 def map_names(store: Store, number: int, step: str | None = None) -> list[str]:
-    """The maps that have dead letters, by their paths, as `--step` takes them; all, or those that one name means."""
+    """The paths of the maps that have dead letters, as `--step` accepts them; all, or those that match one name."""
     return list(dict.fromkeys(fan.map for fan in fan_outs(store, row_of(store, number), step)))
 
 
 def purge(store: Store, number: int, step: str | None = None, signature: str | None = None) -> PurgeResult:
-    """Remove dead letters for good; refused while another engine drives the run."""
+    """Delete dead letters; refused while another engine drives the run."""
     row = row_of(store, number)
     lease = take(store, number)
     try:
@@ -137,9 +137,9 @@ def purge(store: Store, number: int, step: str | None = None, signature: str | N
 
 
 def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
-    """The fan-outs of a run that have dead letters: all, or those of one map; a name that no map has is refused.
+    """The fan-outs of a run that have dead letters: all, or those of one map; an unknown name is refused.
 
-    First those of the run itself in the order of the file, then those inside of others, by their names.
+    First those of the root scope in the order of the file, then inner ones by name.
     """
     found = sorted(store.letter_counts(row.id), key=_order)
     if step is None:
@@ -155,7 +155,7 @@ def fan_outs(store: Store, row: RunRow, step: str | None) -> list[LetterCount]:
 
 
 def _order(fan: LetterCount) -> tuple[bool, int, list[str | int], int]:
-    """Where a fan-out comes in a list; numbers count as such."""
+    """The sort key of a fan-out; indexes in names are compared as numbers."""
     import re
 
     parts = re.split(r"\[(\d+)\]", fan.name)
@@ -165,7 +165,7 @@ def _order(fan: LetterCount) -> tuple[bool, int, list[str | int], int]:
 
 
 def maps_of(steps: tuple[Step, ...], around: str = "") -> Iterator[tuple[str, Step]]:
-    """The steps that fan out, by their paths, also inside of other fan-outs, child workflows and handlers."""
+    """The steps that fan out, by their paths, including those inside other fan-outs, child workflows and handlers."""
     for step in steps:
         match step.action:
             case FanOut():
@@ -187,7 +187,7 @@ def letters_of(store: Store, run: int, fan: LetterCount) -> Iterator[LetterRow]:
 
 
 def _rows(store: Store, row: RunRow, step: str | None, signature: str | None) -> Iterator[LetterRow]:
-    """The letters of these maps with this signature."""
+    """The letters of these fan-outs with this signature."""
     for fan in fan_outs(store, row, step):
         for found in letters_of(store, row.id, fan):
             if signature in (None, found.signature):
@@ -195,7 +195,7 @@ def _rows(store: Store, row: RunRow, step: str | None, signature: str | None) ->
 
 
 def apart_steps(store: Store, row: RunRow) -> Apart:
-    """By map, the steps that make the worktree of an item that works apart and merge it back."""
+    """By map, the error types of the steps that make an item's worktree and merge it back."""
     workflow = codec.decode(store.definition(row.definition))
     found: Apart = {}
     for name, step in maps_of(workflow.steps):
@@ -206,7 +206,7 @@ def apart_steps(store: Store, row: RunRow) -> Apart:
 
 
 def record(row: RunRow, letter: LetterRow, apart: Apart) -> DeadLetter:
-    """A dead letter as JSON has it."""
+    """A dead letter as JSON."""
     return DeadLetter(
         item_id=letter.item_id,
         step=letter.step,
@@ -248,7 +248,7 @@ def _failure_of(row: RunRow, letter: LetterRow, number: int, failure: ItemFailur
 
 
 def _artifacts(row: RunRow, letter: LetterRow) -> WorktreeArtifacts | None:
-    """The worktree that a failed item left behind, while it is there."""
+    """The worktree that a failed item left behind, if it still exists."""
     import subprocess
 
     folder = worktree(row.output, row.id, letter.job, letter.index)
@@ -264,7 +264,7 @@ def _artifacts(row: RunRow, letter: LetterRow) -> WorktreeArtifacts | None:
 
 
 def _error_type(letter: LetterRow, failure: ItemFailure, apart: Apart) -> str | dict[str, Any]:
-    """What went wrong, in the words of the record."""
+    """The error type of a failure, as the record names it."""
     if failure.step in apart.get(letter.map, {}):
         return apart[letter.map][failure.step]
     if failure.signature == _NO_COMMIT:
@@ -275,14 +275,14 @@ def _error_type(letter: LetterRow, failure: ItemFailure, apart: Apart) -> str | 
 
 
 def _log(row: RunRow, failure: ItemFailure) -> str | None:
-    """Where the failing attempt's errors are, else its output; None where it printed nothing."""
+    """The file with the failing attempt's errors, else with its output; None where it printed nothing."""
     name = f"job_wf{row.id}_j{failure.job}_r{failure.epoch}_a{failure.attempt}"
     paths = (os.path.join(named_logs(row.output), f"{name}.{stream}") for stream in ("e", "o"))
     return next((path for path in paths if os.path.exists(path)), None)
 
 
 class _Tally:
-    """Counts while the letters go by."""
+    """Counts letters while they are read."""
 
     def __init__(self, apart: Apart) -> None:
         self._apart = apart
@@ -296,7 +296,7 @@ class _Tally:
         self.hours: dict[int, int] = {}
 
     def add(self, letter: LetterRow) -> None:
-        """One more."""
+        """Count one letter."""
         self.total += 1
         self.eligible += letter.eligible
         self.maps[letter.map] = self.maps.get(letter.map, 0) + 1
@@ -312,7 +312,7 @@ class _Tally:
             self.others += 1
 
     def _group(self, letter: LetterRow) -> None:
-        """Put a letter with those that failed alike."""
+        """Add a letter to the group with the same signature."""
         message = letter.history[-1].message if letter.history else "it never started"
         group = self.groups.setdefault(
             letter.signature,

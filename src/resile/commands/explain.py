@@ -1,4 +1,4 @@
-"""Why a run, or one step of it, ended as it did."""
+"""Explains why a run, or one step of it, ended as it did."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resile.store.contract import RunRow, Store
 
 
 def explain(store: Store, number: int, step: str | None = None) -> Explanation:
-    """What failed in a run, or all about one step, job or item of it."""
+    """Explain the failures of a run, or everything about one step, job or item of it."""
     with store.reading():
         row = row_of(store, number)
         found = explain_run(store, row, standing(store, row, time.time()), step)
@@ -25,7 +25,7 @@ def explain(store: Store, number: int, step: str | None = None) -> Explanation:
 
 
 def _unknown_step(store: Store, row: RunRow, step: str) -> ResileError:
-    """The refusal of a step that the run has not, with one that may be meant."""
+    """The error for a step that the run does not have, with the closest name as a hint."""
     from difflib import get_close_matches
 
     near = get_close_matches(step, explainable_names(codec.decode(store.definition(row.definition))), 1)

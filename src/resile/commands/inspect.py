@@ -1,4 +1,4 @@
-"""The commands that only look: status and events. They never write and never wait for an engine."""
+"""The read-only commands status and events. They never write and never wait for an engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLLOW_SECONDS = 0.1
 
 
 def standing(store: Store, row: RunRow, now: float) -> RunStatus:
-    """The status of a run: one that has not ended and that no engine drives is interrupted (or parked)."""
+    """The status of a run: a run that has not ended and has no engine is interrupted (or parked)."""
     if row.status in RUN_ENDED:
         return row.status  # type: ignore[return-value]
     if store.lease(row.id, now) is not None:
@@ -49,7 +49,7 @@ def _summary(store: Store, row: RunRow, now: float) -> RunSummary:
 def events(
     store: Store, number: int, types: Sequence[str] = (), after: int = 0, names: str = "", job: int = 0
 ) -> Iterator[Event]:
-    """The events of a run so far: all, those that led to the end of one job, or all under another system's names."""
+    """The events of a run so far: all, the causal history of one job, or all under another system's names."""
     row = row_of(store, number)
     if job:
         yield from _history_of(store, number, types, after, job)
@@ -60,7 +60,7 @@ def events(
 
 
 def _history_of(store: Store, number: int, types: Sequence[str], after: int, job: int) -> Iterator[Event]:
-    """The events of a job, with those that led to each."""
+    """The events of a job, each with its causes before it."""
     from resile.core.causal_history import causal_history
 
     notes = causal_history(store.notes(number), job)
@@ -73,7 +73,7 @@ def _history_of(store: Store, number: int, types: Sequence[str], after: int, job
 
 
 def _under_other_names(store: Store, row: RunRow, types: Sequence[str], after: int) -> Iterator[Event]:
-    """The events under the names of a playbook; the place of each is only known from those before it."""
+    """The events under NoETL's names; the scope of each depends on earlier events, so all are read."""
     from resile.commands.events.noetl_names import as_playbook
     from resile.model import codec
 
@@ -84,7 +84,7 @@ def _under_other_names(store: Store, row: RunRow, types: Sequence[str], after: i
 
 
 def follow_events(store: Store, number: int, types: Sequence[str] = (), after: int = 0) -> Iterator[Event]:
-    """The events of a run as they come, until no engine drives it any more."""
+    """The events of a run as they are written, until no engine drives it any more."""
     while True:
         driven = standing(store, row_of(store, number), time.time()) == "running"
         for event in _select(store, number, (), after):
@@ -104,5 +104,5 @@ def _select(store: Store, number: int, types: Sequence[str], after: int) -> Iter
 
 
 def _is_wanted(kind: str, types: Sequence[str]) -> bool:
-    """Does a filter, which may use another system's names, let this type through?"""
+    """Does the filter, which may use another system's names, accept this type?"""
     return not types or any(kind == ALIASES.get(name, name) for name in types)

@@ -1,9 +1,9 @@
 """Parked failures: the list, and the judgement of one.
 
-    judge --no engine drives the run--> record it here, under the lease; `resume` then goes on
+    judge --no engine drives the run--> record it here, under the lease; `resume` then continues
           --an engine drives it-------> leave a request, and wait until it is in the log
 
-Of two judgements of one failure the first in the log holds; the second is refused.
+The first judgement of a failure in the log holds; a second one is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ASK_AGAIN_SECONDS = 0.05
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """A decision about one parked failure, and its reason; zero memory or time asks for no more than before."""
+    """A decision about one parked failure, and its reason; zero memory or time leaves the limits unchanged."""
 
     verdict: Literal["retry", "skip", "fail"]
     reason: str = ""
@@ -44,7 +44,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 def parked_failures(store: Store, number: int) -> ParkedFailures:
-    """Every parked failure of a run, with the end of its output and the history of its attempts."""
+    """Every parked failure of a run, with the tail of its output and the history of its attempts."""
     with store.reading():
         row = row_of(store, number)
         state = fold_log(store, row)
@@ -96,7 +96,7 @@ def _past_attempt(row: AttemptRow) -> PastAttempt:
 
 
 def judge(store: Store, number: int, which: str, judgement: Judgement) -> JudgementResult:
-    """Decide about a parked failure. An engine that drives the run goes on at once, else `resume` does."""
+    """Judge a parked failure. An engine that drives the run continues at once; otherwise `resume` does."""
     state = _open_state(store, number)
     job = _parked_job(state, which, number)
     _refuse_misfit(state, job, judgement)
@@ -138,7 +138,7 @@ def _open_state(store: Store, number: int) -> State:
 
 
 def _parked_job(state: State, which: str, number: int) -> Job:
-    """The parked job that is meant: by its id, else by a name that is not ambiguous."""
+    """The parked job with this id, or with this name if it is unambiguous."""
     hint = f"`resile parked {number}` lists what is parked"
     known = state.jobs.get(int(which)) if which.isascii() and which.isdigit() and len(which) <= 18 else None
     named = [known] if known is not None else [job for job in state.jobs.values() if which in _names(state, job)]
@@ -156,7 +156,7 @@ def _parked_job(state: State, which: str, number: int) -> Job:
 
 
 def _names(state: State, job: Job) -> tuple[str, ...]:
-    """What a job may be called: its step, or as it is printed, behind its item, its child or what it repairs."""
+    """The accepted names of a job: its step, or the step after its scope, with and without the `.on_failure` suffix."""
     step, scope = state.step_of(job).name, state.scopes[job.scope]
     if not scope.owner:
         return (step,)
@@ -164,7 +164,7 @@ def _names(state: State, job: Job) -> tuple[str, ...]:
 
 
 def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
-    """A job that asks for more memory than its engine has would wait for ever."""
+    """Refuse a judgement that asks for more memory than the engine has: the job would wait for ever."""
     there = state.capacity.memory_bytes if state.capacity is not None else 0
     if there and judgement.memory_bytes > there:
         raise ResileError(
@@ -175,10 +175,10 @@ def _refuse_misfit(state: State, job: Job, judgement: Judgement) -> None:
 
 
 def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
-    """Get a judgement into the log; True where the engine that drives the run took it.
+    """Write a judgement to the log; True where the engine that drives the run took it.
 
-    Neither side can know whether the other is about to leave, so a request is left for an engine and the lease is
-    tried again and again. A request that was overtaken does nothing: its failure is no longer parked.
+    An engine may start or stop at any time, so leave a request for it and keep trying to take the lease. A request that
+    comes too late has no effect: its failure is no longer parked.
     """
     asked = False
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -212,7 +212,7 @@ def _deliver(store: Store, number: int, event: Judged, after: int) -> bool:
 
 
 def _is_logged(store: Store, number: int, event: Judged, after: int) -> bool:
-    """Is this judgement in the log? Raises where something else happened to the failure first."""
+    """Is this judgement in the log? Raises where another event changed the failure first."""
     for note in store.notes(number, after):
         if note.job != event.job:
             continue

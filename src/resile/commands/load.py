@@ -1,4 +1,4 @@
-"""From a file to a definition that can run, and the `check` of many files."""
+"""Compiles a file to a definition that can run, reads the inputs of a run, and checks many files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class CompileOptions(msgspec.Struct, frozen=True):
-    """The system that a file is written for (its shape decides where empty), and the profile to add."""
+    """The dialect of a file (detected from its content where empty), and the profile to add."""
 
     dialect: str = ""
     profile: str = ""
 
 
 def load(path: str, store: Store | None, options: CompileOptions = CompileOptions()) -> tuple[Workflow, bytes]:
-    """The workflow in a file and its canonical JSON; a store remembers what an unchanged file compiled to."""
+    """The workflow in a file and its canonical JSON; the store caches the definition of an unchanged file."""
     key = _cache_key(path, options) if store is not None else ""
     if store is not None and key:
         known = store.cached_definition(key)
@@ -47,20 +47,20 @@ def load(path: str, store: Store | None, options: CompileOptions = CompileOption
 def remember(
     path: str, store: Store, workflow: Workflow, definition: bytes, options: CompileOptions = CompileOptions()
 ) -> None:
-    """Keep what a file compiled to, where it was compiled before there was a store."""
+    """Cache the definition of a file that was compiled before the store existed."""
     key = _cache_key(path, options)
     if key and _stands_alone(workflow):
         store.cache_definition(key, definition)
 
 
 def _stands_alone(workflow: Workflow) -> bool:
-    """Did the file alone decide on the definition? Other dialects may take in other files."""
+    """Does the definition depend on this file alone? Files of other dialects may include other files."""
     found = steps_with_inner_workflows((*workflow.steps, workflow.end))
     return workflow.dialect == "native" and not any(_looks_around(step) for step in found)
 
 
 def _looks_around(step: Step) -> bool:
-    """Was another file looked at for a step: a child workflow, or one that items may stand in?"""
+    """Was another file read to compile a step: a child workflow, or an items file?"""
     inner = [handler for rule in step.rules if rule.repair is not None for handler in rule.repair.steps]
     inner += step.on_success.steps if step.on_success is not None else ()
     match step.action:
@@ -74,12 +74,12 @@ def _looks_around(step: Step) -> bool:
 
 
 def compile_workflow(path: str, options: CompileOptions = CompileOptions()) -> Workflow:
-    """Compile a file; every finding at once where it is wrong."""
+    """Compile a file; raises an error with all diagnostics where it is wrong."""
     return require_workflow(compile_any(path, options))
 
 
 def compile_any(path: str, options: CompileOptions) -> Compiled:
-    """What comes of a file: of a Python one by loading it, of any other by its front end."""
+    """Compile a file: a Python file by loading it, any other with its front end."""
     if path.endswith(".py") and options.dialect in ("", "python"):
         from resile.dialects.python.compile import compile_module
 
@@ -90,7 +90,7 @@ def compile_any(path: str, options: CompileOptions) -> Compiled:
 
 
 def require_workflow(result: Compiled) -> Workflow:
-    """The workflow that something compiled to; raises ResileError with every finding where it can't run."""
+    """The compiled workflow; raises a WorkflowError with all diagnostics where it can't run."""
     from resile.commands.check_expressions import check_code
 
     findings = list(result.diagnostics)
@@ -105,7 +105,7 @@ def require_workflow(result: Compiled) -> Workflow:
 
 
 def _cache_key(path: str, options: CompileOptions) -> str:
-    """What a compiled definition depends on: this version, the file's name and folder, its bytes and the options."""
+    """The cache key of a definition: this version, the file's path and folder, its bytes and the options."""
     try:
         if os.path.getsize(path) > FILE_BYTES_MAX:
             return ""
@@ -140,9 +140,9 @@ def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> C
 def read_inputs(
     workflow: Workflow, given: Sequence[str], files: Sequence[str], objects: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The values of a run's inputs: given ones, then defaults; every problem with them is reported at once.
+    """The values of a run's inputs, with defaults for those not given; all problems are reported at once.
 
-    `objects` are values of a calling program, which pass as they are.
+    `objects` are values from a calling program, which are passed unchanged.
     """
     texts: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -171,7 +171,7 @@ def read_inputs(
 
 
 def _value(name: str, declared: Input, text: str | None) -> Any:
-    """The value of one input: as given, or its default."""
+    """The value of one input: the given text, converted, or its default."""
     if text is not None:
         return _check_schema(name, declared, _convert_input(name, declared, text))
     if declared.required:
@@ -180,7 +180,7 @@ def _value(name: str, declared: Input, text: str | None) -> Any:
 
 
 def _check_schema(name: str, declared: Input, value: Any) -> Any:
-    """Return the value of an input; refuse one that does not meet its schema."""
+    """Return the value of an input; refuse a value that does not meet its schema."""
     if declared.schema is not None:
         from resile.engine.actions.schemas import unmet
 
@@ -190,7 +190,7 @@ def _check_schema(name: str, declared: Input, value: Any) -> Any:
 
 
 def _object(name: str, workflow: Workflow, value: Any) -> Any:
-    """A value of a calling program as data: JSON where that brings back the very same value, else a pickle.
+    """Encode a value of a calling program: as JSON if that preserves the value, else as a pickle.
 
     Only functions of a workflow in Python can read a pickle.
     """
@@ -216,7 +216,7 @@ def _object(name: str, workflow: Workflow, value: Any) -> Any:
 
 
 def _combine(workflow: Workflow, problems: list[ResileError]) -> ResileError:
-    """One problem as it is, several as findings."""
+    """One problem unchanged, several combined as diagnostics of one error."""
     first = problems[0]
     if len(problems) == 1:
         return first
@@ -229,7 +229,7 @@ def _combine(workflow: Workflow, problems: list[ResileError]) -> ResileError:
 
 
 def _pair(pair: str, option: str, workflow: Workflow) -> tuple[str, str]:
-    """`name=value`, with a name that the workflow declares."""
+    """Split `name=value`; the name must be an input that the workflow declares."""
     name, equals, text = pair.partition("=")
     if not equals:
         raise ResileError("input-malformed", f"{option} {pair!r} is not name=value")
@@ -249,7 +249,7 @@ def _unknown_input(name: str, workflow: Workflow) -> ResileError:
 
 
 def _file_text(name: str, path: str) -> str:
-    """An input that stands in a file, as it is."""
+    """The content of an input's file, unchanged."""
     try:
         with open(path, "rb") as file:
             data = file.read(INPUT_BYTES_MAX + 1)
@@ -277,7 +277,7 @@ def _convert_input(name: str, declared: Input, text: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    """A JSON value; half a character that is escaped in it is beyond the fast decoder."""
+    """A JSON value; the fast decoder refuses escaped lone surrogates, so fall back to the slow one."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -292,7 +292,7 @@ def _json(text: str) -> Any:
 
 
 def _number(text: str) -> int | float:
-    """A whole or a finite number: no JSON could carry the others."""
+    """An integer or a finite float: JSON can't carry others."""
     try:
         return int(text)
     except ValueError:

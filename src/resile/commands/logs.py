@@ -1,9 +1,9 @@
-"""What steps wrote: read from the segments, followed while they run, exported under the names people look for.
+"""The output of steps: read from the segment files, followed while steps run, exported under conventional names.
 
-    logs          every attempt so far, by job: two streams of rows that are read side by side
+    logs          every attempt so far, by job: merges the streams of job rows and attempt rows
     follow_logs   the same, then the attempts that the run's events name, as they start, write and end
 
-Who follows looks at the attempts that run, and at the log's new events; what is over is never looked at again.
+While following, only running attempts and new events are read; finished attempts are never read again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CHUNK_BYTES = 256 * 1024
 
 Stream = Literal["both", "out", "err"]
 _STREAMS: dict[Stream, tuple[OutputStream, ...]] = {"both": ("out", "err"), "out": ("out",), "err": ("err",)}
-# The events after which there is more to read of an attempt, or nothing more to come.
+# Events after which an attempt has more output to read, or has ended.
 _TOLD = ("attempt_started", "attempt_adopted", "attempt_succeeded", "attempt_failed", "attempt_lost")
 
 
 class LogPart(Struct, frozen=True):
-    """A piece of what one attempt wrote."""
+    """A piece of one attempt's output."""
 
     job: int
     step: str
@@ -47,14 +47,14 @@ class LogPart(Struct, frozen=True):
 
 
 class _Reader(Struct):
-    """What has been read of one attempt, by stream."""
+    """How many bytes of one attempt have been read, by stream."""
 
     name: str
     tried: AttemptRow
     seen: dict[OutputStream, int]
 
     def parts(self, row: RunRow, stream: Stream) -> Iterator[LogPart]:
-        """What the attempt wrote beyond the bytes already read, in pieces."""
+        """The attempt's output beyond the bytes already read, in pieces."""
         output = open_output(epoch_folder(row.output, row.id, self.tried.epoch))
         log = self.tried.log
         for one in _STREAMS[stream] if log is not None else ():
@@ -67,7 +67,7 @@ class _Reader(Struct):
 def logs(
     store: Store, number: int, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
 ) -> Iterator[LogPart]:
-    """What the attempts of a run (or of one step) wrote, in the order of the jobs; of a rerun, the last epoch."""
+    """The output of a run's (or one step's) attempts, in the order of the jobs; after a rerun, of the last epoch."""
     row = row_of(store, number)
     state = fold_log(store, row)
     _check(store, state, row, step, attempt)
@@ -79,7 +79,7 @@ def logs(
 def follow_logs(
     store: Store, number: int, step: str | None = None, attempt: int | None = None, stream: Stream = "both"
 ) -> Iterator[LogPart]:
-    """The same, and what is still being written, until no engine drives the run any more."""
+    """Like `logs`, then the output that is still being written, until no engine drives the run any more."""
     row = row_of(store, number)
     running: dict[tuple[int, int], _Reader] = {}
     with store.reading():
@@ -115,7 +115,7 @@ def _look(
     attempt: int | None,
     running: dict[tuple[int, int], _Reader],
 ) -> int:
-    """Note which attempts have started or ended since an event; the last event there is."""
+    """Update the readers with attempts that started or ended after an event; return the number of the last event."""
     told: dict[tuple[int, int], str] = {}
     for note in store.notes(row.id, after):
         after = note.seq
@@ -131,7 +131,7 @@ def _look(
 
 
 def export_logs(store: Store, number: int, folder: str) -> LogExport:
-    """Write every attempt's output as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e` into a folder; how many files."""
+    """Write every attempt's output as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e` into a folder; count the files."""
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise ResileError("not-a-folder", f"{folder} is not a folder", where=folder, hint="name one for the log files")
     row = row_of(store, number)
@@ -145,24 +145,24 @@ def export_logs(store: Store, number: int, folder: str) -> LogExport:
 
 
 def name_of(job: JobRow) -> str:
-    """What a job is called among all of a run: its step, with its scope in front where that is not the run itself."""
+    """The unique name of a job in a run: its step, after its scope unless that is the root."""
     return job.step if job.scope == "root" else f"{job.scope}/{job.step}"
 
 
 def _is_meant(job: JobRow, step: str | None) -> bool:
-    """Is a job of this step, of this item, or this step of that item (by name or id)?"""
+    """Does `step` name this job: by step, id, scope (an item) or full name?"""
     return step is None or step in (job.step, str(job.id), job.scope, name_of(job))
 
 
 def _jobs(store: Store, state: State, row: RunRow, step: str | None) -> Iterator[JobRow]:
-    """The jobs of a run that are meant; those inside of others only where they are of its present epoch."""
+    """The jobs of a run that `step` names; jobs of inner scopes only if they belong to the current epoch."""
     for job in store.jobs(row.id):
         if (job.id in state.jobs or job.id > state.jobs_before) and _is_meant(job, step):
             yield job
 
 
 def _attempts(store: Store, state: State, row: RunRow, step: str | None) -> Iterator[tuple[JobRow, AttemptRow]]:
-    """The attempts of the jobs that are meant, each job's of its last epoch."""
+    """The attempts of the jobs that `step` names, for each job those of its last epoch."""
     rows = store.attempts(row.id)
     tried = next(rows, None)
     for job in _jobs(store, state, row, step):
@@ -174,7 +174,7 @@ def _attempts(store: Store, state: State, row: RunRow, step: str | None) -> Iter
 
 
 def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: int | None) -> None:
-    """Refuse a step that the run has not and will not have, and a number that no attempt has."""
+    """Refuse a step that the run does not have and will not have, and an attempt number that no attempt has."""
     if step is not None and next(_jobs(store, state, row, step), None) is None and not _may_come(state, step):
         hint = f"`resile status {row.id}` lists its steps"
         raise ResileError("no-such-step", f"run {row.id} has no step {step!r}", hint=hint)
@@ -188,7 +188,7 @@ def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: i
 
 
 def _may_come(state: State, step: str) -> bool:
-    """Does a run that has not ended have such a step somewhere inside, whose jobs are made when they are due?"""
+    """Does an unfinished run define such a step in an inner scope, whose jobs are created later?"""
     from resile.model.fanout import FanOut
     from resile.model.workflow import Child
 

@@ -1,7 +1,7 @@
-"""How well the rules of a run did: how often each fired, what its repairs took, what they brought back.
+"""Statistics of a run's rules: how often each fired, how long its repairs took, how often its steps recovered.
 
-Counted in the run's present epoch, as everything else that is said of a run. Which rule answered is in the routes
-of the folded state; how its repair went and how the step ended is in the log.
+Only the current epoch is counted. The routes of the folded state tell which rule was applied; the log tells how its
+repair and the step ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resile.engine.replay import fold_log, row_of
 from resile.explain.rule_reference import parse_rule
 from resile.store.contract import Store
 
-# Routes that are no answer of a rule of their own: the steps that one calls for, and a spent budget.
+# Routes that are not the decision of a rule: calls of a repair's steps, and an exhausted budget.
 _NO_RULES = ("run", "budget")
 
 Key = tuple[str, str, str]
@@ -44,14 +44,14 @@ def metrics(store: Store, number: int) -> RunMetrics:
 
 
 class _Tally:
-    """Counts while the routes and the log go by."""
+    """Counts routes and log events while they are read."""
 
     def __init__(self) -> None:
         self.rules: dict[Key, dict[str, Any]] = {}
         self._start_over()
 
     def _start_over(self) -> None:
-        """Forget what an earlier epoch did."""
+        """Reset the counts at the start of a new epoch."""
         self.attempts = {"started": 0, "succeeded": 0, "failed": 0, "lost": 0}
         self.kinds: dict[str, int] = {}
         self._last: dict[int, Key] = {}
@@ -60,7 +60,7 @@ class _Tally:
             entry |= {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0}
 
     def add_route(self, route: Route) -> None:
-        """A rule answered a failure; a failure that no rule answered is no rule's."""
+        """Count a rule that was applied to a failure; failures without a rule are ignored."""
         if route.trigger != "on_failure" or route.action in _NO_RULES or route.rule == "no rule left":
             return
         entry = self.rules.setdefault(
@@ -71,7 +71,7 @@ class _Tally:
         entry["fired"] += 1
 
     def add(self, note: Note) -> None:
-        """One event of the log."""
+        """Count one event of the log."""
         match note.type:
             case "run_resumed" if "epoch" in note.data:
                 self._start_over()
@@ -100,7 +100,7 @@ class _Tally:
                 self._last.pop(note.job, None)
 
     def _rule_of(self, note: Note) -> Key | None:
-        """Remember which rule a job was answered by last; None for what is no answer to a failure."""
+        """Remember the rule that was last applied to a job; None for a note that does not concern a rule."""
         key = (note.scope, note.step, note.data.get("rule", ""))
         if key not in self.rules:
             return None

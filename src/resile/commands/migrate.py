@@ -1,7 +1,7 @@
-"""`migrate`: a file of any dialect as a native file that behaves the same, and what is worth knowing about it.
+"""`migrate`: translates a file of any dialect to a native file that behaves the same, and reports the differences.
 
-The native text is compiled again and compared before it is given out (dialects/emit.py). A finding that the old file
-has stands as a comment in the new one, and in the report: it tells where a meaning had to be decided.
+The writer (dialects/native/writer) compiles the native text again and compares it before it returns it. A diagnostic of
+the old file becomes a comment in the new one and an entry in the report: it shows where a meaning had to be decided.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resile.errors import ResileError
 
 
 def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions(), force: bool = False) -> Migration:
-    """Translate a file; with `out` the text is written there, where nothing stands unless `force` allows it."""
+    """Translate a file; write the text to `out` if given, where no file may exist unless `force` is set."""
     from resile.dialects.native.writer.document import emit
 
     result = compile_any(path, options)
@@ -32,7 +32,7 @@ def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions()
 
 
 def _write(path: str, text: str) -> None:
-    """The file, whole or not at all."""
+    """Write the file atomically."""
     beside = f"{path}.part"
     with open(beside, "w", encoding="utf-8") as file:
         file.write(text)

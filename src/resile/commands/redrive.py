@@ -1,13 +1,13 @@
-"""Dead letters run again: selected from the store, written to an items file, and driven like any other items.
+"""Redrives: dead letters are selected from the store, written to an items file, and run like any other items.
 
     dead letters --eligible, signature, filter--> items file --Redriven--> engine
          ^                                                                   |
-         +------ failed again: stays, with a longer history <----------------+--> succeeded: gone
+         +------ failed again: stays, with a longer history <----------------+--> succeeded: removed
 
-The letters of a map inside of another belong to many fan-outs, one for each item around it; each is written down as a
-group, with the scopes that the store kept for it, so that its items see what they saw then.
-A letter leaves only when its item has succeeded, and a redrive holds the run's lease from the selection on: so
-no item runs twice at a time and none is lost. A redrive that was interrupted is finished as it was begun.
+The letters of an inner map belong to many fan-outs, one for each item around it; each fan-out is written as a group,
+with the scopes that the store kept for it, so that its items see the same values as before. A letter is removed only
+when its item has succeeded, and a redrive holds the run's lease from the selection on: so no item runs twice at a time
+and none is lost. An interrupted redrive is finished with its original selection.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from resile.store.contract import Lease, LetterCount, LetterRow, RunRow, Store
 PARALLEL_DEFAULT = 5
 PREVIEW_ITEMS_MAX = 1_000
 
-# How an engine leaves a redrive that is not over.
+# The statuses with which an engine leaves an unfinished redrive.
 _UNFINISHED = ("interrupted", "parked")
 _FILTER_HINT = "a JavaScript expression over `item` and `letter`, such as: item.size < 1000"
 
 
 class RedriveCall(Struct, frozen=True, kw_only=True):
-    """Which dead letters are to run again, and how many at a time."""
+    """Which dead letters to run again, and how many at a time."""
 
     run: int
     step: str | None = None
@@ -57,7 +57,7 @@ class RedriveCall(Struct, frozen=True, kw_only=True):
 
 
 class _Outcome(Struct):
-    """How many items were selected; how many of them are dead letters still, and how many because they failed again."""
+    """How many items were selected, how many of them are still dead letters, and how many of those failed again."""
 
     selected: int = 0
     left: int = 0
@@ -65,7 +65,7 @@ class _Outcome(Struct):
 
 
 class _Task(Struct, frozen=True):
-    """One redrive: the items in a file, and the events that begin it or go on with it."""
+    """One redrive: its items file, and the events that begin or resume it."""
 
     map: str
     path: str
@@ -74,7 +74,7 @@ class _Task(Struct, frozen=True):
 
 
 def preview(store: Store, call: RedriveCall) -> RedrivePreview:
-    """Which items a redrive would run; nothing runs. It is refused where the redrive would be."""
+    """The items that a redrive would run; refused where the redrive would be refused."""
     row = row_of(store, call.run)
     state = fold_log(store, row)
     begun = _interrupted_task_of(row, state, call)
@@ -111,7 +111,7 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
         if status not in _UNFINISHED:
             remove_letters(task.path)
             if not store.letter_counts(call.run):
-                # Nothing will ask for the scopes any more that were kept for them.
+                # No letter needs the scopes that were kept for them any more.
                 store.purge_letters(lease)
         return _result_of(store, call.run, task.map, outcome, status)
     finally:
@@ -119,7 +119,7 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
 
 
 def _result_of(store: Store, run: int, name: str | None, outcome: _Outcome, status: RunStatus) -> RedriveResult:
-    """The result of a redrive; the run's own verdict stays as it is."""
+    """The result of a redrive; the run's own verdict stays unchanged."""
     return RedriveResult(
         run=run,
         map=name,
@@ -134,7 +134,7 @@ def _result_of(store: Store, run: int, name: str | None, outcome: _Outcome, stat
 
 
 def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task | None:
-    """The redrive that was interrupted, if one was; it keeps its own selection."""
+    """The interrupted redrive of a run, if there is one; it keeps its own selection."""
     if state.phase != "redriving":
         return None
     if call != RedriveCall(run=call.run):
@@ -151,7 +151,7 @@ def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task 
 
 
 def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -> _Task | None:
-    """A new redrive, its items written down; None where nothing is selected."""
+    """Write the items of a new redrive; None where no letter is selected."""
     _refuse_unended(row, state)
     fans = _one_map(store, row, call)
     if not fans:
@@ -170,7 +170,7 @@ def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -
 
 
 def _refuse_unended(row: RunRow, state: State) -> None:
-    """While a run goes on its items are its own."""
+    """Refuse a run that has not ended: its engine still owns the items."""
     if state.phase != "ended":
         raise ResileError(
             "run-unfinished",
@@ -180,7 +180,7 @@ def _refuse_unended(row: RunRow, state: State) -> None:
 
 
 def _parallel(state: State, name: str, call: RedriveCall) -> int:
-    """How many items at a time: the caller's word, else the map's own within the file's."""
+    """How many items run at a time: as the caller asks, else as the map asks within the file's limit."""
     if call.parallel is not None:
         return call.parallel
     action = dict(maps_of(state.workflow.steps))[name].action
@@ -192,13 +192,13 @@ def _parallel(state: State, name: str, call: RedriveCall) -> int:
 def _groups(
     store: Store, row: RunRow, state: State, fans: list[LetterCount], call: RedriveCall
 ) -> Iterator[tuple[LetterGroup, Iterator[Item]]]:
-    """What is selected of each fan-out, with the scopes around it, outermost first."""
+    """The selected letters of each fan-out, with the scopes around it, outermost first."""
     selected = _select_letters(store, row, fans, call)
     for _, letters in groupby(selected, key=lambda letter: (letter.name, letter.job)):
         first = next(letters)
         around: list[dict[str, Any]] = []
         scope = first.scope
-        # What a redrive before this one restored is over, though not forgotten yet.
+        # Scopes that an earlier redrive restored are closed, but not dropped yet.
         while scope not in state.scopes or scope in state.scopes_to_drop:
             kept = store.kept_scope(row.id, scope)
             assert kept is not None
@@ -209,9 +209,9 @@ def _groups(
 
 
 def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
-    """The fan-outs of the map that is meant; refused where it could be several, or where its place is unknown."""
+    """The fan-outs of the one map that is selected; refused where several match, or where its scopes are unknown."""
     found = fan_outs(store, row, call.step)
-    # An older version kept the letters of a map inside of another without what was around it.
+    # An older version stored the letters of an inner map without the scopes around it.
     fans = [fan for fan in found if fan.scope]
     if len(fans) < len(found) and (call.force or not fans):
         lost = next(fan for fan in found if not fan.scope)
@@ -228,7 +228,7 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
 
 
 def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
-    """The letters that a call means, as a stream, by fan-out and index."""
+    """The letters that a call selects, as a stream, by fan-out and index."""
     wanted = None if call.filter is None else _Filter(call.filter, row, apart_steps(store, row))
     try:
         for fan in fans:
@@ -243,7 +243,7 @@ def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: Re
 
 
 class _Filter:
-    """An expression of the caller that is asked of each letter; one that can't answer ends the call before it runs."""
+    """The caller's filter expression, evaluated for each letter; an error in it ends the call before anything runs."""
 
     def __init__(self, code: str, row: RunRow, apart: Apart) -> None:
         from resile.languages.javascript.evaluate import Sandbox
@@ -264,7 +264,7 @@ class _Filter:
 
         known = to_builtins(record(self._row, letter, self._apart))
         item = known.pop("item_data")
-        # Each may be long, and no expression should look for its answer there.
+        # Stack traces may be long, and no filter should depend on them.
         for failure in known["failure_history"]:
             del failure["stack_trace"]
         context = {"item": item, "letter": known}
@@ -276,12 +276,12 @@ class _Filter:
         return holds(answer.value)
 
     def close(self) -> None:
-        """Let the sandbox go."""
+        """Close the sandbox."""
         self._sandbox.close()
 
 
 def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, listener: EngineListener) -> RunStatus:
-    """Hand the items to an engine."""
+    """Run the items with an engine."""
     session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
     return session.drive(
         lease,
@@ -293,7 +293,7 @@ def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, l
 
 
 def _outcome(store: Store, run: int, task: _Task) -> _Outcome:
-    """What became of the selected items."""
+    """Count how the selected items ended."""
     outcome = _Outcome(sum(group.total for group in _task_groups(task)))
     for letter, item in _still_kept(store, run, task):
         outcome.left += 1
@@ -302,7 +302,7 @@ def _outcome(store: Store, run: int, task: _Task) -> _Outcome:
 
 
 def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow, Item]]:
-    """The selected items that are dead letters now; both stand in the same order."""
+    """The selected items that are still dead letters; letters and items are in the same order."""
     for group in _task_groups(task):
         kept = store.letters(run, group.name)
         current = next(kept, None)
@@ -314,7 +314,7 @@ def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow
 
 
 def _task_groups(task: _Task) -> Iterator[LetterGroup]:
-    """The fan-outs whose items a redrive has, a few at a time."""
+    """The groups in a redrive's items file, read in chunks."""
     place, last = 0, False
     while not last:
         groups, place, last = read_groups(task.path, place, ITEMS_PER_READ)
@@ -322,7 +322,7 @@ def _task_groups(task: _Task) -> Iterator[LetterGroup]:
 
 
 def _items(path: str, group: LetterGroup) -> Iterator[Item]:
-    """The items of a group, a few at a time."""
+    """The items of a group, read in chunks."""
     place, left = group.offset, group.total
     while left:
         items, place, _ = read_items(path, place, min(left, ITEMS_PER_READ))

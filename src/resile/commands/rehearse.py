@@ -1,11 +1,11 @@
-"""`resile rehearse`: one step's ladder against a failure that is only supposed, with its repairs run for real.
+"""`resile rehearse`: applies one step's rules to a simulated failure, and really runs the repairs.
 
-    ancestors (supposed to pass) --> the step (supposed to fail, then to pass) --> end
-                                        |
-                                        its rules: handlers, scripts, called steps, nested rules: all real
+    ancestors (simulated success) --> the step (simulated failure, then success) --> end
+                                         |
+                                         its rules: handlers, scripts, called steps, nested rules: all real
 
-Nothing of it is kept: the store is in memory, the output folder goes when it is over. A wait before a retry is told,
-not waited for.
+A rehearsal keeps nothing: the store is in memory, and the output folder is deleted afterwards. A wait before a retry is
+reported, not waited for.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from resile.store.contract import RunRow, Store
 from resile.store.memory import MemoryStore
 
 _SIGTERM, _SIGKILL, _SIGNALS_MAX, _CODES_MAX = 15, 9, 64, 255
-# What a step's second go, which is not run, would write.
+# Events of the step's retry, which is only simulated.
 _OF_A_GO = ("step_started", "attempt_started", "attempt_succeeded", "step.exit", "step_completed", "step_recovered")
 _EXIT_CODES = {"fail": 1, "park": 4, "interrupted": 130}
 
 
 def parse_failure(text: str, message: str) -> Failure:
-    """A failure as people write it: `exit:10`, `signal:9`, `signal:TERM`, `timeout`, `oom` …"""
+    """Parse a failure: `exit:10`, `signal:9`, `signal:TERM`, `timeout`, `oom` …"""
     name, colon, detail = text.partition(":")
     kind = next((known for known in MATCHED_KINDS if known == name), None)
     number = _number(name, detail)
@@ -72,7 +72,7 @@ def parse_failure(text: str, message: str) -> Failure:
 
 
 def _number(kind: str, detail: str) -> int | None:
-    """The number of a failure; 1 where none is needed, None where it is none."""
+    """The number of a failure; 1 where none is needed, None where it is missing or invalid."""
     if not detail:
         return None if kind in FAILURE_KINDS and FAILURE_KINDS[kind].is_numbered else 1
     most = _SIGNALS_MAX if kind == Kind.SIGNAL else _CODES_MAX
@@ -87,7 +87,7 @@ def _number(kind: str, detail: str) -> int | None:
 
 
 def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], listener: EngineListener) -> Rehearsal:
-    """Walk one step's ladder: what fired, what the repairs did, what would happen then."""
+    """Rehearse one step's rules: which fired, what the repairs did, and what would follow."""
     workflow, _ = load(path, None)
     staged = _stage_workflow(workflow, name)
     given = read_inputs(workflow, inputs, [])
@@ -113,7 +113,7 @@ def rehearse(path: str, name: str, failure: Failure, inputs: Sequence[str], list
 
 
 class _Stage:
-    """One rehearsal: who only pretends, and what the others did."""
+    """One rehearsal: the simulated steps, and the events of the others."""
 
     def __init__(self, state: State, workflow: Workflow, name: str, failure: Failure, listener: EngineListener) -> None:
         self.state = state
@@ -126,7 +126,7 @@ class _Stage:
         self._called: set[str] = {name}
 
     def rehearsal(self, order: StartAttempt, step: Step) -> Outcome | None:
-        """The step fails at first and passes later, its ancestors and `end` pass; repairs are run."""
+        """Simulate the steps of the root: the step fails once, others pass. None for repairs, which really run."""
         job = self.state.jobs[order.job]
         if job.scope != ROOT or job.callers:
             return None
@@ -136,14 +136,14 @@ class _Stage:
         return Outcome(exit_code=0)
 
     def listen(self, state: State, notes: list[Note]) -> None:
-        """Keep, and hand on, what is about the step and its repairs."""
+        """Keep the events of the step and its repairs, and pass them to the listener."""
         heard = [note for note in notes if self._matters(note)]
         self._notes += heard
         if heard:
             self._listener.notes(state, heard)
 
     def _matters(self, note: Note) -> bool:
-        """Not what only pretends: ancestors, `end`, the step's second go, the run as a whole."""
+        """Is this event real? Not those of ancestors, `end`, the step's retry, or the run as a whole."""
         if note.type in _OF_A_GO and note.step == self._name and note.attempt > 1 and note.scope == "root":
             return False
         if note.type == "route_taken" and note.data["action"] == "run":
@@ -167,7 +167,7 @@ class _Stage:
         )
 
     def _verdict(self, job: Job) -> str:
-        """The result of the ladder: the status of the step, or the last rule that let it go on."""
+        """The result of the ladder, from the status of the step, or from the last rule that let it go on."""
         if job.status is Status.pending_failed:
             return "park"
         if job.status is not Status.completed:
@@ -177,13 +177,13 @@ class _Stage:
         return next(action for action in reversed(taken) if action in ways)
 
     def _delay(self, job: Job) -> float:
-        """How long the retry would have waited; on the stage it did not."""
+        """How long the retry would have waited."""
         step = next(step for step in self._workflow.steps if step.name == self._name)
         rule = ladder_of(step)[list(job.fired or {})[-1]]
         return delay_seconds(rule.wait, 1, f"{self._workflow.name}/{step.name}") if rule.wait is not None else 0.0
 
     def _repairs(self, store: Store, row: RunRow) -> Iterator[RepairAttempt]:
-        """The attempts that were really run, with the end of what they printed."""
+        """The attempts that really ran, with the tail of their output."""
         output = open_output(epoch_folder(row.output, row.id, row.epoch))
         for tried in store.attempts(row.id):
             if tried.job in self._pretended:
@@ -202,7 +202,7 @@ class _Stage:
 
 
 def _stage_workflow(workflow: Workflow, name: str) -> Workflow:
-    """The step behind all its ancestors, at once; every other step only for those who call for it."""
+    """Make the step depend on all its ancestors directly; every other step runs only if it is called."""
     known = {step.name: step for step in workflow.steps}
     if name not in known:
         from difflib import get_close_matches
@@ -228,7 +228,7 @@ def _stage_workflow(workflow: Workflow, name: str) -> Workflow:
 
 
 def _ancestors(workflow: Workflow, name: str) -> set[str]:
-    """Every step through which a path leads to this one, by needs or by arcs."""
+    """Every step with a path to this one, by needs or by arcs."""
     sources: dict[str, list[str]] = {
         step.name: [other for need in step.needs for other in need.any_of] for step in workflow.steps
     }

@@ -1,4 +1,4 @@
-"""The commands that move a run: run, resume, rerun, reset, cancel."""
+"""The commands that drive or change a run: run, resume, rerun, reset, cancel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ResourceLimits(Struct, frozen=True):
-    """What the caller lets a run use; None is what the machine has."""
+    """The resources that a caller lets a run use; None means all of the machine's."""
 
     max_parallel: int | None = None
     cpus: float | None = None
@@ -47,7 +47,7 @@ class ResourceLimits(Struct, frozen=True):
 
 
 class RunCall(Struct):
-    """Everything that `resile run` can be told; where there is a compiled `workflow`, the file is not read.
+    """The arguments of `resile run`; with a compiled `workflow` the file is not read.
 
     `objects` are inputs as values of a calling program.
     """
@@ -66,7 +66,7 @@ class RunCall(Struct):
 
 
 class RunOutcome:
-    """How a run stands when its engine leaves it; its document is made when it is first asked for."""
+    """The status of a run when its engine stops; its document is made on first use."""
 
     def __init__(self, run: int, status: RunStatus, make: Callable[[], RunDocument]) -> None:
         self.run = run
@@ -81,25 +81,25 @@ class RunOutcome:
 
 
 class EngineListener(Protocol):
-    """What an engine calls while it drives a run, on its own thread.
+    """Callbacks of an engine while it drives a run, called on the engine's thread.
 
-    `debug`, where there is one, gets a text for every expression that is evaluated.
+    `debug`, if set, receives a text for every expression that is evaluated.
     """
 
     debug: Callable[[str], None] | None
 
     def on_start(self, run: int, state: State, interrupt: Interrupt) -> None:
-        """The run has an id and an engine; `interrupt` is what Ctrl-C does."""
+        """The run has an id and an engine; Ctrl-C calls `interrupt`."""
 
     def notes(self, state: State, notes: list[Note]) -> None:
-        """These canonical events are on disk now."""
+        """These canonical events are now durable."""
 
 
 def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: Prestarted | None = None) -> RunOutcome:
     """Compile a file, start a run of it and drive it to its end.
 
-    `launcher` was started ahead to save time; the caller closes it where no run took it. A store that does not exist
-    is created only when nothing is wrong with the call.
+    `launcher` was started ahead to save time; the caller closes it if no run used it. A missing store is created only
+    after the call has been validated.
     """
     before = stores.write() if stores.exists() else None
     workflow, definition = _definition(call, before)
@@ -122,14 +122,14 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
 
 
 def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
-    """What is to run, and its canonical JSON."""
+    """The workflow to run, and its canonical JSON."""
     if call.workflow is None:
         return load(call.path, store, call.compile_options)
     return call.workflow, codec.encode(call.workflow)
 
 
 def _make_folder(output: str) -> None:
-    """The output folder; one that can't be made is an error before anything is stored."""
+    """Create the output folder; a failure is an error before anything is stored."""
     try:
         os.makedirs(output, mode=0o700, exist_ok=True)
     except OSError as error:
@@ -144,7 +144,7 @@ def _make_folder(output: str) -> None:
 def resume(
     store: Store, number: int, limits: ResourceLimits, listener: EngineListener, launcher: Prestarted | None = None
 ) -> RunOutcome:
-    """Drive an interrupted or parked run on; of one that has ended, return its outcome."""
+    """Continue an interrupted or parked run; for an ended run, return its outcome."""
     row = row_of(store, number)
     if row.status in RUN_ENDED:
         return _outcome_of_ended(store, row, fold_log(store, row))
@@ -181,7 +181,7 @@ def rerun(
 
 
 def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
-    """Set jobs back so that `resume` runs them again; nothing runs now."""
+    """Reset jobs so that `resume` runs them again; nothing runs now."""
     from resile.commands.documents.answers import ResetResult
 
     row = row_of(store, number)
@@ -197,7 +197,7 @@ def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
 
 
 def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> CancelResult:
-    """Ask the engine that drives a run to cancel it; where none does, take the run to its `end` here."""
+    """Ask the engine that drives a run to cancel it; without an engine, drive the run to its `end` here."""
     from resile.commands.documents.answers import CancelResult
 
     row = row_of(store, number)
@@ -214,18 +214,18 @@ def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> 
 
 
 def _count_started(state: State) -> int:
-    """How many steps have been tried."""
+    """How many steps have had an attempt."""
     return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
 
 
 def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
-    """What the engine may use: the caller's word, then the file's, then the machine's."""
+    """The capacity of the engine: as the caller says, else the file, else the machine."""
     parallel = limits.max_parallel if limits.max_parallel is not None else workflow.max_parallel
     capacity = measure(parallel, limits.cpus, limits.memory_bytes, limits.gpus)
     if calls_functions(workflow):
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
-        # A fan-out that asks for more at a time gets it, unless the caller or the file sets a limit.
+        # A fan-out that asks for more slots gets them, unless the caller or the file sets a limit.
         asked = max(
             (wanted for host in steps_with_inner_steps(workflow.steps) for wanted in _item_slots(host)), default=0
         )
@@ -234,7 +234,7 @@ def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
 
 
 def _item_slots(step: Step) -> Iterator[int]:
-    """How many items at a time the fan-outs of a step ask for, those inside it included."""
+    """How many items at a time the fan-outs of a step ask for, including inner ones."""
     match step.action:
         case FanOut():
             yield step.action.max_parallel or 0
@@ -248,7 +248,7 @@ def _item_slots(step: Step) -> Iterator[int]:
 
 
 def _refuse_items(workflow: Workflow) -> None:
-    """Maps that wait for nothing read their items at once: what is wrong with those is known before anything runs."""
+    """Check the items of maps without needs, which are read at once, before anything runs."""
     maps = steps_with_inner_steps(workflow.steps)
     targets = {arc.step for step in workflow.steps for arc in step.arcs} if maps else set()
     for step in maps:
@@ -268,7 +268,7 @@ def _refuse_items(workflow: Workflow) -> None:
 
 
 def _is_in_git(folder: str) -> bool:
-    """Does a folder lie in a git repository?"""
+    """Is a folder inside a git repository?"""
     while not os.path.exists(os.path.join(folder, ".git")):
         outer = os.path.dirname(folder)
         if outer == folder:
@@ -278,7 +278,7 @@ def _is_in_git(folder: str) -> bool:
 
 
 def _refuse_unfinished(row: RunRow, verb: str) -> None:
-    """Steps of an unfinished run may still be running; they must end first."""
+    """Refuse an unfinished run: its steps may still be running and must end first."""
     if row.status not in RUN_ENDED and row.status != "parked":
         raise ResileError(
             "run-unfinished",
@@ -314,7 +314,7 @@ def _drive(
     listener: EngineListener,
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
-    """Hand the run to an engine and tell how it stands afterwards."""
+    """Let an engine drive the run; return its outcome."""
     session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
     try:
         status = session.drive(
@@ -330,11 +330,11 @@ def _drive(
 
 
 def _outcome_of_ended(store: Store, row: RunRow, state: State) -> RunOutcome:
-    """A run that had ended before."""
+    """The outcome of a run that had already ended."""
     return _outcome_of(store, row, state, state.verdict or "failed")
 
 
 def _outcome_of(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
-    """The result of a verb that drove a run."""
+    """The outcome of a command that drove a run."""
     now, gone, letters = time.time(), dropped_jobs(store, row.id, state), store.letter_counts(row.id)
     return RunOutcome(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

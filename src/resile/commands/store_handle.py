@@ -1,4 +1,4 @@
-"""The one store of a client: opened when a command first needs it, and no further than the command needs."""
+"""The store of a client: opened on first use, read-only unless a command writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from resile.store.open import default_output, exists, open_store
 
 
 class StoreHandle:
-    """An open store, or the one that `db` names: read at first, opened for writing when a command writes."""
+    """An open store, or the store that `db` names: opened for reading first, and for writing when a command writes."""
 
     def __init__(self, db: str | None = None, store: Store | None = None) -> None:
         self._db = db
@@ -16,7 +16,7 @@ class StoreHandle:
         self._is_writable = store is not None
 
     def exists(self) -> bool:
-        """Is there a store, so that there may be runs?"""
+        """Does the store exist, so that it may have runs?"""
         return self._store is not None or exists(self._db)
 
     def default_output(self) -> str:
@@ -24,21 +24,21 @@ class StoreHandle:
         return default_output(self._db)
 
     def read(self) -> Store:
-        """The store, at least for reading."""
+        """The store, open for reading at least."""
         if self._store is None:
             self._store = open_store(self._db, readonly=True)
         return self._store
 
     def write(self) -> Store:
-        """The store for writing; none is created for the sake of a run that can't be in it."""
+        """The store, open for writing; a missing one is not created, because the run can't be in it."""
         return self._open(readonly=not exists(self._db))
 
     def create(self) -> Store:
-        """The store for writing, created where it does not exist."""
+        """The store, open for writing; created if it does not exist."""
         return self._open(readonly=False)
 
     def _open(self, *, readonly: bool) -> Store:
-        """The store in this mode, in place of one that can only be read."""
+        """Open the store in this mode, replacing a read-only one."""
         if self._store is None or not self._is_writable:
             self.close()
             self._store = open_store(self._db, readonly=readonly)
@@ -46,7 +46,7 @@ class StoreHandle:
         return self._store
 
     def close(self) -> None:
-        """Close the store, unless its opener does."""
+        """Close the store if this handle opened it."""
         if self._is_ours and self._store is not None:
             self._store.close()
             self._store = None

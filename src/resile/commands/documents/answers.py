@@ -1,4 +1,4 @@
-"""What the other commands print: cancel, reset, logs, metrics, rehearse, check, migrate, version, and errors."""
+"""The documents of the other commands: cancel, reset, logs, metrics, rehearse, check, migrate, version, and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resile.model.failure import Failure
 
 
 class CancelResult(Document, frozen=True, kw_only=True):
-    """The status after `cancel`; `requested` where the engine that drives the run was asked to cancel it."""
+    """The status after `cancel`; `requested` says that the run's engine was asked to cancel it."""
 
     run: int
     status: str
@@ -20,7 +20,7 @@ class CancelResult(Document, frozen=True, kw_only=True):
 
 
 class ResetResult(Document, frozen=True, kw_only=True):
-    """How many steps were set back to the start, and how many are kept."""
+    """How many steps were reset, and how many are kept."""
 
     run: int
     epoch: int
@@ -29,7 +29,7 @@ class ResetResult(Document, frozen=True, kw_only=True):
 
 
 class LogText(Struct, frozen=True):
-    """What one attempt wrote to one stream."""
+    """The output of one attempt on one stream."""
 
     job: int
     step: str
@@ -54,7 +54,7 @@ class LogExport(Document, frozen=True, kw_only=True):
 
 
 class AttemptCounts(Struct, frozen=True):
-    """The attempts of a run by how they ended."""
+    """The attempts of a run, counted by outcome."""
 
     started: int
     succeeded: int
@@ -63,7 +63,7 @@ class AttemptCounts(Struct, frozen=True):
 
 
 class RuleMetrics(Struct, frozen=True):
-    """How often a rule was applied to a step, what its repairs took, and how often the step recovered after it."""
+    """How often a rule was applied to a step, how long its repairs took, and how often the step recovered after it."""
 
     step: str
     scope: str
@@ -77,7 +77,7 @@ class RuleMetrics(Struct, frozen=True):
 
 
 class RunMetrics(Document, frozen=True, kw_only=True):
-    """How the rules and maps of a run did; `failures` counts failed attempts by kind."""
+    """Statistics of the rules and maps of a run; `failures` counts failed attempts by kind."""
 
     run: int
     workflow: str
@@ -88,7 +88,7 @@ class RunMetrics(Document, frozen=True, kw_only=True):
 
 
 class RepairAttempt(Struct, frozen=True):
-    """An attempt of a repair that a rehearsal ran, with the last bytes that it printed."""
+    """An attempt of a repair that a rehearsal ran, with the tail of its output."""
 
     step: str
     scope: str
@@ -101,7 +101,7 @@ class RepairAttempt(Struct, frozen=True):
 
 
 class Rehearsal(Document, frozen=True, kw_only=True):
-    """What the rules of a step would do about a supposed failure; `delay_seconds` would pass before a retry."""
+    """The answer of a step's rules to a simulated failure; a retry would wait `delay_seconds`."""
 
     step: str
     failure: Failure
@@ -114,7 +114,7 @@ class Rehearsal(Document, frozen=True, kw_only=True):
 
 
 class CheckedFile(Struct, frozen=True):
-    """One file: the dialect and how it was recognised, its size, and every finding."""
+    """One file: its dialect and how it was recognised, its size, and every diagnostic."""
 
     file: str
     dialect: str
@@ -140,7 +140,7 @@ class Migration(Document, frozen=True, kw_only=True):
 
 
 class Versions(Document, frozen=True, kw_only=True):
-    """The versions of the program and of what it stands on."""
+    """The versions of the program and of its platform."""
 
     resile: str
     python: str
@@ -157,7 +157,7 @@ class ErrorText(Struct, frozen=True):
 
 
 class ErrorDocument(Document, frozen=True, kw_only=True):
-    """What stands on stdout when a command ends with an error; `diagnostics` are the findings in a file."""
+    """The document on stdout when a command ends with an error; `diagnostics` are the findings in a file."""
 
     error: ErrorText
     diagnostics: list[Diagnostic]

@@ -1,4 +1,4 @@
-"""What all documents share: their version, and how they write a time."""
+"""Shared by all documents: their version, and the format of times."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from msgspec import Struct
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """A document that a command prints; `version` rises when a field goes or changes its meaning."""
+    """A document that a command prints; `version` rises when a field is removed or changes its meaning."""
 
     version: int = 1
 
 
 def timestamp(at: float) -> str:
-    """A time in UTC, to the millisecond, as ISO 8601 writes it."""
+    """A time in UTC, to the millisecond, in ISO 8601."""
     milliseconds = round(at * 1000)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
     return f"{text}.{milliseconds % 1000:03d}Z"
 
 
 def optional_timestamp(at: float | None) -> str | None:
-    """A time that may be unknown, as ISO 8601 writes it."""
+    """A time that may be unknown, in ISO 8601."""
     return None if at is None else timestamp(at)

@@ -1,4 +1,4 @@
-"""Dead letters as the commands of `dlq` print them; the fields of a letter are those that users of Prodigy know."""
+"""Dead letters as the commands of `dlq` print them; the fields of a letter have Prodigy's names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DeadLetter(Struct, frozen=True):
 
 
 class DeadLetterDocument(DeadLetter, frozen=True):
-    """One dead letter by itself."""
+    """One dead letter as a document."""
 
     version: int = 1
 
@@ -77,7 +77,7 @@ class PatternGroup(Struct, frozen=True):
 
 
 class ErrorCount(Struct, frozen=True):
-    """How many letters failed last with one type of error."""
+    """How many letters have one type of error as their last failure."""
 
     error_type: str | dict[str, Any]
     count: int
@@ -91,7 +91,7 @@ class HourCount(Struct, frozen=True):
 
 
 class LetterStatistics(Document, frozen=True, kw_only=True):
-    """What the dead letters of a run have in common; `other_patterns` letters have yet other signatures."""
+    """Counts of a run's dead letters by failure; `other_patterns` counts letters beyond the listed signatures."""
 
     run: int
     workflow: str

@@ -24,7 +24,7 @@ class PastAttempt(Struct, frozen=True):
 
 
 class ParkedFailure(Struct, frozen=True):
-    """A failure that waits for judgement; `stdout` and `stderr` are the last bytes that the attempt printed."""
+    """A failure that waits for judgement; `stdout` and `stderr` are the tails of the attempt's output."""
 
     job: int
     step: str
@@ -51,7 +51,7 @@ class ParkedFailures(Document, frozen=True, kw_only=True):
 
 
 class JudgementResult(Document, frozen=True, kw_only=True):
-    """A judgement in the log; `driven` says whether an engine goes on with the run at once."""
+    """A judgement in the log; `driven` says whether an engine continues the run at once."""
 
     run: int
     job: int

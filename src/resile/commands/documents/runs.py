@@ -20,7 +20,7 @@ from resile.store.contract import JobRow, LetterCount, RunRow
 
 
 class StepCounts(Struct, frozen=True):
-    """The steps of a run by their status; those inside items and child workflows are not counted."""
+    """The steps of a run by status; steps inside items and child workflows are not counted."""
 
     total: int = 0
     completed: int = 0
@@ -33,7 +33,7 @@ class StepCounts(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """The job whose end decided the status of another one."""
+    """The job whose outcome decided the status of another job."""
 
     step: str
     job: int
@@ -56,7 +56,7 @@ class RunJob(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A failure that a rule handled, or a jump; `rule` has the reason as its text where a person judged."""
+    """A failure that a rule handled, or a jump; after a judgement the text of `rule` is the judge's reason."""
 
     at: str
     scope: str
@@ -79,7 +79,7 @@ class FirstFailure(Struct, frozen=True):
 
 
 class FailurePattern(Struct, frozen=True):
-    """Failures of one map that look alike."""
+    """Failures of one map with the same signature."""
 
     pattern_type: str
     signature: str
@@ -90,7 +90,7 @@ class FailurePattern(Struct, frozen=True):
 
 
 class MapMetrics(Struct, frozen=True):
-    """The items of a map by how they ended, and what their failures have in common."""
+    """The items of a map, counted by outcome, and the patterns of their failures."""
 
     total_items: int
     successful: int
@@ -107,7 +107,7 @@ class MapMetrics(Struct, frozen=True):
 
 
 class RunDocument(Document, frozen=True, kw_only=True):
-    """One run. Of maps with very many items the jobs of those that succeeded are left out: `jobs_omitted` of them."""
+    """One run. For maps with very many items the jobs of successful items are left out; `jobs_omitted` counts them."""
 
     run: int
     workflow: str
@@ -146,7 +146,7 @@ class RunList(Document, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True):
-    """One event of a run's log; `because` is the `seq` of the event that led to it."""
+    """One event of a run's log; `because` is the `seq` of the event that caused it."""
 
     seq: int
     at: str
@@ -171,7 +171,7 @@ def run_document(
 ) -> RunDocument:
     """Describe a run; `gone` are the jobs that its state has dropped."""
     if status != "running":
-        # Nothing goes on: time stands still at the last event.
+        # The run is not running: measure until its last event.
         now = state.last_at or now
     ended = state.ended_at if status in RUN_ENDED else None
     started = state.started_at or row.started_at or row.created_at
@@ -202,7 +202,7 @@ def run_document(
 
 
 def map_metrics_of(state: State, letters: Sequence[LetterCount]) -> dict[str, MapMetrics]:
-    """The numbers of a run's maps, by step."""
+    """The statistics of a run's maps, by step."""
     if not state.fans and not state.closed_map_totals:
         return {}
     from resile.engine.evaluation.map_statistics import all_metrics
@@ -216,7 +216,7 @@ def routes_of(state: State) -> list[Route]:
 
 
 def _route(route: StateRoute) -> Route:
-    """One route; the reason of a judge is free text and names no place."""
+    """One route; a judge's reason is free text without a position."""
     judged = route.trigger == "judge"
     rule = RuleReference(None, None, None, route.rule) if judged else parse_rule(route.rule)
     where = (route.scope, route.step, route.attempt)
@@ -224,7 +224,7 @@ def _route(route: StateRoute) -> Route:
 
 
 def _job(state: State, job: Job, now: float) -> RunJob:
-    """A job that the state of its run still has."""
+    """A job that is still in the state of its run."""
     cause = job.cause
     began, ended = state.times(job)
     seconds = 0.0 if began is None else (now if ended is None else ended) - began
@@ -243,7 +243,7 @@ def _job(state: State, job: Job, now: float) -> RunJob:
 
 
 def _gone_job(row: JobRow, now: float) -> RunJob:
-    """A job that only the store still has."""
+    """A job that is only in the store."""
     seconds = 0.0 if row.started_at is None else (row.ended_at or now) - row.started_at
     return RunJob(
         row.id,

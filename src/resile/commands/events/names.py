@@ -1,4 +1,4 @@
-"""The names of events: those that a run writes, and what other systems call the same facts. No imports."""
+"""The names of events: those that a run writes, and other systems' names for them. No imports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EVENT_TYPES = (
     "playbook_canceled",
 )
 
-# Accepted wherever a type can be named; what a run writes are the names above.
+# Accepted wherever a type can be named; a run writes only the names above.
 ALIASES = {
     "execution_started": "playbook_started",
     "playbook.initialized": "playbook_started",

@@ -4,9 +4,9 @@
     attempt_*        action_completed|failed   step_* of an item                   iteration_completed
     *_canceled       *_cancelled               a playbook inside a playbook        its own first and last events
 
-It is a view: the events of a run under other names; events that NoETL has no name for are left out. A playbook that a
-step runs begins and ends with events of its own here, which share the number of the step's event that they stand for;
-the tools of a pipeline are shown as steps inside their step, without an `end` of their own.
+This is a view: events that have no name in NoETL are left out. A playbook that a step runs begins and ends with events
+of its own, which have the number of the step's event that they are derived from; the tools of a pipeline appear as
+steps inside their step, without an `end` of their own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SETTLED = ("step_completed", "step_recovered", "step_failed", "step_canceled", 
 
 
 class _Place:
-    """One scope as far as it has come: its workflow or its loop, what failed in it, and where its steps led."""
+    """The state of one scope: its workflow or its loop, its failed steps, and the targets of its steps' arcs."""
 
     def __init__(self, workflow: Workflow | None, loop: Step | None = None, *, is_pipeline: bool = False) -> None:
         self.workflow = workflow
@@ -92,7 +92,7 @@ def as_playbook(events: list[Event], workflow: Workflow) -> Iterator[Event]:
 
 
 def _failures_retried(events: list[Event]) -> set[int]:
-    """The failed attempts after which there is another one."""
+    """The numbers of the failed attempts that are followed by a retry."""
     found: set[int] = set()
     next_of: dict[int | None, str] = {}
     for number in range(len(events) - 1, -1, -1):
@@ -105,7 +105,7 @@ def _failures_retried(events: list[Event]) -> set[int]:
 
 
 def _place_of(event: Event, places: dict[str, _Place]) -> _Place | None:
-    """The scope of an event; an item's is made when it is first met."""
+    """The scope of an event; the scope of an item is created on first use."""
     scope = event.scope
     if scope is None or scope in places:
         return places.get(scope or ROOT)
@@ -123,7 +123,7 @@ def _path(scope: str, step: str) -> str:
 
 
 def _remember(event: Event, place: _Place) -> None:
-    """What `end` will be told of."""
+    """Record the outcome of a step, for the events of `end`."""
     name, kind = event.step or "", event.type
     if kind == "route_taken" and event.data.get("trigger") == "next":
         place.led.setdefault(name, set()).add(event.data["target"])
@@ -140,7 +140,7 @@ def _remember(event: Event, place: _Place) -> None:
 
 
 def _translate(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> Iterator[Event]:
-    """One event in NoETL's words, with what stands for the end of a playbook before it."""
+    """Translate one event; before the end of a step that ran a playbook, add that playbook's last events."""
     kind, data = event.type, event.data
     loops = step is not None and isinstance(step.action, FanOut)
     if kind == "items_listed":
@@ -157,12 +157,12 @@ def _translate(event: Event, step: Step | None, place: _Place | None, will_retry
 
 
 def _shares(step: Step | None) -> bool:
-    """Is this a step with a pipeline, whose tools are a part of it?"""
+    """Does this step run a pipeline, whose tools are part of it?"""
     return step is not None and isinstance(step.action, Child) and step.action.shares
 
 
 def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
-    """What an event says of the playbook that a step ran, where it says that it is over; else nothing."""
+    """The id and status of the playbook that a step ran, where this event reports its end; else empty."""
     is_over = "verdict" in event.data and event.type in ("attempt_succeeded", "attempt_failed")
     if not is_over or _shares(step):
         return {}
@@ -171,7 +171,7 @@ def _child_of(event: Event, step: Step | None) -> dict[str, Any]:
 
 
 def _translate_item(event: Event, step: Step | None, loop: Step, will_retry: bool) -> Iterator[Event]:
-    """One event of an item, told of its loop; the item's number says which."""
+    """Translate one event of an item to an event of its loop, with the item's index."""
     kind = event.type
     index = int((event.scope or ROOT).rpartition("[")[2].rstrip("]"))
     child = _child_of(event, step)
@@ -189,7 +189,7 @@ def _translate_item(event: Event, step: Step | None, loop: Step, will_retry: boo
 
 
 def _more(event: Event, step: Step | None, place: _Place | None, will_retry: bool) -> dict[str, Any]:
-    """What NoETL's events say besides."""
+    """The additional data of NoETL's events."""
     kind = event.type
     data = event.data
     if kind in ("attempt_failed", "attempt_lost", "attempt_succeeded"):
@@ -214,7 +214,7 @@ def _more(event: Event, step: Step | None, place: _Place | None, will_retry: boo
 
 
 def _verdict(kind: str, failed: list[str], place: _Place) -> dict[str, Any]:
-    """What the last events of a playbook say besides."""
+    """The additional data of a playbook's last events."""
     found: dict[str, Any] = {"cancelled_steps_count": place.canceled, "skipped_steps_count": place.skipped}
     if kind == "workflow_failed":
         found |= {"error": f"Workflow failed at steps: {', '.join(failed)}", "end_step_failed": "end" in failed}
@@ -224,7 +224,7 @@ def _verdict(kind: str, failed: list[str], place: _Place) -> dict[str, Any]:
 
 
 def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
-    """From where the paths came to `end`, and why."""
+    """The steps whose paths led to `end`, and why."""
     came = [name for name in place.ended if place.led.get(name, {"end"}) & {"end"}]
     found: dict[str, Any] = {"from": [*came, *place.failed]}
     written = {name: {arc.step for arc in place.steps[name].arcs} for name in came if name in place.steps}
@@ -237,7 +237,7 @@ def _how_to_end(place: _Place, injected: bool) -> dict[str, Any]:
 
 
 def _open_playbook(event: Event, step: Step, caller: str, places: dict[str, _Place]) -> Iterator[Event]:
-    """A playbook inside the playbook begins, or a loop, whose items are then known as its own."""
+    """Open the scope of a playbook that a step runs, with its first events, or of a loop."""
     scope = _path(event.scope or ROOT, step.name)
     if isinstance(step.action, FanOut):
         places[f"{scope}[]"] = _Place(None, step)
@@ -253,7 +253,7 @@ def _open_playbook(event: Event, step: Step, caller: str, places: dict[str, _Pla
 
 
 def _close_playbook(event: Event) -> Iterator[Event]:
-    """A playbook inside the playbook is over."""
+    """The last events of a playbook that a step ran."""
     verdict = event.data["verdict"]
     failed: list[str] = event.data["failed_steps"]
     data = {"evaluated_by_end_step": True, "failed_steps": failed, "failed_steps_count": len(failed)}
@@ -267,5 +267,5 @@ def _close_playbook(event: Event) -> Iterator[Event]:
 
 
 def _rename(event: Event, kind: str, status: str, data: dict[str, Any]) -> Event:
-    """An event under another name."""
+    """A copy of an event with another type, status and data."""
     return structs.replace(event, type=kind, status=status, data=data)
