@@ -1,6 +1,6 @@
 """The small parts of KDL: blanks, comments, the end of a node, and strings in their four forms.
 
-bare        "quoted \\n"        #"raw \\n"#        three quotes around lines, whose last line says the indentation
+bare        "quoted \\n"        #"raw \\n"#        three quotes around lines; the last line sets the indentation
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ class _ReferenceChecker:
         return False
 
     def _check_places(self, text: Text) -> None:
-        """Check that known values stand where they can be quoted, and that no second shell reads them as code."""
+        """Check that known values can be quoted in their places, and that no second shell reads them as code."""
         known = {name for name, _ in names(text.node.text) if self._is_ours(text, path_of(name))}
         if not known:
             return

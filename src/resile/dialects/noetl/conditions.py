@@ -22,7 +22,7 @@ def condition_of(text: str, at: Place, *besides: Part) -> Part:
 
 
 def condition_of_case(which: str | int, at: Place) -> Part:
-    """Build the condition that a case, or a retry of this name, was chosen."""
+    """Build the condition that a case fired, or a retry of this name."""
     return Part(at, case=str(which))
 
 

@@ -132,5 +132,5 @@ def _build_loop(step: StepPart, name: str, loop: Part, transform: dict[str, Any]
 
 
 def _waits_for(sink: Part, cases: set[int]) -> bool:
-    """Does a sink run only if one of these cases was chosen?"""
+    """Does a sink run only if one of these cases fired?"""
     return "case" in sink.get("when", {}) and int(sink["when"]["case"]) in cases

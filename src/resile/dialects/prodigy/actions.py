@@ -89,7 +89,7 @@ def _options_of(t: Translation, node: Node) -> list[tuple[str, Scalar]]:
 
 
 def _format_option(name: str, value: Scalar) -> str:
-    """Write one option as it stands in a prompt."""
+    """Format one option for a prompt."""
     word_ = "--" + name.replace("_", "-")
     if value.value is True or value.value is None:
         return word_

@@ -113,7 +113,7 @@ def _capture_name_of(t: Translation, fields: dict[str, Node]) -> tuple[str, Scal
 
 
 def _read_forms(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str], str]:
-    """Read what is captured besides the output, and the form of the output."""
+    """Read the other streams that are captured, and the form of the output."""
     form = "text"
     said = fields.get("capture_format")
     if said is not None:

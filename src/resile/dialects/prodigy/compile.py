@@ -7,8 +7,8 @@
 
 If texts name files in `.prodigy`, the first step creates that folder, as Prodigy does.
 
-The translation follows the intent of a file, not the bugs of the original program; the compatibility page lists the
-decisions. Unsupported keys are refused by name, at their position.
+The translation follows what a file evidently means, even where Prodigy itself did something else; the compatibility
+page lists the decisions. Unsupported keys are refused by name, at their position.
 """
 
 from __future__ import annotations

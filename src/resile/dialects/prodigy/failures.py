@@ -3,7 +3,7 @@
 on_failure            true, a command, a list of commands or steps, or a mapping: the keys of a handler, and those
                       of a step, which the handler then runs
 retry, retry_config   native `retry`; with `retry_on` a failure handler whose rule matches the text of failures
-on_exit_code          native, except for 0, which runs after a success
+on_exit_code          native, except for 0, whose steps run after a success
 """
 
 from __future__ import annotations

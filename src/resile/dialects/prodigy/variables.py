@@ -54,7 +54,7 @@ _PLACES = {"PROJECT_ROOT": "env.PWD", "WORKTREE": "env.PWD"}
 class Where(Struct):
     """The context of a text in the file.
 
-    `last` maps `shell` and `claude` to the last steps before the text, for `shell.output` and `claude.output`; `kept`
+    `last` maps a kind (`shell`, `claude`, `any`) to the last such step before the text, for `shell.output`; `kept`
     has only steps with `capture_output: true`. `item` is the step around the text that runs once for each item. `env`
     has the fixed values of the environment. `taken` counts the names of neighbouring steps; unnamed ones are called by
     `prefix` and `count`. `is_top` marks a list of steps, not the commands of a handler.
@@ -153,7 +153,7 @@ class Translation(Reading):
         lacking: dict[str, str] = {}
 
         def replace_token(token: re.Match[str]) -> str:
-            """Leave a token as it stands, or replace it by a reference."""
+            """Leave a token unchanged, or replace it by a reference."""
             braced, bare = token[1], token[2]
             if braced is None and bare is None:
                 return token[0]

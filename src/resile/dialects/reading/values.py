@@ -239,7 +239,7 @@ def code(reading: Reading, node: Node) -> Any:
 
 
 def expression(reading: Reading, node: Node) -> Any:
-    """Read code for the sandbox, of a bounded size; `resile.languages` checks its syntax later."""
+    """Read code for the sandbox, of a bounded size; the sandbox checks its syntax later."""
     source = _filled_text(reading, node)
     if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
         reading.report.error("limit", f"the expression has more than {EXPRESSION_BYTES_MAX} bytes", node)

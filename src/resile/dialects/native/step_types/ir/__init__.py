@@ -1,1 +1,1 @@
-"""Step types that stand under `ir`: only files of other systems have them."""
+"""Step types under `ir`, which only files of other systems use."""
