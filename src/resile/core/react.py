@@ -1,7 +1,7 @@
 """The entry point: `react(state, event) -> (state, actions)`. Run state changes here and nowhere else.
 
-The table below is the specification of which event does what; docs/state-machine.md is generated from it. The state is
-changed in place and returned, because a run of 100,000 jobs can't be copied for each event; it is pure all the same: no
+The table HANDLERS maps each event to its handler; docs/state-machine.md is generated from it. The state is changed in
+place and returned, because a run of 100,000 jobs can't be copied for each event; `react` is pure all the same: no
 clock, no IO, no chance, and the same events always give the same state and actions.
 """
 

@@ -1,9 +1,10 @@
 """Child workflows: another definition run as one step, in a scope of its own, with its own `end`.
 
     attempt (its inputs) --> begin_child --> its steps --> its `end` --> verdict --> the parent's ladder, or success
-                                                  where the step looks at values: --> AnswerValue --> take_child_value
+                                                  if the step has a transform: --> AnswerValue --> take_child_value
 
-The parent waits and inherits the verdict. All of it is in the parent's log, so a crash finds the child where it was.
+The parent's step waits and takes the verdict. The child's events are in the parent's log, so a resumed run continues
+the child where it was.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
                                                     ^                                   |
                                                     +------------ until all are done <--+--> finish
 
-Items come in chunks from the items file, so what waits in memory is bounded. The order of the input is the order in
-which they start.
+Items are read from the items file in chunks, so the queue in memory is bounded. They start in the order of the input.
 """
 
 from __future__ import annotations

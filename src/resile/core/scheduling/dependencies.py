@@ -34,7 +34,7 @@ def settle_and_inform(reaction: Reaction, job: Job, status: Status, data: dict[s
         wake_joined(reaction, scope)
     ends = status is COMPLETED and not (scope.owner or job.callers or job.id in state.fans)
     if ends and (not job.tokens or state.is_stopping(job)):
-        # Nothing refers to these numbers any more, and a long run has many such jobs.
+        # Snapshots leave zeros out: no later event needs these numbers, and a long run has many such jobs.
         job.queue_number = job.because = job.last_event_seq = 0
 
 
