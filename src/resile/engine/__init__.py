@@ -1,1 +1,1 @@
-"""The imperative shell: it drives the core, performs its orders and feeds back what the world answers."""
+"""The imperative shell: it feeds events to the core, performs the core's orders and reports their results as events."""

@@ -1,4 +1,4 @@
-"""What an attempt gives to the workflow: captured values, declared output files, and the verdict of `end`."""
+"""The results of an attempt: captured values, declared output files, and the verdict of `end`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def capture_output(
     exit_code: int | None,
     seconds: float = 0.0,
 ) -> dict[str, Any]:
-    """The values that an attempt gives by its output, its exit code and the time it took; raises CaptureRefused.
+    """The values that a step captures from an attempt's output, exit code and duration; raises CaptureRefused.
 
     An attempt without a log printed nothing.
     """
@@ -53,7 +53,7 @@ def capture_output(
 
 
 def capture_value(value: Any, captures: tuple[Capture, ...], exit_code: int | None) -> dict[str, Any]:
-    """The same for a step that returned a value and printed nothing: the value as text counts as its output."""
+    """Like capture_output, for a step that returned a value and printed nothing: the value as text is its output."""
     data = text_of(value).encode("utf-8", "surrogateescape")
     found = {one.name: _value(one, b"" if one.form == "stderr" else data, exit_code) for one in captures}
     return found | {one.name: value for one in captures if one.form == "value"}
@@ -70,7 +70,7 @@ def parse_result(text: str) -> Any:
 
 
 def _stream(output: OutputReader, log: LogRange | None, stream: Stream, name: str) -> bytes:
-    """What an attempt wrote to one stream; raises CaptureRefused where it is too much."""
+    """The bytes that an attempt wrote to one stream; raises CaptureRefused if they are too many."""
     size = output_size(log, stream)
     if size > VALUE_BYTES_MAX:
         raise CaptureRefused(f"capture {name!r}: {size} bytes are more than {VALUE_BYTES_MAX}")
@@ -133,13 +133,13 @@ def _number(name: str, text: str) -> int | float:
 
 
 def missing_outputs(directory: str, outputs: list[str]) -> str:
-    """A message about declared output files that do not exist; empty where all do."""
+    """A message about declared output files that do not exist; empty if all exist."""
     missing = ", ".join(repr(name) for name in outputs if not os.path.exists(os.path.join(directory, name)))
     return f"declared output file {missing} is missing" if missing else ""
 
 
 def excess_spending(output: OutputReader, log: LogRange, action: Agent) -> str:
-    """What an agent spent beyond its limits, where its output (one JSON object) reports that; else empty."""
+    """A message if an agent's output (one JSON object) reports spending beyond its limits; else empty."""
     if not action.cost_max and not action.tokens_max:
         return ""
     try:

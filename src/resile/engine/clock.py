@@ -1,4 +1,4 @@
-"""The time that an engine lives by: the system's, or one that a test moves by hand."""
+"""The clock of an engine: the system's, or one that a test moves by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Gives every time that the engine writes down or compares, and makes it wait."""
+    """Gives every time that the engine records or compares, and waits for it."""
 
     def now(self) -> float:
         """Seconds since 1970."""
 
     def wait(self, poll: select.poll, until: float) -> list[int]:
-        """Wait until a descriptor is ready, or until that time; the descriptors that are ready."""
+        """Wait until a descriptor is ready, or until that time; return the descriptors that are ready."""
 
 
 class SystemClock:
@@ -23,6 +23,6 @@ class SystemClock:
     now = staticmethod(time.time)
 
     def wait(self, poll: select.poll, until: float) -> list[int]:
-        """Wait until a descriptor is ready, or until that time; the descriptors that are ready."""
+        """Wait until a descriptor is ready, or until that time; return the descriptors that are ready."""
         milliseconds = max(0, int((until - time.time()) * 1000) + 1)
         return [descriptor for descriptor, _ in poll.poll(milliseconds)]

@@ -2,8 +2,8 @@
 
     NAME=value    export NAME="value"    # a comment
 
-The run also has those of the workflows inside it; its own override theirs. The values override the caller's
-environment, and the workflow's `env` overrides them. They are not stored with the run.
+A run also reads the files of the workflows inside its own; the outer workflow overrides the inner ones. The values
+override the caller's environment, and the workflow's `env` overrides them. They are not stored with the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def load_env_files(workflow: Workflow) -> dict[str, str]:
 
 
 def _own_files(workflow: Workflow) -> dict[str, str]:
-    """The variables of all files, of which a later one overrides; a missing file is an error before the run."""
+    """The variables of all files of one workflow; a later file overrides, a missing file is an error before the run."""
     values: dict[str, str] = {}
     for name in workflow.env_files:
         for number, line in enumerate(_lines(workflow, name), 1):

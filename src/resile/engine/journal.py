@@ -1,6 +1,6 @@
-"""Gathers what the core decided until it goes to the store as one batch.
+"""Collects the core's decisions and submits them to the writer as one batch.
 
-Orders wait here too: the engine gets them only when the batch that holds their event is durable.
+Orders wait here too: the engine gets them only when the batch with their event is durable.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Journal:
             if job.scope == ROOT:
                 self._touched.add(number)
             else:
-                # The next event may drop its scope.
+                # Make the row now: the next event may drop the job's scope.
                 self._rows[number] = _job_row(state, job)
         state.touched.clear()
         if attempt is not None:
             self._attempts[attempt.job, attempt.epoch, attempt.attempt] = attempt
 
     def _keep(self, record: KeepLetter | DropLetter | KeepScope) -> None:
-        """Add a change of a dead letter, or a scope that one needs, to the next batch."""
+        """Add a changed dead letter, or the scope that a letter needs, to the next batch."""
         if isinstance(record, KeepScope):
             self._scopes[record.kept.scope] = record.kept
         elif isinstance(record, DropLetter):
@@ -78,7 +78,7 @@ class Journal:
             self._keep_letter(record)
 
     def _keep_letter(self, order: KeepLetter) -> None:
-        """Add a letter to the next batch; an earlier one of the same item there joins its history."""
+        """Add a letter to the next batch; it takes over the history of an earlier letter of the same item there."""
         letter = order.letter
         key = letter.name, letter.item.index
         before = self._letters.get(key)
@@ -96,7 +96,7 @@ class Journal:
         self._orders.clear()
 
     def answer(self, request: int) -> None:
-        """Mark a request as answered with the next batch, which holds its event."""
+        """Mark a request as answered in the next batch, which holds its event."""
         self._answered = (*self._answered, request)
 
     def write_row(self, row: RunRow) -> None:
@@ -112,14 +112,14 @@ class Journal:
         return bool(self._orders)
 
     def is_unfinished(self) -> bool:
-        """Is there anything that is not durable yet, or whose orders the engine has not taken?"""
+        """Is a batch not durable yet, or has the engine not taken its orders?"""
         return bool(self._entries or self._written) or self._row is not None
 
     def submit(self, state: State, *, snapshot: bool = False, at_once: bool = False) -> None:
-        """Submit everything gathered to the writer; `at_once` where the engine is idle until it is durable."""
+        """Submit the collected batch to the writer; `at_once` if the engine is idle until it is durable."""
         self._since_snapshot += len(self._entries)
         picture = None
-        # A snapshot holds every job, so the more there are the longer the next one waits: together they cost no more
+        # A snapshot holds every job, so its interval grows with the number of jobs: snapshots together cost no more
         # than the entries between them.
         if snapshot or self._since_snapshot >= max(SNAPSHOT_ENTRIES_MIN, len(state.jobs)):
             self._since_snapshot = 0
@@ -150,7 +150,7 @@ class Journal:
 
 
 def _job_row(state: State, job: Job) -> JobRow:
-    """One job as the surfaces see it."""
+    """The row of one job, as commands and the web page show it."""
     scope = state.scopes.get(job.scope)
     return _row(state, job, state.step_of(job).name, "root" if scope is None else scope.name)
 
@@ -164,7 +164,7 @@ def _add_root_rows(state: State, numbers: Iterable[int], rows: dict[int, JobRow]
 
 
 def _row(state: State, job: Job, step: str, scope: str) -> JobRow:
-    """A job by the names of its step and its scope."""
+    """The row of a job, given the names of its step and its scope."""
     cause = job.cause
     began, ended = state.times(job)
     return JobRow(

@@ -1,4 +1,4 @@
-"""Turns an order to start an attempt into something an executor can launch.
+"""Turns an order to start an attempt into a launch for an executor.
 
 Rendering happens here and not in the core, because values are read from the output of other attempts. A value that
 can't be rendered fails the attempt (`contract`) before anything runs.
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
     from resile.languages.contract import Visible
 
-# In a rehearsal it gives the outcome of an attempt without running it.
+# In a rehearsal: returns the outcome of an attempt without running it.
 Rehearsal = Callable[[StartAttempt, Step], Outcome | None]
 
 
 class Performer:
-    """Renders the attempts of one run."""
+    """Renders and prepares the attempts of one run."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Performer:
         self._run_env = identity(run, state.epoch, output)
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
-        """What the executor is to run for this attempt, or its outcome where nothing needs to run."""
+        """The launch of an attempt, or its outcome if nothing needs to run."""
         job = self.state.jobs[order.job]
         step = self.state.step_of(job)
         if self._rehearsal is not None and (supposed := self._rehearsal(order, step)) is not None:
@@ -80,7 +80,7 @@ class Performer:
             return self._refuse(job, step, Failure(Kind.CONTRACT, message, signature="contract: no valid text"))
 
     def _refuse(self, job: Job, step: Step, failure: Failure) -> Outcome:
-        """The outcome of an attempt that can't start, after the step's cases; those of a loop are asked later."""
+        """The outcome of an attempt that can't start, after the step's cases; a loop's cases are evaluated later."""
         outcome = Outcome(failure=failure)
         is_answered = bool(step.cases or step.effects) and not isinstance(step.action, FanOut)
         return self.evaluators.step_events.conclude(job, step, outcome) if is_answered else outcome
@@ -88,7 +88,7 @@ class Performer:
     def launch_of(
         self, attempt: Attempt, argv: tuple[bytes, ...], fallback: tuple[bytes, ...], more: Variables
     ) -> Launch:
-        """The launch of a command with its environment, place and limits."""
+        """The launch of a command with its environment, directory and limits."""
         order, job, step = attempt.order, attempt.job, attempt.step
         directory = attempt.directory
         if step.commit_required:
@@ -120,16 +120,16 @@ class Performer:
         return GroupsRead(at, order.label, groups, place, last)
 
     def directory_of(self, job: Job, step: Step, lookup: Visible) -> str:
-        """Where a step runs."""
+        """The directory in which a step runs."""
         base = self.values.folder_of(job) or self._directory
         return os.path.join(base, render_text(step.working_dir, lookup)) if step.working_dir else base
 
     def outputs_of(self, step: Step, lookup: Visible) -> list[str]:
-        """The files that a step must leave."""
+        """The files that a step promises to write."""
         return [render_text(name, lookup) for name in step.outputs]
 
     def _keep_head(self, order: StartAttempt, directory: str) -> None:
-        """Keep the commit that a step starts from in a file, which outlives a crash."""
+        """Store the commit that a step starts from in a file, which survives a crash."""
         head = head_of(directory)
         if head is None:
             raise ValueRefused("commit_required: the step does not run inside a git repository")
@@ -141,7 +141,7 @@ class Performer:
             return file.read()
 
     def environment_of(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
-        """The variables that a step has beyond its run's; in a repair they describe the attempt that failed."""
+        """The variables of a step, beyond those of its run; in a repair they describe the failed attempt."""
         failed = failed_job(self.state, job)
         if failed is not None and failed.error is not None:
             pairs = self._repair_env(failed.id, failed.error)
@@ -159,7 +159,7 @@ class Performer:
         return tuple(pairs)
 
     def _repair_env(self, failed: int, error: Error) -> list[tuple[bytes, bytes]]:
-        """The variables that describe the failed attempt to a repair, under our names and under Torc's."""
+        """The variables that describe the failed attempt to a repair, with our prefix and with Torc's."""
         code = error.failure.exit_code
         variables = {**self._run_env, "JOB_ID": str(failed), "JOB_NAME": error.step, "ATTEMPT_ID": str(error.attempt)}
         variables["RETURN_CODE"] = "" if code is None else str(code)
@@ -171,7 +171,7 @@ class Performer:
         return os.path.join(self._scripts, f"job_j{job}_r{self.state.epoch}_a{attempt}.{ending}")
 
     def write_attempt_file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
-        """Write a file that belongs to one attempt, readable by its owner alone; its path."""
+        """Write a file that belongs to one attempt, readable by its owner only; return its path."""
         os.makedirs(self._scripts, mode=0o700, exist_ok=True)
         path = self._path_of(order.job, order.attempt, ending)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -180,7 +180,7 @@ class Performer:
 
 
 def identity(run: int, epoch: int, output: str) -> dict[str, str]:
-    """The variables that name a run to everything that it starts; each with `RESILE_` in front."""
+    """The variables that identify a run to every process it starts, without their `RESILE_` prefix."""
     return {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch), "OUTPUT_DIR": output, "API_URL": ""}
 
 

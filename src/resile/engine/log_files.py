@@ -1,4 +1,4 @@
-"""Writes the log files that people look for (`job_wf1_j2_r1_a1.o`), off the launch path, in a thread of its own."""
+"""Writes log files for people (`job_wf1_j2_r1_a1.o`), in a separate thread so that no launch waits for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LogFiles:
     """Exports finished attempts: all of them in runs of up to 1,000 jobs, failed ones always."""
 
     def __init__(self, output: OutputReader, folder: str, run: int, state: State) -> None:
-        """`output` reads what attempts wrote; the files go into the named folder below `folder`."""
+        """`output` reads the output of attempts; the files go into the folder of named logs below `folder`."""
         self._output = output
         self._folder = named_logs(folder)
         self._run = run
@@ -31,7 +31,7 @@ class LogFiles:
         self.problem: OSError | None = None
 
     def write(self, row: AttemptRow, *, at_once: bool) -> None:
-        """Export an attempt's output where it has any: queued, or at once where a repair is going to read it."""
+        """Export an attempt's output if it has any: queued, or at once if a repair is going to read it."""
         log = row.log
         if log is None or not (log.out_length or log.err_length):
             return
@@ -52,7 +52,7 @@ class LogFiles:
             self._thread.join()
 
     def _work(self) -> None:
-        """Export one attempt after the other; a full disk must not stop the run, the executor keeps the output."""
+        """Export the queued attempts; a full disk must not stop the run, the executor still has the output."""
         while (row := self._queue.get()) is not None:
             self._export(row)
 
@@ -65,7 +65,7 @@ class LogFiles:
 
 
 def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -> None:
-    """Write what one attempt wrote as `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, where it wrote anything."""
+    """Export the output of one attempt to `job_wf{W}_j{J}_r{R}_a{N}.o` and `.e`, if it wrote anything."""
     for stream in _ENDINGS:
         data = output.read_output(row.log, stream, 0, CHUNK_BYTES)
         if data:
@@ -75,7 +75,7 @@ def export_attempt(output: OutputReader, run: int, row: AttemptRow, into: str) -
 
 
 def _write(output: OutputReader, log: LogRange | None, stream: Stream, data: bytes, path: str) -> None:
-    """Write one stream, of which `data` is the beginning, to a file that appears whole or not at all."""
+    """Write one stream, of which `data` is the beginning, to a file, atomically."""
     part = f"{path}.part"
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         while data:

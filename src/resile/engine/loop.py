@@ -9,8 +9,8 @@
               perform (executor, timers, conditions) <-- orders, once durable
 
 One thread, one loop. Time comes from the clock, and every event has the time at which the loop read it.
-While the executor has attempts in reserve, or nothing waits for a commit, commits gather for a few milliseconds;
-otherwise they go at once.
+While the executor has attempts in reserve, or no order waits for a commit, the engine collects events for a few
+milliseconds before it commits; otherwise it commits at once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _BEGUN = frozenset((Started, Adopted))
 _OVER = frozenset((Ended, Returned))
 
 Listener = Callable[[State, list[Note]], None]
-# What Ctrl-C calls; its argument is called once the executor knows.
+# Ctrl-C calls it; it calls its argument once the executor has the interrupt.
 Interrupt = Callable[[Callable[[], None]], None]
 
 
@@ -112,7 +112,8 @@ class Engine:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def interrupt(self, done: Callable[[], None]) -> None:
-        """Stop gently; called a second time, kill what runs; `done` is called once the executor knows.
+        """Stop gently; a second call kills the running attempts. The engine calls `done` once the executor has the
+        interrupt.
 
         Safe in a signal handler.
         """
@@ -210,12 +211,12 @@ class Engine:
             self._wind_down()
 
     def _has_repairs(self, number: int) -> bool:
-        """Could a failure of this job start a repair, which expects its log files to exist?"""
+        """Could a failure of this job start a repair, which reads its log files?"""
         job = self._state.jobs.get(number)
         return job is not None and any(rule.repair is not None for rule in self._state.step_of(job).rules)
 
     def _handle_request(self, request: Request) -> None:
-        """Turn what another surface asked of this run into an event; the batch of that event answers it."""
+        """Turn a request of another process into an event; the batch with that event answers it."""
         self._journal.answer(request.id)
         match request.kind:
             case "cancel":
@@ -230,7 +231,7 @@ class Engine:
             self._drained = True
             self._executor.drain()
         if self._interrupts > 1:
-            # Also what had started by then and is reported only now.
+            # Also kill attempts that had started before and are reported only now.
             for job, attempt in sorted(self._running - self._killed):
                 self._executor.kill(job, attempt)
             self._killed |= self._running
@@ -240,9 +241,9 @@ class Engine:
             self._stop = "interrupted"
 
     def _submit(self, now: float) -> None:
-        """Hand the journal to the writer, unless it pays to gather a little longer.
+        """Submit the journal to the writer, unless it pays to collect more first.
 
-        It does while nothing waits for it: no order, or an executor that has enough to do.
+        It does while no order waits for the commit, or the executor has enough attempts queued.
         """
         if not self._journal.has_entries():
             return
@@ -251,7 +252,7 @@ class Engine:
             self._journal.submit(self._state, at_once=idle)
 
     def _perform_durable(self) -> None:
-        """Perform the orders that are durable, and show their notes to the listener."""
+        """Perform the orders that are durable, and pass their notes to the listener."""
         orders, notes = self._journal.take_durable()
         launches: list[Launch] = []
         finds: list[tuple[int, int]] = []
@@ -274,14 +275,14 @@ class Engine:
                 if not self._interrupts:
                     self._start(order, launches)
             case KillAttempt():
-                # The executor must know of the attempts that were to start before this order.
+                # First pass on the attempts that were to start before this order.
                 self._executor.start(launches)
                 launches.clear()
                 self._executor.kill(order.job, order.attempt)
             case FindAttempt():
                 finds.append((order.job, order.attempt))
             case AnswerCondition() | AnswerArcs() | AnswerRoute() | AnswerValue():
-                # A job that was stopped meanwhile may have been dropped with its item.
+                # A stopped job may have been dropped with its item.
                 if order.job in self._state.jobs:
                     self._inbox.append((self._conditions.answer(order, self._clock.now()), None))
             case SetTimer():
@@ -296,7 +297,7 @@ class Engine:
                 assert_never(order)
 
     def _start(self, order: StartAttempt, launches: list[Launch]) -> None:
-        """Start an attempt, or record its outcome where nothing needs to start."""
+        """Start an attempt, or record its outcome if nothing needs to start."""
         launch = self._performer.launch(order)
         if isinstance(launch, Launch):
             launches.append(launch)

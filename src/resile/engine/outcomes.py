@@ -39,7 +39,7 @@ from resile.store.contract import AttemptRow
 if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
 
-# Forms that any output has; the others would fail a step a second time.
+# Forms that never fail; the others could fail a step a second time.
 _ALWAYS_THERE = ("text", "lines", "stderr", "exit_code", "combined", "success", "duration")
 
 
@@ -70,7 +70,7 @@ class Observer:
         self._outcome_of: Callable[..., Outcome] | None = None
 
     def observe(self, report: Report, *, interrupted: bool) -> tuple[Event, AttemptRow | None]:
-        """The event that a report becomes, and the attempt's row where that changed."""
+        """The event of a report, and the attempt's row if the report changes it."""
         match report:
             # Ended and Returned first: they are the most frequent, and a failed class pattern is slow.
             case Returned():
@@ -95,7 +95,7 @@ class Observer:
                 self._started[report.job, report.attempt] = row
                 return AttemptStarted(report.at, report.job, report.attempt, report.pid), row
             case Adopted():
-                # The event has the time of the adoption; the start was long ago.
+                # The event has the time of the adoption, not of the start.
                 return AttemptAdopted(self._clock.now(), report.job, report.attempt, report.pid), None
             case Withdrawn():
                 return AttemptWithdrawn(report.at, report.job, report.attempt), None
@@ -129,13 +129,13 @@ class Observer:
         return AttemptEnded(at, job, attempt, outcome, canceled, pid), row
 
     def _capture_for_owners(self, job: Job, outcome: Outcome, at: float) -> Outcome:
-        """Add what the owners of a fallback capture from the output of its last command.
+        """Add the values that the owners of a fallback capture from the output of its last command.
 
-        An output that an owner can't take fails the command, and so the fallback.
+        If an owner can't capture the output, the command fails, and so does the fallback.
         """
         if not self._in_handler(job) or isinstance(self._state.step_of(job).action, FanOut | Child):
             return outcome
-        # A step that runs inside the engine prints nothing: its value is captured.
+        # A step that runs inside the engine prints nothing: the owner captures its value.
         gave = next(iter(outcome.values.values()), MISSING) if outcome.log is None else MISSING
         other = _fallback_owner_of(self._state, job)
         while other is not None:
@@ -189,7 +189,7 @@ class Observer:
         return self._evaluators.step_events.conclude(job, step, outcome) if step.cases or step.effects else outcome
 
     def _complete(self, report: Ended, outcome: Outcome) -> Outcome:
-        """Add what the step promised to the outcome: captures, output files, a commit, `end`'s verdict."""
+        """Add the results that the step promised to the outcome: captures, output files, a commit, `end`'s verdict."""
         job = self._state.jobs.get(report.job)
         if job is None:
             return outcome
@@ -222,7 +222,7 @@ class Observer:
             return _fail_contract(outcome, problem.message, "value refused")
 
     def _check_outputs(self, report: Ended, job: Job, step: Step, outcome: Outcome) -> Outcome:
-        """Fail an outcome whose step promised files or a commit and has not left them; raises ValueRefused."""
+        """Fail an outcome if its step left out a promised file or commit; raises ValueRefused."""
         lookup = self._values.of(job)
         directory = self._performer.directory_of(job, step, lookup)
         if step.outputs and (missing := missing_outputs(directory, self._performer.outputs_of(step, lookup))):
@@ -232,7 +232,7 @@ class Observer:
         return outcome if not isinstance(step.action, Agent) else self._check_spending(step.action, outcome)
 
     def _transform_output(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
-        """Make the output of a step a value, which must meet the step's conditions."""
+        """Transform the output of a step into its value and run the step's checks."""
         try:
             values = self._capture(job, step, step.capture, outcome)
         except CaptureRefused as problem:
@@ -251,7 +251,7 @@ class Observer:
         return msgspec.structs.replace(outcome, values={**outcome.values, "workflow_status": verdict})
 
     def _count_items(self, report: Ended, outcome: Outcome) -> Outcome:
-        """Count the items that the program listed: the last word of its output; redact their file."""
+        """Read the number of items that the program listed, the last word of its output; redact the items file."""
         assert outcome.log is not None
         words = self._output.read_output(outcome.log, "out", -64).split()
         if not words or not words[-1].isdigit():
@@ -268,7 +268,8 @@ class Observer:
 
     def _capture(self, job: Job, step: Step, captures: tuple[Capture, ...], outcome: Outcome) -> dict[str, Any]:
         """Capture an attempt's output, without secrets; raises CaptureRefused."""
-        # In a handler `combined` is the output of all its commands so far, so that the last one that ran has it all.
+        # In a handler `combined` joins the outputs of all its commands so far, so the last command that ran has
+        # everything.
         joined = [one.name for one in captures if one.form == "combined"] if self._in_handler(job) else []
         own = tuple(Capture(one.name) if one.name in joined else one for one in captures)
         values = capture_output(self._output, outcome.log, own, outcome.exit_code, outcome.usage.wall_seconds)
@@ -289,7 +290,7 @@ class Observer:
         return _fail_contract(outcome, problem, "agent limit") if problem else outcome
 
     def _complete_failure(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
-        """Add what any output gives to a failed outcome, for handlers and tolerant dependents."""
+        """Add the captures that any output allows to a failed outcome, for handlers and tolerant dependents."""
         if outcome.log is None or outcome.failure is None:
             return outcome
         captures: tuple[Capture, ...] = tuple(c for c in step.capture if c.form in _ALWAYS_THERE)
@@ -310,7 +311,7 @@ class Observer:
 
 
 def _fallback_owner_of(state: State, job: Job) -> Job | None:
-    """The job whose fallback ends with this job, all commands before which succeeded."""
+    """The owner of the fallback that ends with this job, if all earlier commands of it succeeded."""
     scope = state.scopes[job.scope]
     if scope.kind != "repair":
         return None
@@ -324,12 +325,12 @@ def _fallback_owner_of(state: State, job: Job) -> Job | None:
 
 
 def is_output_lost(report: Ended) -> bool:
-    """Was there no room for what an attempt printed? That is no failure of the step: it is retried."""
+    """Did the disk have no room for an attempt's output? The step has not failed then: it is retried."""
     return report.spawn_stage == "output" and report.spawn_error in (ENOSPC, EDQUOT)
 
 
 def _fail_contract(outcome: Outcome, message: str, signature: str) -> Outcome:
-    """Fail a success that broke a promise of the step."""
+    """Turn a success into a `contract` failure: the step broke a promise."""
     failure = Failure(Kind.CONTRACT, message, outcome.exit_code, signature=f"contract: {signature}")
     return msgspec.structs.replace(outcome, failure=failure)
 

@@ -1,4 +1,4 @@
-"""Where a run keeps its files: one folder for each epoch under the output folder, and the named log files."""
+"""The paths of a run's files: one folder for each epoch under the output folder, and the named log files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def epoch_folder(output: str, run: int, epoch: int) -> str:
 
 
 def label(run: int, epoch: int) -> str:
-    """The part of a log file's name that says which run and epoch it belongs to."""
+    """The part of a log file's name that identifies its run and epoch."""
     return f"wf{run}_r{epoch}"
 
 
 def named_logs(output: str) -> str:
-    """The folder of the log files that people look for."""
+    """The folder of the log files for people."""
     return join(output, "job_stdio")
 
 
@@ -26,5 +26,5 @@ def worktree(output: str, run: int, job: int, index: int) -> str:
 
 
 def worktree_branch(run: int, job: int, index: int) -> str:
-    """The branch on which such an item commits."""
+    """The branch on which the item of a worktree commits."""
     return f"resile/wf{run}_j{job}_i{index}"

@@ -1,4 +1,4 @@
-"""A run as its log has it: the folded state, and counts over it; also for commands that only read."""
+"""Reads a run from its log: the folded state, and counts over it; commands that only read use it too."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GoneJobs:
         self.omitted = 0
 
     def add(self, scope: list[JobRow], many: bool) -> None:
-        """Add the jobs of one scope; of many scopes, leave out those in which every job went well."""
+        """Add the jobs of one scope; if there are many scopes, omit those in which every job succeeded."""
         if many and all(row.status in (COMPLETED, SKIPPED, DISABLED) for row in scope):
             self.omitted += sum(row.status != DISABLED for row in scope)
         else:
@@ -81,7 +81,7 @@ def dropped_jobs(store: Store, run: int, state: State) -> GoneJobs:
 
 
 def row_of(store: Store, run: int) -> RunRow:
-    """A run's row; raises ResileError where there is no such run."""
+    """The row of a run; raises ResileError if the run does not exist."""
     row = store.run(run)
     if row is None:
         raise ResileError("no-such-run", f"there is no run {run}", hint="`resile status` lists the runs")

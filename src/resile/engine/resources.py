@@ -1,4 +1,4 @@
-"""The capacity of this machine: CPUs, memory and GPUs, by its cgroup and its devices; and the time of an attempt."""
+"""The capacity of this machine (CPUs, memory, GPUs; from its cgroup and devices), and the time limit of an attempt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resile.errors import ResileError
 from resile.model.fanout import FanOut
 from resile.model.workflow import Step, Workflow
 
-# Enough in reserve that the launcher never waits for a commit, few enough that a cancel has little to withdraw.
+# So many in reserve that the launcher never waits for a commit, so few that a cancel has little to withdraw.
 AHEAD = 64
 # Calls of functions are shorter, and withdrawing one costs nothing.
 CALLS_AHEAD = 512
@@ -20,7 +20,7 @@ _UNLIMITED = 1 << 60
 
 
 def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, gpus: int | None) -> Capacity:
-    """The capacity of an engine on this machine; what the caller gives overrides what is measured."""
+    """The capacity of an engine on this machine; the caller's numbers override the measured ones."""
     own_cpus = cpus if cpus is not None else _cpus()
     return Capacity(
         parallel=parallel if parallel is not None else max(1, int(_cpus())),
@@ -54,7 +54,7 @@ def _with_items(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def _misfit(step: Step, capacity: Capacity) -> str:
-    """What a step needs beyond the capacity, in words; empty where it fits."""
+    """The resource of which a step needs more than there is, in words; empty if it fits."""
     resources = step.resources
     if resources is None:
         return ""
@@ -68,7 +68,7 @@ def _misfit(step: Step, capacity: Capacity) -> str:
 
 
 def _cpus() -> float:
-    """CPUs this process may use: its affinity, limited by the cgroup's quota."""
+    """The CPUs this process may use: its affinity, limited by the cgroup's quota."""
     allowed = float(len(os.sched_getaffinity(0)))
     quota = _words("/sys/fs/cgroup/cpu.max")
     if len(quota) == 2 and quota[0] != "max":
@@ -80,7 +80,7 @@ def _cpus() -> float:
 
 
 def _memory_bytes() -> int:
-    """Memory this process may use: the machine's, limited by the cgroup."""
+    """The memory this process may use: the machine's, limited by the cgroup."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         words = _words(path)
@@ -90,7 +90,7 @@ def _memory_bytes() -> int:
 
 
 def _gpus() -> int:
-    """GPUs: the visible ones where the environment names them, else all, counted by their device files."""
+    """The number of GPUs: those in CUDA_VISIBLE_DEVICES, else all, counted by their device files."""
     visible = visible_gpus(os.environ)
     if visible:
         return len(visible)
@@ -107,7 +107,7 @@ def visible_gpus(env: Mapping[str, str]) -> list[str]:
 
 
 def _size(count: int) -> str:
-    """Bytes as people write them."""
+    """A number of bytes with a unit."""
     for unit, name in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
         if count >= unit:
             return f"{count / unit:.4g}{name}"
@@ -115,7 +115,7 @@ def _size(count: int) -> str:
 
 
 def _words(path: str) -> list[str]:
-    """The words of a small system file, none where it does not exist."""
+    """The words of a small system file; none if it does not exist."""
     try:
         with open(path) as file:
             return file.read().split()
@@ -130,7 +130,7 @@ def time_limit(state: State, job: Job) -> float | None:
         return step.timeout_seconds
     resources = resources_for(state, job)
     written = step.resources.runtime_seconds if step.resources is not None else None
-    # More time than the file says, granted by a rule or a judge, replaces the timeout too.
+    # A rule or a judge that grants more time than the file replaces the timeout too.
     timeout = step.timeout_seconds if job.runtime_seconds <= (written or 0.0) else None
     limits = (timeout, resources.runtime_seconds if resources is not None else None)
     return min((limit for limit in limits if limit is not None), default=None)

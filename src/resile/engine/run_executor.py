@@ -29,7 +29,7 @@ def make_executor(
     hidden: tuple[str, ...],
     launcher: Prestarted | None,
 ) -> Executor:
-    """The executor of commands, with that of functions beside it if the workflow calls any."""
+    """The executor of commands, combined with that of functions if the workflow calls any."""
     commands = LocalExecutor(
         folder,
         slots=parallel,
@@ -75,7 +75,7 @@ def calls_functions(workflow: Workflow) -> bool:
 
 
 def _call(steps: tuple[Step, ...]) -> bool:
-    """Does one of these steps, or what runs for it, call a function?"""
+    """Does one of these steps, or a step inside it, call a function?"""
     if any(type(step.action) is Function for step in steps):
         return True
     for host in steps_with_inner_steps(steps):

@@ -1,4 +1,4 @@
-"""Secrets: where their values come from, and how they are redacted before text leaves a step."""
+"""Secrets: where their values come from, and how they are redacted from text that leaves a step."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MASK = "***"
 
 
 def load_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
-    """The value of each secret that a workflow or one inside it declares; the whole run has them.
+    """The value of each secret that a workflow or one inside it declares; all steps of the run get them.
 
-    A missing secret is an error before anything runs, as are two of one name that differ.
+    A missing secret is an error before anything runs, and so are two secrets of one name with different values.
     """
     values: dict[str, str] = {}
     for one in workflows_within(workflow):
@@ -55,7 +55,7 @@ def _own_secrets(workflow: Workflow, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_file(name: str, path: str) -> str:
-    """A secret kept in a file; its last newline is not part of it."""
+    """A secret from a file, without its last newline."""
     try:
         with open(path, "rb") as file:
             data = file.read(SECRET_BYTES_MAX + 2)
@@ -67,9 +67,9 @@ def _from_file(name: str, path: str) -> str:
 
 
 def redaction_patterns(values: Mapping[str, str]) -> tuple[str, ...]:
-    """The texts to redact: each value, each of its longer lines, and both as programs escape them.
+    """The texts to redact: each value, each of its longer lines, and the escaped forms of both.
 
-    Longest first, so that a part never hides the whole.
+    Longest first, so that replacing a part never hides the whole.
     """
     found: set[str] = set()
     for value in values.values():
@@ -80,14 +80,14 @@ def redaction_patterns(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _escaped_forms_of(text: str) -> set[str]:
-    """A text as JSON, Python, a shell's trace and urls write it, with and without escapes for what is not ASCII."""
+    """A text as JSON, Python, a shell's trace and URLs write it, with and without escapes for non-ASCII characters."""
     if text.isascii() and text.isalnum():
         return set()
     import json
     from urllib.parse import quote
 
     raw = text.encode("utf-8", "surrogateescape")
-    # A double quote before it makes Python escape the single ones inside; it does so only where both are there.
+    # With a double quote in the text, repr() also escapes the single quotes.
     python = {repr(f'"{text}')[2:-1], ascii(f'"{text}')[2:-1], repr(b'"' + raw)[3:-1]}
     unescaped = {form.replace("\\'", "'") for form in python}
     return {

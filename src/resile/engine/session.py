@@ -1,4 +1,4 @@
-"""Puts an engine together for one run and lets it drive: a new run, a resumed one, or one more epoch."""
+"""Assembles an engine for one run and drives it: a new run, a resumed one, or one more epoch."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def create(
     directory: str,
     clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[RunRow, State]:
-    """Store a new run with its definition, its jobs and its first event; its row, and its state before that event.
+    """Store a new run with its definition, its jobs and its first event; return its row, and its state before that
+    event.
 
-    An engine that dies before the first event is durable leaves a run that a resume can still start.
+    If the engine dies before the first event is durable, a resume can still start the run.
     """
     state = new_state(workflow)
     row = RunRow(
@@ -66,7 +67,7 @@ def create(
 
 
 def next_event(row: RunRow, state: State, capacity: Capacity, now: float) -> RunStarted | RunResumed:
-    """The event with which an engine takes a run up: a resume, or the start that an earlier engine did not record."""
+    """The first event of an engine that takes over a run: a resume, or the start that no earlier engine recorded."""
     if state.phase != "new":
         return RunResumed(now, capacity, caller())
     first = msgspec.convert(row.summary["first"], RunStarted)
@@ -99,7 +100,7 @@ class Session:
         clock: Clock = SYSTEM_CLOCK,
         executor: Executor | None = None,
     ) -> None:
-        """`executor` runs the attempts; by default processes of this machine do."""
+        """`executor` runs the attempts; the default runs them as processes of this machine."""
         self._clock = clock
         self._given_executor = executor
         self._debug = debug
@@ -110,7 +111,7 @@ class Session:
         self._listener = listener
 
     def record(self, lease: Lease, event: Event) -> State:
-        """Record one event without performing anything: `reset`, and a judgement while no engine drives the run."""
+        """Record one event without performing orders: `reset`, and a judgement while no engine drives the run."""
         from resile.core.actions import StopEngine
         from resile.core.react import react
 
@@ -136,7 +137,7 @@ class Session:
         ready: Callable[[Engine], None],
         rehearsal: Rehearsal | None = None,
     ) -> RunStatus:
-        """Drive the run from these events until it ends, parks or is interrupted; its row then has the status."""
+        """Drive the run from these events until it ends, parks or is interrupted; then write the status to its row."""
         row, state = self._row, self._state
         epoch = state.epoch + sum(isinstance(event, EpochStarted) for event in events)
         writer = self._store.writer()
@@ -171,7 +172,7 @@ class Session:
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = redaction_patterns(secrets)
-        # The variables by which every step's process knows its run.
+        # The variables that tell every step's process which run it belongs to.
         known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
         base_env = {**env, **secrets, **known}
         executor = self._given_executor

@@ -1,4 +1,4 @@
-"""One attempt as a step type prepares it: the order, its job and step, and what the performer does for every type."""
+"""One attempt, as a step type prepares it: the order, its job and step, and the services that every type uses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunValues(Protocol):
     """The values of a run, as steps see them."""
 
     def of(self, job: Job) -> Visible:
-        """What the texts of a job can name."""
+        """The names and values that the texts of a job can use."""
 
     def find(self, path: Sequence[str | int], job: Job) -> Any:
         """The value under a path as a job sees it, or MISSING."""
@@ -46,7 +46,9 @@ class BuiltinSteps(Protocol):
 
 
 class Host(Protocol):
-    """What step types ask of the performer of a run; `folder` is the run's own, `secrets` are never stored."""
+    """The services that the performer of a run offers to step types; `folder` is the run's own, `secrets` are never
+    stored.
+    """
 
     state: State
     clock: Clock
@@ -59,16 +61,16 @@ class Host(Protocol):
 
     @property
     def evaluators(self) -> BuiltinSteps:
-        """What evaluates steps inside the engine."""
+        """The evaluator of steps that run inside the engine."""
 
     def directory_of(self, job: Job, step: Step, lookup: Visible) -> str:
-        """Where a step runs."""
+        """The directory in which a step runs."""
 
     def environment_of(self, order: StartAttempt, job: Job, step: Step) -> Variables:
-        """The variables that a step has beyond its run's."""
+        """The variables of a step, beyond those of its run."""
 
     def write_attempt_file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
-        """Write a file that belongs to one attempt; its path."""
+        """Write a file that belongs to one attempt; return its path."""
 
     def launch_of(
         self, attempt: Attempt, argv: tuple[bytes, ...], fallback: tuple[bytes, ...], more: Variables
@@ -77,7 +79,7 @@ class Host(Protocol):
 
 
 class Attempt:
-    """One attempt that is about to start; `memory` is what its effects wrote when the step was entered."""
+    """One attempt that is about to start; `memory` holds what the step's effects wrote on entering the step."""
 
     def __init__(
         self, host: Host, order: StartAttempt, job: Job, step: Step, memory: dict[str, dict[str, Any]]
@@ -90,22 +92,22 @@ class Attempt:
 
     @cached_property
     def lookup(self) -> Visible:
-        """What the texts of the job can name."""
+        """The names and values that the texts of the job can use."""
         return self.host.values.of(self.job)
 
     @property
     def directory(self) -> str:
-        """Where the step runs."""
+        """The directory in which the step runs."""
         return self.host.directory_of(self.job, self.step, self.lookup)
 
     def write_file(self, ending: str, text: bytes) -> bytes:
-        """Write a file that belongs to the attempt; its path."""
+        """Write a file that belongs to the attempt; return its path."""
         return self.host.write_attempt_file(self.order, ending, text)
 
     def with_stdin(self, argv: Argv, ending: str, text: bytes) -> Argv:
-        """The argv of a command that reads a text on standard input."""
+        """The argv that runs a command with a text on its standard input."""
         return (b"sh", b"-c", _FROM_FILE, self.write_file(ending, text), *argv)
 
     def launch(self, argv: Argv, fallback: Argv = (), variables: Variables = ()) -> Launch:
-        """The launch of a command; `fallback` runs where there is no such program."""
+        """The launch of a command; `fallback` runs if the program of `argv` does not exist."""
         return self.host.launch_of(self, argv, fallback, variables)

@@ -1,10 +1,10 @@
-"""Steps that run inside the engine, and what becomes of any step's output: transforms and checks.
+"""Steps that run inside the engine, and the transforms and checks of every step's output.
 
     perform(job, step, at)       Script, Memory, Collect: an outcome, without a process; Ask: a question that waits
-    complete(job, step, outcome) the value that an attempt gave: parsed -> template -> code -> schema -> checks
+    complete(job, step, outcome) the value of an attempt: parsed -> template -> code -> schema -> checks
 
-A problem in code or in a template fails the attempt: `exit` for a script that threw, `contract` for a value that is
-not what was promised, `check` for a condition that was not met. A condition that can't be evaluated is not met.
+A problem in code or in a template fails the attempt: `exit` for a script that threw, `contract` for a value
+that breaks a promise, `check` for a condition that does not hold. A condition that can't be evaluated does not hold.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def prepare(attempt: Attempt) -> Outcome:
 
 
 class Broken(Exception):
-    """The attempt has failed, and this is how."""
+    """The attempt failed with this failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -48,7 +48,7 @@ class Broken(Exception):
 
 
 class Inside:
-    """Evaluates for the jobs of one run; the sandbox is only fetched when there is code to run."""
+    """Evaluates steps for the jobs of one run; it fetches the sandbox only when there is code to run."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -56,7 +56,7 @@ class Inside:
         self._code = LiquidCode(values)
 
     def perform(self, job: Job, step: Step, at: float) -> Outcome:
-        """What a step that needs no process comes to."""
+        """Evaluate a step that needs no process; return its outcome."""
         action = step.action
         try:
             match action:
@@ -79,7 +79,9 @@ class Inside:
         return self.complete(job, step, outcome, outcome.values["value"], at)
 
     def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
-        """The outcome with the step's value, or with the failure of what it had to meet."""
+        """The outcome with the step's value, or with a failure if the value misses the transform, the schema or a
+        check.
+        """
         try:
             if step.transform is not None:
                 value = self._transform(job, step, step.transform, value, at)
@@ -92,11 +94,11 @@ class Inside:
         return replace(outcome, remarks=(*outcome.remarks, *remarks)) if remarks else outcome
 
     def failure_outcome(self, step: Step, failure: Failure) -> Outcome:
-        """A failure, with what others see of it."""
+        """The outcome of a failure, with the value that other steps see."""
         return Outcome(1, failure, values=dict.fromkeys((c.name for c in step.capture), failed_value(failure)))
 
     def _script(self, job: Job, action: Script, at: float) -> Outcome:
-        """Code that may write the memory."""
+        """Run code that may write to the memory."""
         answer = self._code.run_script(action.code, action.namespace, job, at)
         if answer.problem:
             raise Broken(Failure(Kind.EXIT, answer.problem, 1, signature=f"script: {answer.kind}"))
@@ -105,7 +107,7 @@ class Inside:
         return Outcome(0, values={"value": gave["value"]}, memory=memory, remarks=tuple(gave["log"]))
 
     def _memory(self, job: Job, action: Memory, at: float) -> Outcome:
-        """One operation on the memory."""
+        """Perform one operation on the memory."""
         texts = self._values.of(job)
         space = dict(self._values.memory.namespaces(job).get(action.namespace, {}))
         key = render_text(action.key, texts)
@@ -136,7 +138,7 @@ class Inside:
         return Outcome(0, values={"value": result}, memory=self._values.memory.write(job, {action.namespace: space}))
 
     def _collect(self, job: Job, wanted: tuple[Computed, ...], at: float) -> dict[str, Any]:
-        """Values of a workflow's own, each of which sees those before it as outputs."""
+        """Compute the values of a workflow in order; each sees the earlier ones as outputs."""
         found: dict[str, Any] = {}
         for computed in wanted:
             if computed.code:
@@ -148,14 +150,14 @@ class Inside:
         return found
 
     def _value(self, job: Job, code: str, at: float, what: str, outputs: dict[str, Any] | None = None) -> Any:
-        """The value of code that writes nothing."""
+        """The value of code that does not write to the memory."""
         answer = self._code.value(what, code, job, at, outputs=outputs)
         if answer.problem:
             raise Broken(Failure(Kind.EXIT, answer.problem, 1, signature=f"{what}: {answer.kind}"))
         return answer.value
 
     def _transform(self, job: Job, step: Step, transform: Transform, value: Any, at: float) -> Any:
-        """The value that a step gives."""
+        """The value of a step, made from its output."""
         value = _parse_output(transform, value)
         if transform.template:
             variables = {**self._scope.variables(job), "output": value, "data": value, "response": value}
@@ -170,7 +172,7 @@ class Inside:
         return _items(step, value) if transform.as_items else value
 
     def _run_check(self, job: Job, check: Check, value: Any, at: float) -> str:
-        """What is to be remarked of a condition; raises Broken where it fails the attempt."""
+        """Check a condition; return a remark, or an empty text. Raises Broken if the condition fails the attempt."""
         holds, problem = self._code.check(check.name, check.code, job, at, {"output": _subject(value)})
         if not problem and holds == check.must:
             return ""
@@ -185,7 +187,7 @@ class Inside:
 
 
 def _items(step: Step, value: Any) -> list[Any]:
-    """A list of whatever is there; a text that is a list is one, also where it is to be left as it is."""
+    """The value as a list of items; a text that holds a JSON list counts as that list, even with `parse: text`."""
     read = _read(value)
     if isinstance(read, list):
         return read
@@ -195,12 +197,12 @@ def _items(step: Step, value: Any) -> list[Any]:
 
 
 def _contract(message: str) -> Failure:
-    """A value is not what was promised."""
+    """A `contract` failure: the value breaks a promise of the step."""
     return Failure(Kind.CONTRACT, message[:MESSAGE_CHARACTERS_MAX], signature="contract: value")
 
 
 def _sum_of(key: str, old: Any, by: Any) -> int | float:
-    """A number and another one."""
+    """The sum of two numbers; raises Broken if one is not a number."""
     for value in (old, by):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Broken(Failure(Kind.EXIT, f"{key!r} can't be incremented: {str(value)[:60]!r} is no number", 1))
@@ -208,7 +210,7 @@ def _sum_of(key: str, old: Any, by: Any) -> int | float:
 
 
 def _parse_output(transform: Transform, value: Any) -> Any:
-    """What was printed, as data where it is that."""
+    """The output, parsed as JSON where `parse` asks for it."""
     if not isinstance(value, str) or transform.parse == "text":
         return value
     text = value.strip()
@@ -223,12 +225,14 @@ def _parse_output(transform: Transform, value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    """Text that is JSON as its value, anything else as it is."""
+    """The value of a text that is JSON; any other value unchanged."""
     return _parse_output(Transform(), value) if isinstance(value, str) else value
 
 
 def _subject(value: Any) -> Any:
-    """What conditions call `output`: a list is in `items`, there are always `issues`, and JSON behind text counts."""
+    """The `output` that conditions see: a list goes into `items`, `issues` always exists, JSON at the end of a text
+    counts.
+    """
     if isinstance(value, str):
         value = _at_the_end(value)
     if isinstance(value, list):

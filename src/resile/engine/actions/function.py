@@ -1,10 +1,10 @@
-"""Calls of Python functions: from a step to a launch, and from what came back to an outcome.
+"""Calls of Python functions: from a step to a launch, and from the worker's report to an outcome.
 
-    Function + what other steps gave --> Call          Returned --> Outcome with the value, or with what was raised
+    Function + outputs of other steps --> Call         Returned --> Outcome with the value, or with the exception
 
-A result is a value of the scope under its step's name, in the log and so in the database; None is not kept at all.
-What the items of a fan-out gave is read from the log when somebody asks for it. A function that is called to mend
-another step is told what failed.
+The engine stores a result in the scope under its step's name, and so in the log and the database; None is not stored.
+It reads the results of a fan-out's items from the log when a step uses them. A function that repairs another step
+gets the failure of that step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def prepare(attempt: Attempt) -> Launch:
-    """The call that an attempt makes, with the arguments as they are now; its worker knows the run."""
+    """The launch of a function call, with the arguments as they are now; the worker already knows the run."""
     order, job, step, host = attempt.order, attempt.job, attempt.step, attempt.host
     action, state, values = step.action, host.state, host.values
     assert isinstance(action, Function)
@@ -70,7 +70,7 @@ def prepare(attempt: Attempt) -> Launch:
 
 
 def _failed_before(job: Job, state: State) -> Failed | None:
-    """What failed that this job is to mend; nothing for almost every job."""
+    """The failure that this job has to repair; None for almost every job."""
     failed = failed_job(state, job)
     if failed is None or failed.error is None:
         return None
@@ -79,10 +79,10 @@ def _failed_before(job: Job, state: State) -> Failed | None:
 
 
 def home_of(workflow: Workflow) -> Home:
-    """The program that a workflow was written in: where classes are that its pickles look for in `__main__`.
+    """The program that defines a workflow: pickles look for their `__main__` classes there.
 
-    Only functions of the program itself are known by their file. One that was started by `python -m` is a module, which
-    is called after its file.
+    Only functions of the program itself have a file. A program started with `python -m` is a module, named like its
+    file.
     """
     modules: set[str] = set()
     for flow in workflows_within(workflow):
@@ -98,7 +98,7 @@ def home_of(workflow: Workflow) -> Home:
 
 
 def _functions(steps: Iterable[Step]) -> Iterator[Function]:
-    """The functions that steps call, those of items included."""
+    """The functions that steps call, including the steps of fan-outs."""
     for step in steps:
         if isinstance(step.action, Function):
             yield step.action
@@ -108,12 +108,12 @@ def _functions(steps: Iterable[Step]) -> Iterator[Function]:
 
 @cache
 def place_of(file: str, folder: str) -> str:
-    """Where the file of a function is, from the folder of its workflow; `<stdin>` and its like are no files."""
+    """The path of a function's file, relative to the folder of its workflow; `<stdin>` and the like are no files."""
     return os.path.normpath(os.path.join(folder, file)) if file and not file.startswith("<") else file
 
 
 def _argument(kind: str, value: Any, job: Job, values: RunValues) -> Any:
-    """One argument as JSON data; a step that failed and was let pass has given None."""
+    """One argument as JSON data; a failed step that was tolerated gives None."""
     match kind:
         case "step":
             return values.find(("steps", value, "output"), job)
@@ -131,7 +131,7 @@ def _argument(kind: str, value: Any, job: Job, values: RunValues) -> Any:
 
 
 def outcome_of(report: Returned, state: State, job: Job | None, step: Step | None, output: OutputReader) -> Outcome:
-    """What a call came to; `end` may decide on the verdict by what it returns."""
+    """The outcome of a call; the value that `end` returns may set the verdict of the run."""
     usage = Usage(max(0.0, report.at - report.started_at), report.cpu_seconds, report.rss_bytes_max)
     log = report.log if report.log.segment else None
     if report.kind:
@@ -153,7 +153,7 @@ def outcome_of(report: Returned, state: State, job: Job | None, step: Step | Non
 
 
 def _failure(report: Returned, output: OutputReader) -> Failure:
-    """What a function raised, with the evidence that rules look at."""
+    """The exception that a function raised, as a failure with the evidence that rules match."""
     kind: FailureKind = Kind.CONTRACT if report.kind == Kind.CONTRACT else Kind.EXIT
     log = report.log if report.log.segment else None
     stdout = evidence.decode_text(output.read_output(log, "out", -TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""git, as far as `commit_required` needs it: which commit a folder stands at."""
+"""git, for `commit_required`: which commit a folder has checked out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ GIT_SECONDS_MAX = 30
 
 
 def head_of(directory: str) -> str | None:
-    """The commit that a folder's repository stands at, empty before the first; None outside a repository."""
+    """The commit that a folder's repository has checked out, empty before the first; None outside a repository."""
     import subprocess
 
     def git(*words: str) -> tuple[int, str]:
-        """One question to git."""
+        """Run one git command; its exit code and output."""
         done = subprocess.run(
             ["git", "-C", directory, *words], capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False
         )

@@ -4,9 +4,9 @@
     Source --list_values----> lists a list or a step's output in this process    } items file --read_items--> Items
     Items  --write_letters--> what a redrive runs over                          /   groups file --read_groups--> Groups
 
-An items file has one line for each item, `[index,value]`, with its history as a third part in a redrive. It is there
-whole or not at all, so a place in it is a number of bytes that means the same for ever, and a million items are never
-in memory. A redrive has a second file beside it, which says whose letters stand where in the first.
+An items file has one line for each item, `[index,value]`, with its history as a third part in a redrive. It is
+written atomically, so a byte offset in it stays valid, and a million items are never in memory at once. A redrive has
+a second file beside it, with the offset of each fan-out's letters in the first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 
 def prepare(attempt: Attempt) -> Launch | Outcome:
-    """List the items of a fan-out: at once where they are known, else by a program."""
+    """List the items of a fan-out: in this process if the engine knows them, else with a program."""
     action, host, order = attempt.step.action, attempt.host, attempt.order
     assert isinstance(action, FanOut)
     path = items_path(host.folder, f"j{order.job}_r{host.state.epoch}_a{order.attempt}")
@@ -77,7 +77,7 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
 
 
 def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:
-    """The items that the engine knows; raises ValueRefused where they are no list."""
+    """The items that the engine knows; raises ValueRefused if they are not a list."""
     if source.values is not None:
         return source.values
     if not source.template:
@@ -92,7 +92,7 @@ def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:
 
 
 def items_path(folder: str, label: str) -> str:
-    """Where the items of one fan-out are kept; a label that is no plain file name is told by its digest."""
+    """The path of the items file of one fan-out; a label that is no plain file name is replaced by its digest."""
     plain = label.replace("-", "").replace("_", "").isalnum() and label.isascii()
     name = label if plain and len(label) <= LABEL_CHARACTERS_MAX else sha256_hex(label.encode("utf-8", "surrogatepass"))
     return os.path.join(folder, "items", f"{name}.jsonl")
@@ -101,9 +101,9 @@ def items_path(folder: str, label: str) -> str:
 def items_program(
     source: Source, path: str, folder: str, lookup: Lookup, since: float | None = None
 ) -> tuple[tuple[bytes, ...], bytes]:
-    """The command that lists a file or a command's output into `path`, and what it is told.
+    """The command that lists a file or a command's output into `path`, and its settings.
 
-    `since` is when the run began: a file that one of its steps has written is meant before an older one elsewhere.
+    `since` is when the run began: a file that a step of the run wrote takes precedence over an older one elsewhere.
     """
     rendered = replace(
         source,
@@ -117,9 +117,9 @@ def items_program(
 
 
 def list_values(path: str, values: Any, source: Source) -> int:
-    """List what is in memory into `path`: a list or, as a command's output is read, a text; how many items there are.
+    """List values from memory into `path`: a list, or a text that is read like a command's output; return their number.
 
-    A `json_path` looks into the list, or into what the text holds, or into any other data.
+    A `json_path` selects from the list, from the data in the text, or from any other data.
     """
     from resile.executors.programs.items.jsonpath import select
     from resile.executors.programs.items.read import read_texts
@@ -140,9 +140,10 @@ def list_values(path: str, values: Any, source: Source) -> int:
 
 
 def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]]) -> int:
-    """Write the items of a redrive, with their history, to `path`, and whose they are beside it; how many there are.
+    """Write the items of a redrive to `path`, with their history, and their groups to a second file; return their
+    number.
 
-    How many items a group has, and where, is filled in here. Nothing is left behind where there are none.
+    This fills in the number of items of each group and their offset. Without any item it leaves no file behind.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     total = 0
@@ -167,14 +168,16 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
 
 
 def remove_letters(path: str) -> None:
-    """Remove what was written for a redrive."""
+    """Remove the two files of a redrive."""
     for name in (path, _groups_path(path)):
         with suppress(FileNotFoundError):
             os.unlink(name)
 
 
 def read_groups(path: str, place: int, count: int) -> tuple[tuple[LetterGroup, ...], int, bool]:
-    """Up to so many fan-outs of a redrive from a place on, the place after them, and whether it is the end."""
+    """Read up to `count` fan-outs of a redrive from `place` on; also the place after them, and whether the file ends
+    there.
+    """
     groups: list[LetterGroup] = []
     at = place
     with open(_groups_path(path), "rb") as file:
@@ -186,14 +189,14 @@ def read_groups(path: str, place: int, count: int) -> tuple[tuple[LetterGroup, .
 
 
 def _groups_path(path: str) -> str:
-    """Where it stands whose items a file holds."""
+    """The path of the groups file of an items file."""
     return f"{path}.groups"
 
 
 def read_items(path: str, place: int, count: int) -> tuple[tuple[Item, ...], int, bool]:
-    """Up to so many items from a place on, the place after them, and whether it is the end of the file.
+    """Read up to `count` items from `place` on; also the place after them, and whether the file ends there.
 
-    A chunk also ends where it gets large, so that items of any size can be read by their number.
+    A chunk also ends when it gets large, so that items of any size can be read by their number.
     """
     items: list[Item] = []
     at = place
@@ -206,12 +209,12 @@ def read_items(path: str, place: int, count: int) -> tuple[tuple[Item, ...], int
 
 
 def redact_items(path: str, secrets: tuple[str, ...]) -> None:
-    """Replace every secret in an items file, which is there whole before and after; done again it changes nothing."""
+    """Replace every secret in an items file, atomically; doing it again changes nothing."""
     if not secrets:
         return
     from resile.executors.programs.items.select import write_lines
 
-    # What JSON escapes must be read to be recognised; of the rest most lines hold nothing.
+    # Lines with JSON escapes must be parsed to find a secret; most others need no parsing.
     signs = (b"\\", *(secret.encode("utf-8", "surrogatepass") for secret in secrets))
     with open(path, "rb") as file:
         if not any(sign in line for line in file for sign in signs):
@@ -230,9 +233,9 @@ def _without(line: bytes, signs: tuple[bytes, ...], secrets: tuple[str, ...]) ->
 
 
 def check_input(source: Source, folder: str, directory: str) -> str:
-    """What is wrong with a source before anything has run, as far as that can be known quickly; empty where it is fine.
+    """What is wrong with a source, as far as a quick check before the run can tell; empty if it is fine.
 
-    Of a large file only the first part is looked at, and nothing of a path that will only be known later.
+    The check reads only the first part of a large file, and skips a path that contains a template.
     """
     from resile.executors.programs.items.jsonpath import compile_path
     from resile.executors.programs.items.read import form_of, is_plain, open_input, read_texts
@@ -261,25 +264,25 @@ def check_input(source: Source, folder: str, directory: str) -> str:
 
 
 class _HeadEnded(Exception):
-    """All of a file that is looked at has been, and there is more."""
+    """The first part of the file was read to its end, and the file is longer."""
 
 
 class _Head(io.BytesIO):
-    """The first part of a file, which does not pretend to be all of it."""
+    """The first part of a file; raises _HeadEnded where the part ends before the file does."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file.read(HEAD_BYTES))
         self._more = bool(file.read(1))
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As of any file; but at the end of the part there is no more to say."""
+        """Read like any file; raises _HeadEnded at the end of the part."""
         data = super().read(size)
         if self._more and (not data or size is None or size < 0):
             raise _HeadEnded
         return data
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """As of any file; but not a line that the end of the part cuts off."""
+        """Read a line like any file; raises _HeadEnded for a line that the end of the part cuts off."""
         data = super().readline(size)
         if self._more and not data.endswith(b"\n"):
             raise _HeadEnded
@@ -288,7 +291,7 @@ class _Head(io.BytesIO):
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Item]:
-    """What makes an item of a line."""
+    """The decoder that turns a line into an item."""
     return msgspec.json.Decoder(Item)
 
 

@@ -12,7 +12,7 @@ from resile.model.builtin_actions import Log
 
 
 def prepare(attempt: Attempt) -> Launch:
-    """A program that prints the text, with its level in front where that is not `info`."""
+    """The launch of a program that prints the text, with its level in front unless that is `info`."""
     action = attempt.step.action
     assert isinstance(action, Log)
     text = render_text(action.message, attempt.lookup).strip()

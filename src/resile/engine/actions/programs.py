@@ -2,7 +2,7 @@
 
     Http, Python, Query --language--> Program --> python -I executors/programs/X_step.py, settings in RESILE_STEP
 
-Settings that are too many for one variable go into a file of the attempt, where the language allows it.
+Settings that are too large for one variable go into a file of the attempt, if the language allows it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "
 
 
 def prepare(attempt: Attempt) -> Launch:
-    """The launch of a program of ours, with its settings in a variable."""
+    """The launch of one of our step programs, with its settings in a variable."""
     action, lookup, host = attempt.step.action, attempt.lookup, attempt.host
     assert isinstance(action, Http | Python | Query)
     folder = host.state.workflow_of(attempt.job.scope).folder
@@ -36,7 +36,7 @@ def prepare(attempt: Attempt) -> Launch:
 
 
 def launch_program(program: Program, write_file: Callable[[bytes], bytes]) -> tuple[tuple[bytes, ...], bytes]:
-    """The command of a program, and its settings; `write_file` takes those that are too many for a variable."""
+    """The command of a program and its settings; `write_file` stores settings that are too large for a variable."""
     import json
 
     settings = program.settings
@@ -46,12 +46,12 @@ def launch_program(program: Program, write_file: Callable[[bytes], bytes]) -> tu
 
 
 def step_command(program: str) -> tuple[bytes, ...]:
-    """The interpreter with one of the step programs; isolated, so that nothing around it is imported by accident."""
+    """The interpreter with one of the step programs; isolated (-I), so that it imports nothing from its directory."""
     return os.fsencode(sys.executable), b"-I", os.fsencode(os.path.join(_FOLDER, program))
 
 
 def pack_settings(settings: dict[str, Any]) -> bytes:
-    """The settings as one environment variable takes them: ASCII, bounded."""
+    """The settings as the text of one environment variable: ASCII, bounded."""
     import json
 
     data = json.dumps(settings).encode()

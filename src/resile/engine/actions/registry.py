@@ -1,4 +1,4 @@
-"""Which module prepares the attempts of which step type; a module is only loaded when a run has such a step."""
+"""Which module prepares the attempts of which step type; a module is loaded with the first such step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resile.model.fanout import FanOut
 from resile.model.workflow import Agent, Child, Function, Http, Noop, Python, Query, Shell, Validate, WriteFile
 
 Prepare = Callable[[Attempt], Launch | Outcome]
-"""What the executor is to run for an attempt, or its outcome where nothing needs to run."""
+"""Returns the launch of an attempt, or its outcome if nothing needs to run."""
 
 MODULES: dict[type, str] = {
     Shell: "shell",

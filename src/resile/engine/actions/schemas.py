@@ -1,4 +1,4 @@
-"""JSON schemas: does a value meet one? The words are those that the front ends let through.
+"""JSON schemas: does a value meet one? It knows the keywords that the front ends accept.
 
 unmet({"type": "object", "required": ["ok"]}, {"ok": 1})  ->  ""
 """

@@ -1,4 +1,4 @@
-"""`workflow` in the engine: the attempt gives the inputs with which the child workflow starts."""
+"""`workflow` in the engine: the attempt computes the inputs of the child workflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resile.model.workflow import Child
 
 
 def prepare(attempt: Attempt) -> Outcome:
-    """The inputs of the child: what is given, else its defaults; they are stored, so none is a secret."""
+    """The inputs of the child: the given ones, else their defaults; they are stored, so a secret is refused."""
     action, lookup = attempt.step.action, attempt.lookup
     assert isinstance(action, Child)
     given: dict[str, Any] = {**render_data(action.inputs, lookup), **lookup.args}

@@ -1,4 +1,4 @@
-"""`write_file` in the engine: it writes the file itself."""
+"""`write_file` in the engine: the engine writes the file itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resile.model.workflow import WriteFile
 
 
 def prepare(attempt: Attempt) -> Outcome:
-    """Write a file that appears whole or not at all."""
+    """Write a file atomically."""
     action = attempt.step.action
     assert isinstance(action, WriteFile)
     path = os.path.join(attempt.directory, render_text(action.path, attempt.lookup))

@@ -1,1 +1,1 @@
-"""What texts and code of a step can see while a run goes on, and their evaluation."""
+"""The values that the texts and code of a step can use during a run, and the evaluation of both."""

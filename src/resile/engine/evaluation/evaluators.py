@@ -35,7 +35,7 @@ class Evaluators:
         return self._builtin.perform(job, step, at)
 
     def complete(self, job: Job, step: Step, outcome: Outcome, value: Any, at: float) -> Outcome:
-        """The outcome with the step's value, which must meet its checks; of a failed step, with what others see."""
+        """The outcome with the step's value, after its checks; of a failed step, with the value that others see."""
         if outcome.failure is not None:
             return self._builtin.failure_outcome(step, outcome.failure)
         return self._builtin.complete(job, step, outcome, value, at)
@@ -48,14 +48,14 @@ class Evaluators:
 
     @cached_property
     def step_events(self) -> StepEvents:
-        """Asks the cases of steps, and carries out their effects."""
+        """Evaluates the cases of steps, and carries out their effects."""
         from resile.languages.jinja.step_events import StepEvents
 
         return StepEvents(self._values)
 
     @cached_property
     def _builtin(self) -> Inside:
-        """Runs steps inside the engine, and makes values of outputs."""
+        """Runs steps inside the engine, and turns outputs into values."""
         from resile.engine.actions.builtin import Inside
 
         return Inside(self._values)

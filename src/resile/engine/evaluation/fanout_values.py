@@ -1,4 +1,4 @@
-"""What a fan-out gave: the results of its items, what became of each, and its numbers."""
+"""The values of a fan-out: the results of its items, the outcome of each, and its statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class FanoutValues:
-    """Reads what the fan-outs of one run gave."""
+    """Reads the values of the fan-outs of one run."""
 
     def __init__(self, store: Store, run: int, state: State, texts: OutputTexts) -> None:
         self._store = store
@@ -37,18 +37,18 @@ class FanoutValues:
         self._texts = texts
 
     def find(self, path: Sequence[str | int], job: Job, fan: Fan) -> Any:
-        """The value under the part of a path behind the name of a fan-out."""
+        """The value under a path, after the name of a fan-out."""
         if path[0] == "results":
             return walk(self.results(job), path[1:])
         if path[0] == "outcomes":
             return walk(self._outcomes(job), path[1:])
-        # They are all on disk: a step that asks was started after the last of them was written.
+        # All letters are on disk: the step that reads them was started after the last of them was written.
         letters = self._store.letter_counts(self._run) if path[0] == "dead_letters" else []
         count = letters_by_name(letters).get(fan_name(self._state, job), 0)
         return walk({**map_metrics(fan, count), "total": fan.total}, path)
 
     def results(self, job: Job) -> list[Any]:
-        """What the last step of each item gave, of those that succeeded, in the order of the items."""
+        """The results of the last step of each successful item, in the order of the items."""
         last = result_jobs(self._state, job, self._store.jobs(self._run))
         if isinstance(fan_action(self._state, job).steps[-1].action, Function):
             return self._results_of_calls(last)
@@ -63,7 +63,7 @@ class FanoutValues:
         return found
 
     def _results_of_calls(self, jobs: Sequence[int]) -> list[Any]:
-        """What these calls of a function returned, in this order, as the log has it."""
+        """The values that these function calls returned, in this order, read from the log."""
         found: dict[int, Any] = dict.fromkeys(jobs)
         for entry in self._store.entries(self._run):
             event = entry.event
@@ -72,7 +72,7 @@ class FanoutValues:
         return [found[job] for job in jobs]
 
     def _outcomes(self, job: Job) -> list[dict[str, Any]]:
-        """What became of each item, in their order: its id, how it ended, all that its steps wrote, how it failed."""
+        """The outcome of each item, in order: its id, its status, the output of its steps, its error."""
         name, action = fan_name(self._state, job), fan_action(self._state, job)
         letters = {letter.index: letter for letter in self._store.letters(self._run, name)}
         begun = item_jobs(self._state, job, self._store.jobs(self._run))
@@ -92,7 +92,7 @@ class FanoutValues:
         return found
 
     def _failure_of(self, job: int) -> str:
-        """What the last attempt of a job failed with."""
+        """The failure message of a job's last attempt."""
         *_, last = (None, *self._store.attempts(self._run, job))
         return last.failure.message if last is not None and last.failure is not None else ""
 

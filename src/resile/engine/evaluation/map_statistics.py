@@ -1,6 +1,6 @@
 """Statistics of a fan-out: its counts, the kinds of its failures, and what they suggest.
 
-The same in a run's document, in `resile metrics`, and as `${map.…}` in the steps after it.
+A run's document, `resile metrics` and `${map.…}` in later steps show the same numbers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def all_metrics(state: State, letters: Sequence[LetterCount]) -> dict[str, Any]:
         total = inner.setdefault(name, Fan(0, ""))
         add(total, fan)
         total.held += fan.held_now - fan.held
-        # Only their number is shown.
+        # Only the number of waiting items is shown.
         total.waiting |= {len(total.waiting) + place: one for place, one in enumerate(fan.waiting.values())}
         total.circuit = total.circuit if fan.circuit == "closed" else fan.circuit
         running[name] = running.get(name, 0) + _running_count(state, fan)

@@ -3,8 +3,8 @@
     state.memory (folded from the log)  --+
     the workflow's memory file, if any ---+--> Memories.of(namespace) <--> steps that run inside the engine
 
-The engine evaluates such steps one after the other, so what one of them wrote is seen by the next at once, also while
-its event waits to be folded. A namespace of a child workflow is its own.
+The engine evaluates such steps one after the other, so each sees at once what the previous one wrote, even before its
+event is folded. A child workflow has namespaces of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Memories:
-    """What a run remembers, as its engine sees it."""
+    """The memory of a run, as its engine sees it."""
 
     def __init__(self, state: State, directory: str, secrets: tuple[str, ...]) -> None:
         self._secrets = secrets
@@ -34,13 +34,13 @@ class Memories:
         self._data: Namespaces | None = None
 
     def namespaces(self, job: Job) -> Namespaces:
-        """Every namespace that a job can speak of."""
+        """All namespaces that a job can use."""
         prefix = self._prefix(job)
         data = self._load()
         return {name.removeprefix(prefix): values for name, values in data.items() if name.startswith(prefix)}
 
     def write(self, job: Job, changed: Namespaces) -> Namespaces:
-        """Take over changed namespaces, without secrets; what an outcome records of them."""
+        """Apply changed namespaces, with secrets redacted; return what the outcome records of them."""
         prefix = self._prefix(job)
         recorded = {prefix + name: values for name, values in changed.items()}
         if self._secrets:
@@ -56,14 +56,14 @@ class Memories:
         return recorded
 
     def _prefix(self, job: Job) -> str:
-        """What the namespaces of a child workflow begin with; nothing for those of the run itself."""
+        """The prefix of the namespaces of a child workflow; empty for those of the run itself."""
         while (host := host_of(self._state, job)) is not None:
             job = host
         frame = workflow_frame(self._state, job)
         return f"{frame.name}/" if frame.kind == "child" else ""
 
     def _load(self) -> Namespaces:
-        """All of it; a file is read when it is first needed, and what the log says counts for more."""
+        """All namespaces; the memory file is read on first use, and the log overrides it."""
         if self._data is None:
             self._data = {**self._from_file(), **self._state.memory}
         return self._data
@@ -74,7 +74,7 @@ class Memories:
         return os.path.join(self._directory, file.path) if file is not None else ""
 
     def _from_file(self) -> Namespaces:
-        """What earlier runs left; a file that is not there is an empty memory."""
+        """The memory that earlier runs saved; a file that does not exist is an empty memory."""
         file = self._state.workflow.memory_file
         if file is None or not file.load:
             return {}
@@ -88,7 +88,7 @@ class Memories:
             raise ValueRefused(f"the memory file {file.path!r} can't be read: {reason}") from error
 
     def _save(self) -> None:
-        """Leave it for later runs; the file appears whole or not at all."""
+        """Save the memory for later runs, atomically."""
         file = self._state.workflow.memory_file
         if file is None or not file.save:
             return

@@ -1,4 +1,4 @@
-"""What attempts wrote to stdout and stderr, read from the log segments and trimmed."""
+"""The stdout and stderr of attempts, read from the log segments and trimmed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OutputTexts:
-    """Reads what the attempts of one run wrote; `live` reads the epoch that runs, if it does."""
+    """Reads the output of one run's attempts; `live` reads the output of the current epoch while that runs."""
 
     def __init__(self, store: Store, row: RunRow, state: State, live: OutputReader | None = None) -> None:
         self._store = store
@@ -25,19 +25,19 @@ class OutputTexts:
         self._live = live
 
     def last(self, job: int, stream: Stream) -> str:
-        """What the last attempt of a job wrote, also where the state has forgotten the job."""
+        """The output of a job's last attempt, even if the state has dropped the job."""
         last: AttemptRow | None = None
         for row in self._store.attempts(self._run, job):
             last = row
         return "" if last is None else self._read(last, stream)
 
     def outputs_before(self, job: Job) -> list[str]:
-        """What the jobs of a handler that came before this one wrote, in order."""
+        """The outputs of the jobs that precede this one in its handler, in order."""
         first = self._state.scopes[job.scope].first
         return [self.last(number, "out") for number in range(first, job.id)]
 
     def history(self, job: Job) -> list[str]:
-        """What each successful attempt of a job wrote in this epoch, oldest first."""
+        """The output of each successful attempt of a job in this epoch, oldest first."""
         rows = self._store.attempts(self._run, job.id)
         return [self._read(row, "out") for row in rows if row.epoch == self._state.epoch and row.failure is None]
 
@@ -50,7 +50,7 @@ class OutputTexts:
         return ""
 
     def _read(self, row: AttemptRow, stream: Stream) -> str:
-        """What one attempt wrote to one stream."""
+        """The output of one attempt on one stream."""
         reader = self._live if row.epoch == self._state.epoch else None
         if reader is None:
             reader = open_output(epoch_folder(self._output, self._run, row.epoch))

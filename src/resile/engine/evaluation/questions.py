@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Conditions:
-    """Answers for one run; the sandbox only starts when there is code to run."""
+    """Answers the core's questions for one run; the sandbox starts only when there is code to run."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Conditions:
             for number, arc in enumerate(step.arcs):
                 by_case = arc.when is not None and arc.when.language == "case"
                 if by_case and any(other.step == arc.step for other in taken):
-                    # Two cases that lead to one step lead there once.
+                    # If two cases lead to the same step, only the first arc is taken.
                     answers[number] = (False, "")
                 if answers[number][0]:
                     taken.append(arc)
@@ -89,7 +89,7 @@ class Conditions:
         return ArcsAnswered(at, order.job, tuple(value for value, _ in answers), said, given, memory)
 
     def _answer_route(self, order: AnswerRoute, at: float) -> RouteAnswered:
-        """What does the code of a rule, or of `on_success`, say?"""
+        """What does the code of a rule, or of `on_success`, return?"""
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         if order.about == "rule":
@@ -108,7 +108,7 @@ class Conditions:
         return RouteAnswered(at, order.job, "calls", calls, problems=problems)
 
     def _answer_value(self, order: AnswerValue, at: float) -> ValueAnswered:
-        """What does the value of a child workflow come to?"""
+        """What is the value of a child workflow?"""
         job = self._state.jobs[order.job]
         step = self._state.step_of(job)
         error = job.error
@@ -123,7 +123,7 @@ class Conditions:
         return ValueAnswered(at, order.job, order.attempt, redact_outcome(outcome, self._secrets))
 
     def close(self) -> None:
-        """End what evaluated code."""
+        """Close the sandbox."""
         self._values.close()
 
     def _code(self, job: Job) -> Code:
@@ -131,7 +131,7 @@ class Conditions:
         return language_of(self._state.workflow_of(job.scope)).code(self._values)
 
     def _holds(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """Does a condition hold together with those besides it? And what is wrong with it?"""
+        """Do a condition and all its `besides` hold? And what is wrong with them?"""
         if condition.language == "none":
             found = [self._holds(one, job, at) for one in condition.besides]
             return not any(value for value, _ in found), ""

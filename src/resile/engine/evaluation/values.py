@@ -1,10 +1,10 @@
 """The values of a run: inputs, environment, steps, captured names, items, errors, the execution, memory.
 
-    find(path, job)    the value under ("steps", "build", "output") and its kin, as one job sees it
-    of(job)            what the texts of a job can name, in the language of its workflow
+    find(path, job)    the value under ("steps", "build", "output") and the like, as one job sees it
+    of(job)            the names that the texts of a job can use, in the language of its workflow
 
-Outputs are not kept in memory: they are read from the log segments when a text names them. `Values` is the `Run` of
-languages/contract.py: all that a template language may ask of a run.
+Outputs are not kept in memory: `Values` reads them from the log segments when a text names them. `Values` is the
+`Run` of languages/contract.py: all that a template language may ask of a run.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Values:
 
     @cached_property
     def _fanouts(self) -> FanoutValues:
-        """Reads what fan-outs gave."""
+        """Reads the values of fan-outs."""
         from resile.engine.evaluation.fanout_values import FanoutValues
 
         return FanoutValues(self._store, self.id, self.state, self.texts)
@@ -99,7 +99,7 @@ class Values:
             self.sandbox.close()
 
     def of(self, job: Job) -> Visible:
-        """What the texts of a job can name, in the language of its workflow."""
+        """The names that the texts of a job can use, in the language of its workflow."""
         visible: Visible = language_of(self.state.workflow_of(job.scope)).visible(self, job)
         return visible
 
@@ -155,10 +155,10 @@ class Values:
         return {**self._env, **added} if added else self._env
 
     def capturer(self, name: str, job: Job) -> str:
-        """The step that captures a name which a job can see; empty where none does."""
+        """The step that captures a name visible to a job; empty if none does."""
         for frame in frames(self.state, job):
             steps = self.state.plan_of(frame.id).steps
-            # Texts may hold very many names that are the shell's own, and workflows very many steps.
+            # Cache them: texts may contain very many names of shell variables, and workflows very many steps.
             if id(steps) not in self._capturers:
                 from resile.languages.missing_values import capturers
 
@@ -168,7 +168,7 @@ class Values:
         return ""
 
     def job_rows(self) -> Iterator[JobRow]:
-        """Every job of the run, forgotten ones too."""
+        """Every job of the run, including those the state has dropped."""
         return self._store.jobs(self.id)
 
     def events(self) -> Iterator[Event]:
@@ -176,7 +176,7 @@ class Values:
         return (entry.event for entry in self._store.entries(self.id))
 
     def history(self, job: Job) -> list[Any]:
-        """What each successful attempt of a job wrote in this epoch, oldest first."""
+        """The output of each successful attempt of a job in this epoch, oldest first."""
         return list(self.texts.history(job))
 
     def redact(self, text: str) -> str:
@@ -184,21 +184,21 @@ class Values:
         return redact(text, self._secrets)
 
     def redact_url(self, url: str) -> str:
-        """The url without secrets, also where they are percent-encoded."""
+        """The URL without secrets, even percent-encoded ones."""
         from urllib.parse import quote
 
         encoded = {quote(secret, safe, "utf-8", "surrogateescape") for secret in self._secrets for safe in ("", "/")}
         return redact(self.redact(url), tuple(sorted(encoded, key=len, reverse=True)))
 
     def _frame_values(self, name: str, job: Job) -> dict[str, Any]:
-        """The captured values among which a name is looked for: those of the nearest scope that has it."""
+        """The captured values of the nearest scope that has this name."""
         for frame in frames(self.state, job):
             if name in frame.values:
                 return frame.values
         return {}
 
     def _item(self, head: str, rest: Sequence[Key], job: Job) -> Any:
-        """The item that a job runs for, or something about it."""
+        """The item that a job runs for, its index or its id."""
         scope = item_scope(self.state, job)
         if scope is None or scope.item is None:
             return MISSING
@@ -214,7 +214,7 @@ class Values:
         return scope.item.index if head == "item_index" else item_id(self.state, owner, scope.item)
 
     def _worktree(self, head: str, job: Job) -> Any:
-        """The worktree that a job works in, or its branch."""
+        """The worktree of a job's item, or its branch."""
         scope = self._isolated_scope(job)
         if scope is None or scope.item is None:
             return MISSING
@@ -223,7 +223,7 @@ class Values:
         return worktree_branch(self.id, scope.owner, scope.item.index)
 
     def _isolated_scope(self, job: Job) -> Scope | None:
-        """The nearest item around a job that has a worktree of its own."""
+        """The nearest item around a job that has its own worktree."""
         scope: Scope | None = self.state.scopes[job.scope]
         while scope is not None:
             if scope.kind == "item":
@@ -234,9 +234,9 @@ class Values:
         return None
 
     def folder_of(self, job: Job) -> str:
-        """The worktree that is a job's directory; empty where that is the caller's.
+        """The worktree that is a job's directory; empty if the job runs in the caller's directory.
 
-        An item's own worktree is made and merged from outside of it: by the first and the last of its jobs.
+        The first and the last job of an item create and merge its worktree, so they run outside of it.
         """
         scope = self._isolated_scope(job)
         if scope is not None and job.scope == scope.id and job.step in (0, len(scope.waiting) - 1):
@@ -251,7 +251,7 @@ class Values:
         return frame.inputs if frame.kind == "child" else self.state.inputs
 
     def _fanout(self, path: Sequence[Key], job: Job) -> Any:
-        """What a fan-out gave, by the name of its step."""
+        """A value of a fan-out, by the name of its step."""
         other = self.state.job_named(str(path[0]), job.scope)
         fan = None if other is None else self.state.fan_of(other)
         if other is None or fan is None or len(path) < 2:
@@ -259,7 +259,7 @@ class Values:
         return self._fanouts.find(path[1:], other, fan)
 
     def list_of(self, step: str, job: Job) -> list[Any]:
-        """The list that a step gave, for a fan-out over it; raises ValueRefused where it gave none."""
+        """The list that a step printed, for a fan-out over it; raises ValueRefused if it is no list."""
         other = self.state.job_named(step, job.scope)
         value = parse_json(self.output(other)) if other is not None else None
         if not isinstance(value, list):
@@ -267,7 +267,7 @@ class Values:
         return value
 
     def _step(self, path: Sequence[Key], job: Job) -> Any:
-        """A property of another step, found in the job's own scope or in those around it."""
+        """A property of another step, which is looked up in the job's own scope and then in those around it."""
         if (
             len(path) >= 2
             and path[1] == "output"
@@ -300,7 +300,7 @@ class Values:
         return {capture.name: frame.values.get(capture.name) for capture in step.capture}
 
     def child_values(self, job: Job) -> dict[str, Any]:
-        """What a child workflow gave: the values of its own where it names some, else those of its steps."""
+        """The values of a child workflow: its own outputs if it declares any, else those of its steps."""
         step = self.state.step_of(job)
         assert isinstance(step.action, Child)
         found = self.state.frame_of(job.scope).outputs.get(step.name, {})
@@ -308,7 +308,7 @@ class Values:
         return {one.name: found.get(one.name) for one in last.values} if isinstance(last, Collect) else found
 
     def output(self, job: Job) -> Any:
-        """The captured value where there is exactly one, else the trimmed stdout; of its fallback where it has one."""
+        """The captured value if there is exactly one, else the trimmed stdout; that of its fallback if one ran."""
         step = self.state.step_of(job)
         if job.output_job and len(step.capture) != 1:
             return self.output(self.state.jobs[job.output_job])
