@@ -1,1 +1,1 @@
-"""The world of processes: start, watch, kill and re-adopt attempts."""
+"""Executors: they start, watch, kill and re-adopt attempts."""

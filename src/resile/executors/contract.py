@@ -1,8 +1,8 @@
-"""What the engine asks of an executor, and what the executor reports.
+"""The contract of executors: the engine's calls and the executor's reports.
 
     engine --start/kill/acknowledge/read_output--> executor --Started/Ended/Returned/Withdrawn/Lost--> engine
 
-Reports are fenced by (job, attempt). An executor keeps a report until it is acknowledged, so that an engine
+Every report names its job and attempt. An executor keeps a report until the engine acknowledges it, so that an engine
 that dies between receiving and recording it loses nothing. Local attempts outlive the engine.
 """
 
@@ -24,12 +24,12 @@ Stream = Literal["out", "err"]
 class Launch(Struct, frozen=True, gc=False):
     """One attempt, ready to run: bytes, because text from outside need not be valid UTF-8.
 
-    `env` is added to the environment that the executor was opened with. `argv` is executed as it stands;
-    where `argv[0]` can't be executed and `fallback` is given, `fallback` is executed instead. Where there is a `call`,
-    a Python function is called instead of any command, by a thread of the engine's process or by a worker process.
+    `env` is added to the environment that the executor was opened with. The executor executes `argv`
+    without a shell; if it can't execute `argv[0]`, it executes `fallback`, if there is one. If there is a `call`, a
+    thread of the engine's process or a worker process calls a Python function instead.
 
-    What comes `after` other attempts starts when all of them have ended by themselves with exit 0; when one of them
-    ends in another way, or nothing is known of it any more, this one is withdrawn.
+    An attempt with `after` starts when all those attempts have ended by themselves with exit 0. If one of them ends in
+    another way, or the executor no longer knows it, the attempt is withdrawn.
     """
 
     job: int
@@ -46,7 +46,7 @@ class Launch(Struct, frozen=True, gc=False):
 
 
 class Started(Struct, frozen=True, gc=False):
-    """An attempt runs; `log` says where its output begins, its lengths are not known yet."""
+    """An attempt runs; `log` gives the offsets of its output, with lengths that are not known yet."""
 
     job: int
     attempt: int
@@ -56,12 +56,12 @@ class Started(Struct, frozen=True, gc=False):
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """An attempt is over. `wait_status` is what wait4 gave; `spawn_error` an errno where nothing could be started.
+    """An attempt is over. `wait_status` comes from wait4; `spawn_error` is an errno if the start failed.
 
     `reason` says why the executor terminated it: "" (it did not), "timeout", "killed" (by `kill`). `spawn_stage` says
-    what went wrong with `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be
-    written). `oom_kills` counts kills for want of memory that may explain a SIGKILL. `pid` is given where the start
-    was not reported: such a report stands for both.
+    what failed with `spawn_error`: "cwd" (its directory), "exec" (its program), "output" (its output could not be
+    written). `oom_kills` counts out-of-memory kills that may explain a SIGKILL. `pid` is set if the start was
+    not reported: this report then covers both.
     """
 
     job: int
@@ -82,8 +82,8 @@ class Ended(Struct, frozen=True, gc=False):
 class Returned(Struct, frozen=True, gc=False):
     """A call of a function is over: `value` is JSON (empty: None), or `kind` says how it failed.
 
-    `types` are the names of the exception's type and of those above it. Its `traceback` is here where it is not in the
-    log. `pid` is as in `Ended`.
+    `types` are the names of the exception's type and its base classes. `traceback` is set if the log does not have it.
+    `pid` is as in `Ended`.
     """
 
     job: int
@@ -103,7 +103,7 @@ class Returned(Struct, frozen=True, gc=False):
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """An attempt never starts (after `kill` or `drain` of a queued one, or a `find` that knows nothing of it)."""
+    """An attempt never starts: `kill` or `drain` hit it in the queue, or `find` asked for an unknown one."""
 
     job: int
     attempt: int
@@ -120,7 +120,7 @@ class Lost(Struct, frozen=True, gc=False):
 
 
 class Adopted(Struct, frozen=True, gc=False):
-    """The answer to `find` for an attempt that still runs; `at` is when it started."""
+    """The report for a `find` of an attempt that still runs; `at` is when it started."""
 
     job: int
     attempt: int
@@ -133,27 +133,27 @@ Report = Started | Ended | Returned | Withdrawn | Lost | Adopted
 
 
 def output_size(log: LogRange | None, stream: Stream) -> int:
-    """How many bytes an attempt that is over wrote to a stream."""
+    """The number of bytes that an ended attempt wrote to a stream."""
     if log is None:
         return 0
     return log.out_length if stream == "out" else log.err_length
 
 
 class OutputReader(Protocol):
-    """Reads what the attempts of one epoch of a run wrote, by their log ranges; any thread may call it."""
+    """Reads the output of the attempts of one epoch, by their log ranges; any thread may call it."""
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
-        """At most `length` bytes of a stream from `start` on, where a negative `start` counts from the end.
+        """At most `length` bytes of an ended attempt's stream from `start` on; a negative `start` counts from the end.
 
-        The attempt is over. Empty where it has no log, and where its output is gone.
+        Empty if the attempt has no log, or its output was deleted.
         """
 
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
-        """The same of an attempt that may still run, whose log range has no lengths yet: what is there by now."""
+        """Like `read_output` for an attempt that may still run, without lengths in its log range: the output so far."""
 
 
 class Executor(OutputReader, Protocol):
-    """Starts, watches, kills and re-adopts attempts of one run, and keeps what they write."""
+    """Starts, watches, kills and re-adopts attempts of one run, and stores their output."""
 
     def fileno(self) -> int:
         """Readable when reports wait."""
@@ -165,7 +165,7 @@ class Executor(OutputReader, Protocol):
         """SIGTERM, grace, SIGKILL to everything the attempt started; a queued one is withdrawn."""
 
     def find(self, attempts: Sequence[tuple[int, int]]) -> None:
-        """After a resume: report what became of each of these (Adopted, Ended, Withdrawn or Lost).
+        """After a resume: report the state of each of these attempts (Adopted, Ended, Withdrawn or Lost).
 
         Ask for all attempts in doubt before the first `acknowledge`, which drops everything else.
         """
@@ -180,7 +180,7 @@ class Executor(OutputReader, Protocol):
         """How many attempts wait for a slot, as far as the executor knows."""
 
     def acknowledge(self) -> None:
-        """Everything returned by `reports` so far is on disk."""
+        """Note that the engine has recorded all reports returned so far; the executor may drop them."""
 
     def close(self) -> None:
         """Close the connection; attempts still running keep running."""

@@ -1,9 +1,9 @@
-"""The one place where an ended attempt becomes an outcome: wait status and usage in, kind and message out.
+"""Turns an ended attempt into an outcome: wait status and usage in, kind and message out.
 
-spawn error            spawn      nothing ran, or its output could not be kept
-reason "timeout"       timeout    whatever it exited with on SIGTERM
-reason "killed"        canceled   the engine asked for it
-SIGKILL (or 137)       oom        where the kernel killed it for want of memory
+spawn error            spawn      it did not start, or its output could not be stored
+reason "timeout"       timeout    even if it exited with 0 after SIGTERM
+reason "killed"        canceled   the engine killed it
+SIGKILL (or 137)       oom        if the kernel killed it because memory ran out
 another signal         signal     exit code 128 + N
 exit code not 0        exit
 exit code 0                       success
@@ -27,9 +27,9 @@ _STAGES = {
 
 
 def outcome_of(ended: Ended, output: OutputReader, timeout_seconds: float = 0.0, directory: str = "") -> Outcome:
-    """The outcome of an attempt that is over; `output` gives the tails of a failure.
+    """The outcome of an ended attempt; `output` reads the tails of its streams for a failure.
 
-    `directory` is where it was to run, for the message where it could not.
+    `directory` is its working directory, for the message of a failed start.
     """
     usage = Usage(max(0.0, ended.at - ended.started_at), ended.cpu_seconds, ended.rss_bytes_max)
     code = None if ended.spawn_error and ended.spawn_stage != "output" else exit_code(ended.wait_status)
@@ -90,12 +90,12 @@ def message_of(
 
 
 def seconds(value: float) -> str:
-    """A duration as people write it: 30s, 0.5s."""
+    """A duration in seconds: 30s, 0.5s."""
     return f"{value:g}s"
 
 
 def signal_name(number: int) -> str:
-    """SIGTERM, or `signal 35` where it has no name."""
+    """SIGTERM, or `signal 35` for one without a name."""
     import signal
 
     try:
@@ -119,7 +119,7 @@ def last_line(text: str) -> str:
 
 
 def _without_escapes(line: str) -> str:
-    """A line without the escape sequences that colour it."""
+    """A line without its escape sequences for colours."""
     if "\x1b" not in line:
         return line
     import re
@@ -128,7 +128,7 @@ def _without_escapes(line: str) -> str:
 
 
 def signature_of(kind: FailureKind, code: int | None, message: str) -> str:
-    """A digest that is the same for failures that differ only in numbers, addresses, paths and quoted names."""
+    """A digest that ignores numbers, addresses, paths and quoted names, so that similar failures have the same one."""
     import hashlib
     import re
 

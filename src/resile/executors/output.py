@@ -1,4 +1,4 @@
-"""Where a reader of output comes from that has no running executor: `logs` of a run that is over, an earlier epoch."""
+"""Opens the output of attempts without a running executor: for `logs` of a run that is over, or an earlier epoch."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from resile.executors.local.segments import SegmentReader
 
 
 def open_output(folder: str) -> OutputReader:
-    """A reader of what the attempts of one epoch wrote; `folder` is that epoch's."""
+    """A reader of the output of one epoch's attempts; `folder` is the folder of that epoch."""
     return SegmentReader(folder)

@@ -1,4 +1,4 @@
-"""Two executors as one: commands go to one, calls of Python functions to the other, which is made when it is needed."""
+"""Combines two executors: commands go to one, calls of Python functions to the other."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Key = tuple[int, int]
 
 
 class Composite:
-    """Sends each attempt to the executor that runs it; see the Executor contract for the verbs."""
+    """Sends each attempt to its executor; see the Executor contract for the methods."""
 
     def __init__(self, commands: Executor, functions: FunctionExecutor, is_call: Callable[[int], bool]) -> None:
-        """`is_call` says of a job whether it calls a function."""
+        """`is_call` says whether a job calls a function."""
         self._commands = commands
         self._functions = functions
         self._is_call = is_call
@@ -33,7 +33,7 @@ class Composite:
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
-        """Queue attempts, in order, each at its executor."""
+        """Queue attempts, in order, each with its executor."""
         calls = [launch for launch in launches if launch.call is not None]
         if calls:
             self._functions.start(calls)
@@ -45,7 +45,7 @@ class Composite:
         (self._functions if self._is_call(job) else self._commands).kill(job, attempt)
 
     def find(self, attempts: Sequence[Key]) -> None:
-        """Report what became of attempts of an engine before this one."""
+        """Report the state of attempts of an earlier engine."""
         for executor, calls in ((self._functions, True), (self._commands, False)):
             executor.find([key for key in attempts if self._is_call(key[0]) is calls])
 
@@ -63,7 +63,7 @@ class Composite:
         return self._functions.queued_count() + self._commands.queued_count()
 
     def acknowledge(self) -> None:
-        """Everything returned by `reports` so far is on disk."""
+        """Note that the engine has recorded all reports returned so far."""
         self._functions.acknowledge()
         self._commands.acknowledge()
 

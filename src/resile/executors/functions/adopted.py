@@ -1,10 +1,10 @@
-"""A call that a worker of an earlier engine is still making: watched by its spool, terminated as any other.
+"""A call that a worker of an earlier engine is still making: this engine watches its spool and enforces its limits.
 
     worker alive, in time --> None          over its time, or killed --> SIGTERM, grace time, SIGKILL
-    worker gone           --> by its spool: Returned; Ended where we terminated it; else Lost
+    worker gone           --> by its spool: Returned; Ended if we terminated it; else Lost
 
-The worker is no child of ours, so its exit status is unknown and the last signal that we sent stands for it. A thread
-that an earlier engine of this process abandoned can't be terminated: it goes on.
+The worker is not our child, so its exit status is unknown; the report has the last signal that we sent instead. A
+thread that an earlier engine of this process abandoned can't be terminated: it goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resile.model.failure import LogRange
 
 
 class AdoptedCall:
-    """One call of a worker that runs."""
+    """One call that a worker of an earlier engine makes."""
 
     def __init__(self, base: str, begun: Begun) -> None:
         self.base = base
@@ -45,7 +45,7 @@ class AdoptedCall:
             self._send(signal.SIGTERM)
 
     def check(self, now: float) -> Report | None:
-        """Enforce its limits; returns its last report, or None as long as it runs."""
+        """Enforce the limits of the call; return its last report, or None while it runs."""
         begun = self._begun
         if spool.is_alive(self.base):
             if begun.timeout_seconds and now - begun.at >= begun.timeout_seconds:
@@ -73,7 +73,7 @@ class AdoptedCall:
         return Ended(begun.job, begun.attempt, begun.at, now, self._sent, 0.0, 0, log, self._reason)
 
     def _send(self, number: int) -> None:
-        """Signal its worker and everything that the worker started, as long as it holds its lock."""
+        """Signal the worker and everything it started, while it holds its lock."""
         self._sent = number
         if self._kind == "process" and spool.is_alive(self.base):
             with suppress(ProcessLookupError):
@@ -81,7 +81,7 @@ class AdoptedCall:
 
 
 def settle(base: str, record: Record) -> Report:
-    """The report of a call whose worker is gone, by its last record."""
+    """The report of a call whose worker has exited, from its last record."""
     match record:
         case Done():
             return returned_report(record, base, 0)

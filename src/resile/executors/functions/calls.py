@@ -1,6 +1,6 @@
-"""One call of a Python function: what it is given, what it gives back, and what is written down of it.
+"""One call of a Python function: its arguments, its result, and the records of it.
 
-    Call --> find the function --> call it --> Done(value as JSON, or what it raised)
+    Call --> find the function --> call it --> Done(value as JSON, or the exception)
 
 This module runs in workers, in threads of the engine's process, and in the engine itself, which only encodes.
 """
@@ -39,8 +39,8 @@ class Failed(Struct, frozen=True):
 class Call(Struct, frozen=True, gc=False, array_like=True):
     """One attempt to make: a function by its file or module and its name, and its arguments as JSON values.
 
-    `env` is what its environment has beyond that of its worker, for this call alone. Where the call is `escaped` its
-    arguments are one JSON text.
+    `env` is added to the worker's environment for this call alone. If the call is `escaped` its arguments are one JSON
+    text.
     """
 
     job: int
@@ -58,9 +58,9 @@ class Call(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Current(Struct, frozen=True):
-    """The call that a function is being made for: the run and its epoch, the step, its job and the attempt.
+    """The current call: the run and its epoch, the step, its job and the attempt.
 
-    Where it is called to repair another step, `failed` describes the failure.
+    If the call repairs another step, `failed` describes the failure.
     """
 
     run: int
@@ -72,7 +72,7 @@ class Current(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
-    """A call has begun; its output begins at these places of the worker's files."""
+    """A call has begun; its output begins at these offsets of the worker's files."""
 
     job: int
     attempt: int
@@ -84,9 +84,9 @@ class Begun(Struct, frozen=True, gc=False, array_like=True, tag="B"):
 
 
 class Done(Struct, gc=False, array_like=True, tag="D"):
-    """A call is over: `value` is JSON, empty for None; or it failed, with `kind` and what was raised.
+    """A call is over: `value` is JSON, empty for None; or it failed, with `kind` and the exception.
 
-    The worker adds what the call used, and where it is written down.
+    The worker adds the resources that the call used, and the number of its spool file.
     """
 
     job: int
@@ -109,7 +109,7 @@ class Done(Struct, gc=False, array_like=True, tag="D"):
 
 
 class Dropped(Struct, frozen=True, gc=False, array_like=True, tag="W"):
-    """A call that a worker took and never began, because its engine is gone."""
+    """A worker took this call and did not begin it, because its engine is gone."""
 
     job: int
     attempt: int
@@ -124,7 +124,7 @@ _decode_call = msgspec.msgpack.Decoder(Call).decode
 
 
 def encode_call(call: Call) -> bytes:
-    """A call as bytes; text that UTF-8 can't hold (bytes of a file name, say) is escaped."""
+    """A call as bytes; text that UTF-8 can't encode (bytes of a file name, say) is escaped."""
     try:
         return _encode_call(call)
     except UnicodeEncodeError:
@@ -135,7 +135,7 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(data: bytes) -> Call:
-    """The call that `encode_call` was given."""
+    """The call that `encode_call` encoded."""
     call = _decode_call(data)
     if not call.escaped:
         return call
@@ -149,7 +149,7 @@ _calling: ContextVar[tuple[Functions, Call] | None] = ContextVar("calling", defa
 
 
 def current_call() -> Current | None:
-    """The call that is being made here, in this thread or by what it awaits."""
+    """The call that this thread is making, also for the tasks it awaits."""
     calling = _calling.get()
     if calling is None:
         return None
@@ -158,7 +158,7 @@ def current_call() -> Current | None:
 
 
 class Functions:
-    """Finds functions by their names, each once, for one epoch of a run; `pid` is the process that calls them."""
+    """Finds functions by name, each once, for one epoch of a run; `pid` is the process that calls them."""
 
     def __init__(self, run: int, epoch: int, home: Home = NO_HOME) -> None:
         self.run = run
@@ -168,7 +168,7 @@ class Functions:
         self._found: dict[tuple[str, str, str], Any] = {}
 
     def find(self, function: tuple[str, str, str]) -> Any:
-        """The function itself, and whether it is a coroutine's."""
+        """The function itself."""
         found = self._found.get(function)
         if found is None:
             file, module, name = function
@@ -178,7 +178,7 @@ class Functions:
 
 
 def perform(call: Call, functions: Functions, begun: Begun) -> Done:
-    """Call the function; what it raises becomes the record of a failed call."""
+    """Call the function; an exception becomes the record of a failed call."""
     done = _call_function(call, functions, begun)
     if os.getpid() != functions.pid:
         _end_copy(done)
@@ -186,7 +186,7 @@ def perform(call: Call, functions: Functions, begun: Begun) -> Done:
 
 
 def _call_function(call: Call, functions: Functions, begun: Begun) -> Done:
-    """Call the function and encode its result, or what it raised."""
+    """Call the function and encode its result or its exception."""
     try:
         _calling.set((functions, call))
         function = functions.find(call.function)
@@ -210,7 +210,7 @@ def _call_function(call: Call, functions: Functions, begun: Begun) -> Done:
 
 
 def _end_copy(done: Done) -> None:
-    """End the copy of this process that a function forked and that returned here too."""
+    """Exit a process that the function forked and that returned here too."""
     try:
         if done.traceback:
             sys.stderr.write(done.traceback)
@@ -220,7 +220,7 @@ def _end_copy(done: Done) -> None:
 
 
 def flush_output() -> None:
-    """Flush what a function printed; it may have closed its output."""
+    """Flush the output of a function, which may have closed it."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(ValueError, OSError):
             stream.flush()
@@ -232,7 +232,7 @@ async def _await_value(value: Any) -> Any:
 
 
 def _failure_of(call: Call, begun: Begun, error: BaseException) -> Done:
-    """An exception as data: its types from the most special to the most general, its text, its traceback."""
+    """An exception as data: its types from the most specific to the most general, its text, its traceback."""
     types = tuple(_storable_text(type_name(kind)) for kind in type(error).__mro__ if kind is not object)
     code = error.code if isinstance(error, SystemExit) and type(error.code) is int else 1
     lines = f"{types[0]}: {_message_of(error)}".removesuffix(": ").splitlines() or [""]
@@ -250,7 +250,7 @@ def _failure_of(call: Call, begun: Begun, error: BaseException) -> Done:
 
 
 def _traceback_of(error: BaseException) -> str:
-    """The traceback of an exception; empty where its own code fails."""
+    """The traceback of an exception; empty if formatting it fails."""
     import traceback
 
     # Leave out the frames of this module.
@@ -264,12 +264,12 @@ def _traceback_of(error: BaseException) -> str:
 
 
 def _storable_text(text: str) -> str:
-    """Text that UTF-8 and every database can hold: lone surrogates and NULs are spelled out."""
+    """Text that UTF-8 and every database can store: lone surrogates and NULs are escaped."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _message_of(error: BaseException) -> str:
-    """The message of an exception; empty where its own code fails."""
+    """The message of an exception; empty if its `__str__` fails."""
     try:
         return str(error)
     except Exception:

@@ -3,10 +3,10 @@
     start --> call queue --> workers (pool.py) --> records --> Started / Returned / Ended
     find  --> spools of an earlier engine (spool.py), and its workers that still run (adopted.py)
 
-A call that is over within a moment becomes one report; of a longer one the start is reported too. A worker that dies
-is replaced, and its call has failed as its exit status says; so is a thread that can't go on, whose call is lost. Time
-limits: SIGTERM to the worker, SIGKILL after the grace time; a thread is abandoned and another takes its place.
-While calls are being made a ticker wakes the engine now and then, so that limits are enforced.
+The executor sends one report for a short call, and two (start and end) for a longer one. It replaces a worker that
+dies; the exit status says how its call failed. It replaces a thread that can't go on, whose call is lost. Time limits:
+SIGTERM to the worker, SIGKILL after the grace time; a thread is abandoned and replaced. While calls run, a ticker wakes
+the engine regularly to enforce the limits.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from resile.model.failure import Kind, LogRange
 TICK_SECONDS = 0.05
 REPORT_START_SECONDS = 0.02
 DEATHS_MAX = 3
-# A worker that has taken a call reports that at once.
+# A worker that takes a call reports that at once.
 PERHAPS_TAKEN_SECONDS = 5.0
 Key = tuple[int, int]
 
 
 class FunctionExecutor(SegmentReader):
-    """Calls of Python functions for one run; see the Executor contract for the verbs."""
+    """Calls of Python functions for one run; see the Executor contract for the methods."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class FunctionExecutor(SegmentReader):
         home: Home = NO_HOME,
         directory: str = "",
     ) -> None:
-        """Open the run whose output folder this is; worker processes work in `directory`, or where this one does."""
+        """Open the run with this output folder; worker processes run in `directory`, by default our own."""
         super().__init__(folder)
         self._folder = os.path.join(os.path.abspath(folder), FOLDER)
         self._slots = slots
@@ -67,7 +67,7 @@ class FunctionExecutor(SegmentReader):
         self._directory = directory or None
         self._oom_counter: OomCounter | None = None
         self._waiting: deque[Call] = deque()
-        # Whether a thread is to make it.
+        # Per queued call: will a thread make it?
         self._queued: dict[Key, bool] = {}
         self._processes: list[ProcessWorker] = []
         self._threads: list[ThreadWorker] = []
@@ -111,7 +111,7 @@ class FunctionExecutor(SegmentReader):
         self._start_ticker()
 
     def kill(self, job: int, attempt: int) -> None:
-        """Terminate a call that is being made; one that no worker has taken is withdrawn."""
+        """Terminate a running call; withdraw one that no worker has taken."""
         key = (job, attempt)
         if self._withdraw({key}):
             return
@@ -123,7 +123,7 @@ class FunctionExecutor(SegmentReader):
             self._adopted[key].terminate("killed", time.time())
 
     def find(self, attempts: Sequence[Key]) -> None:
-        """After a resume: report what became of each of these (Adopted, Returned, Withdrawn or Lost)."""
+        """After a resume: report the state of each of these calls (Adopted, Returned, Withdrawn or Lost)."""
         known: dict[Key, tuple[str, Record]] = {}
         held = {base for base in self._former_workers if function_spool.is_alive(base)}
         for base in self._former_workers:
@@ -142,7 +142,7 @@ class FunctionExecutor(SegmentReader):
         self._start_ticker()
 
     def drain(self) -> None:
-        """Begin nothing more: withdraw everything queued; calls that are being made go on."""
+        """Withdraw all queued calls; running calls go on."""
         self._withdraw(set(self._queued))
 
     def reports(self) -> list[Report]:
@@ -172,11 +172,11 @@ class FunctionExecutor(SegmentReader):
         return reports
 
     def queued_count(self) -> int:
-        """How many calls no worker has taken yet, as far as the executor knows."""
+        """The number of calls that no worker has taken yet, as far as the executor knows."""
         return len(self._queued)
 
     def acknowledge(self) -> None:
-        """Everything returned by `reports` so far is on disk."""
+        """Note that the engine has recorded all reports returned so far, and remove their spool files."""
         self._unacknowledged = False
         if self._former_workers:
             self._dead_workers += [base for base in self._former_workers if not function_spool.is_alive(base)]
@@ -191,7 +191,7 @@ class FunctionExecutor(SegmentReader):
             worker.recorded_spool = worker.received_spool
 
     def close(self) -> None:
-        """Close the call queues; calls that are being made go on. The next engine finds what was not acknowledged."""
+        """Close the call queues; running calls go on. The next engine finds the reports that were not acknowledged."""
         self._closed.set()
         self._busy.set()
         if self._ticker is not None:
@@ -211,22 +211,22 @@ class FunctionExecutor(SegmentReader):
     # --- workers
 
     def _open_threads(self) -> ThreadCallQueue:
-        """Start the threads, when the first call comes."""
+        """Start the threads, for the first call."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._queue = queue = ThreadCallQueue()
-        # Functions can import what worker processes could.
+        # Let functions import from the same path as in worker processes.
         sys.path += [place for place in self._setting.path if place not in sys.path]
         for _ in range(self._slots):
             self._add_thread(queue)
         return queue
 
     def _add_thread(self, queue: ThreadCallQueue) -> None:
-        """One more thread."""
+        """Add a thread."""
         queue.threads += 1
         self._threads.append(ThreadWorker(self._base(), queue.queue, self._functions, self._wake))
 
     def _offer(self) -> None:
-        """Put waiting calls into the queue, and start as many workers as there is work for, up to the slots."""
+        """Move waiting calls into the queue, and start a worker for each call, up to the number of slots."""
         if self._sockets is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             self._sockets = SocketCallQueue(self._folder)
@@ -247,7 +247,7 @@ class FunctionExecutor(SegmentReader):
         return os.path.join(self._folder, f"{self._token}-{self._count}")
 
     def _workers(self) -> list[ProcessWorker | ThreadWorker]:
-        """Processes and threads."""
+        """All workers: processes and threads."""
         return [*self._processes, *self._threads]
 
     def _is_making(self) -> bool:
@@ -279,12 +279,12 @@ class FunctionExecutor(SegmentReader):
         if worker.reason and done.at >= worker.terminated_at and isinstance(worker, ProcessWorker):
             self._ready.append(terminated_report(done, worker.base, worker.reason, pid))
             return
-        # It returned before its SIGTERM arrived, which may now hit the next call.
+        # The call returned before SIGTERM arrived; the signal may now hit the next call.
         worker.signal_is_pending = worker.signal_is_pending or bool(worker.reason)
         self._ready.append(returned_report(done, worker.base, pid))
 
     def _thread_exited(self, thread: ThreadWorker, now: float) -> None:
-        """Forget a thread that ended; one that failed is replaced, and the call that it was making is lost."""
+        """Remove a thread that ended; replace one that failed, and report its call as lost."""
         self._threads.remove(thread)
         self._dead_workers.append(thread.base)
         if thread.problem:
@@ -302,7 +302,7 @@ class FunctionExecutor(SegmentReader):
         self._processes.remove(worker)
         self._dead_workers.append(worker.base)
         for record in function_spool.records_of(worker.base):
-            # It may have spooled more than it had time to send.
+            # The worker may have spooled records that it could not send.
             key = (record.job, record.attempt)
             if key in self._queued if isinstance(record, Begun) else key == worker.key:
                 self._handle(worker, record)
@@ -317,14 +317,14 @@ class FunctionExecutor(SegmentReader):
         if self._queued and self._sockets is not None:
             self._waiting = deque([*self._sockets.take_back(), *self._waiting])
             if begun is None:
-                # It may have taken one of the others, and died before it could report that.
+                # The worker may have taken a call and died before it could report that.
                 known = {(call.job, call.attempt) for call in self._waiting}
                 missing = [key for key, threads in self._queued.items() if not threads and key not in known]
                 self._perhaps_taken |= dict.fromkeys(missing, now + PERHAPS_TAKEN_SECONDS)
             self._offer()
 
     def _report_death(self, worker: ProcessWorker, begun: Begun, status: int, now: float) -> Report:
-        """The report of the call that a worker died of."""
+        """The report of the call that a worker was making when it died."""
         key = (begun.job, begun.attempt)
         pid = 0 if worker.reported_key == key else worker.pid
         if worker.signal_is_pending and status == signal.SIGTERM and not worker.reason:
@@ -337,14 +337,14 @@ class FunctionExecutor(SegmentReader):
         return returned_report(Done(*key, begun.at, now, b"", Kind.EXIT, message), worker.base, pid, log)
 
     def _oom_kills_of(self, worker: ProcessWorker, status: int, begun: Begun) -> int:
-        """How many kills for want of memory may explain that a worker exited."""
+        """The number of out-of-memory kills that may explain the exit of a worker."""
         if self._oom_counter is None or worker.reason or status != signal.SIGKILL:
             return 0
         now = time.monotonic()
         return self._oom_counter.kills(worker.pid, now, now - (time.time() - begun.at))
 
     def _give_up(self, now: float) -> None:
-        """Fail all queued calls: workers exit before they begin anything."""
+        """Fail all queued calls, because workers exit before they begin any call."""
         assert self._sockets is not None
         for call in (*self._sockets.take_back(), *self._waiting):
             self._queued.pop((call.job, call.attempt), None)
@@ -357,7 +357,7 @@ class FunctionExecutor(SegmentReader):
     # --- limits
 
     def _check_calls(self, now: float) -> None:
-        """Report the start of calls that take longer than a moment, and terminate those that take too long."""
+        """Report the start of calls that take longer than a moment; terminate calls that exceed their time limit."""
         for worker in self._workers():
             begun = worker.current
             if begun is None:
@@ -390,7 +390,7 @@ class FunctionExecutor(SegmentReader):
         """Terminate the call that a worker is making."""
         begun = worker.current
         if begun is None:
-            # A thread may have finished its call meanwhile.
+            # A thread may have finished its call in the meantime.
             return
         worker.reason, worker.terminated_at = reason, now
         if isinstance(worker, ProcessWorker):
@@ -408,7 +408,7 @@ class FunctionExecutor(SegmentReader):
         self._wake()
 
     def _withdraw(self, keys: set[Key]) -> bool:
-        """Take these calls out of the queues, and report them as withdrawn; returns whether any was there."""
+        """Remove these calls from the queues and report them as withdrawn; return whether any was there."""
         gone: list[Call] = []
         if self._sockets is not None:
             waiting = [*self._sockets.take_back(), *self._waiting]
@@ -431,19 +431,19 @@ class FunctionExecutor(SegmentReader):
     # --- waking the engine
 
     def _wake(self) -> None:
-        """Make `fileno` readable; any thread may call this, also an abandoned one."""
+        """Make `fileno` readable; any thread may call this, even an abandoned one."""
         with self._wakeup_lock:
             if self._wakeup_fd >= 0:
                 os.eventfd_write(self._wakeup_fd, 1)
 
     def _start_ticker(self) -> None:
-        """Start the ticker, if it does not run: there are calls with limits."""
+        """Start the ticker if it does not run: there are calls with limits."""
         self._busy.set()
         if self._ticker is None:
             self._ticker = Thread(target=self._tick, name="resile ticker", daemon=True)
             self._ticker.start()
 
     def _tick(self) -> None:
-        """Wake the engine while calls are being made; the ticker's thread does nothing else."""
+        """Wake the engine regularly while calls run; this is all that the ticker's thread does."""
         while self._busy.wait() and not self._closed.wait(TICK_SECONDS):
             self._wake()

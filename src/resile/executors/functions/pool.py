@@ -1,11 +1,11 @@
 """The pool that makes calls: worker processes that share a socket, or threads that share a queue.
 
     CallQueue   send(call) -> taken?    take_back() -> calls that no worker has taken yet
-    Worker      receive() -> records    current: the call that it makes    signal(number)
+    Worker      receive() -> records    current: the running call    signal(number)
 
-A worker that takes a call out of the queue has it alone, so a call that is taken back is certain never to run.
+Only one worker can take a call out of the queue, so a call that `take_back` returns is certain never to run.
 
-`socket` would add 2 ms to the start of a run, so its built-in part is used.
+The module imports `_socket`, because `socket` would add 2 ms to the start of a run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SocketCallQueue:
         self._ours.setsockopt(SOL_SOCKET, SO_SNDBUF, CALL_QUEUE_BYTES)
 
     def send(self, call: Call) -> bool:
-        """Offer a call to the workers; False where they have enough for a while."""
+        """Offer a call to the workers; False if their queue is full."""
         body = encode_call(call)
         message = INLINE + body
         if len(message) > MESSAGE_BYTES_MAX:
@@ -68,7 +68,7 @@ class SocketCallQueue:
         return True
 
     def take_back(self) -> list[Call]:
-        """The calls that no worker has taken yet, in order."""
+        """Remove and return the calls that no worker has taken yet, in order."""
         found: list[Call] = []
         while True:
             try:
@@ -83,7 +83,7 @@ class SocketCallQueue:
                 os.unlink(message[1:])
 
     def close(self) -> None:
-        """Drop the calls that are left; workers that wait for one exit."""
+        """Drop the remaining calls; idle workers exit."""
         self.take_back()
         self._ours.close()
         self.theirs.close()
@@ -102,7 +102,7 @@ class ThreadCallQueue:
         return True
 
     def take_back(self) -> list[Call]:
-        """The calls that no worker has taken yet, in order."""
+        """Remove and return the calls that no worker has taken yet, in order."""
         found: list[Call] = []
         while True:
             try:
@@ -113,16 +113,16 @@ class ThreadCallQueue:
                 found.append(call)
 
     def close(self) -> None:
-        """Drop the calls that are left; threads that wait for one exit."""
+        """Drop the remaining calls; idle threads exit."""
         self.take_back()
         for _ in range(self.threads):
             self.queue.put(None)
 
 
 class Worker:
-    """What both kinds of workers have: the call that is being made, and how far terminating it has come.
+    """The common state of both kinds of workers: the running call, and the progress of its termination.
 
-    `signal_is_pending` where a call returned before its SIGTERM arrived, which may then hit the next call.
+    `signal_is_pending`: a call returned before its SIGTERM arrived, which may then hit the next call.
     """
 
     def __init__(self, base: str) -> None:
@@ -139,13 +139,13 @@ class Worker:
 
     @property
     def key(self) -> tuple[int, int] | None:
-        """The attempt that is being made."""
+        """The attempt that the worker is making."""
         begun = self.current
         return None if begun is None else (begun.job, begun.attempt)
 
     @property
     def unreported_pid(self) -> int:
-        """Its pid, unless the start of its call has been reported."""
+        """The worker's pid, unless the start of its call has been reported."""
         return 0 if self.reported_key == self.key else self.pid
 
 
@@ -181,7 +181,7 @@ class ProcessWorker(Worker):
         return self._reports.fileno()
 
     def receive(self) -> tuple[list[Record], bool]:
-        """Its records since the last time, and whether it has exited."""
+        """The worker's records since the last call, and whether it has exited."""
         has_exited = False
         while True:
             try:
@@ -211,21 +211,21 @@ class ProcessWorker(Worker):
         return -code if code < 0 else code << 8
 
     def signal(self, number: int) -> None:
-        """Signal it and everything that it started."""
+        """Signal the worker and everything that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
     def close(self) -> bool:
-        """Close its socket: it finishes the call that it makes, and exits. Has it exited already?"""
+        """Close the socket: the worker finishes its call and exits. Return whether it has exited already."""
         import subprocess
 
         self._reports.close()
         if self.current is None:
-            # It may have taken a call that it has not reported yet.
+            # The worker may have taken a call that it has not reported yet.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_SECONDS_MAX)
                 return True
-        # init reaps it once this process is gone; Popen must not warn of that.
+        # init reaps the worker when this process is gone; keep Popen from warning about it.
         self._process.returncode = 0
         return False
 
@@ -233,7 +233,7 @@ class ProcessWorker(Worker):
 class ThreadWorker(Worker):
     """A thread of this process. It can't be killed: one whose call takes too long is abandoned.
 
-    It ends with a `problem` where it can't write down what it must.
+    It ends with a `problem` if it can't write a record.
     """
 
     def __init__(self, base: str, queue: SimpleQueue[Call | None], functions: Functions, wake: Callable[[], None]):
@@ -249,7 +249,7 @@ class ThreadWorker(Worker):
         self._thread.start()
 
     def _work(self) -> None:
-        """Make calls; wake the engine where there is something left to receive at the end."""
+        """Make calls; at the end, wake the engine if it still has records to receive."""
         try:
             self._make_calls()
         except BaseException as error:
@@ -262,7 +262,7 @@ class ThreadWorker(Worker):
                 self._wake()
 
     def _make_calls(self) -> None:
-        """Make calls until there is a None; wake the engine when the queue is empty."""
+        """Make calls until the queue yields None; wake the engine when the queue is empty."""
         queue, spool, done = self._queue, self._spool, self.done
         while not self.reason:
             try:
@@ -285,14 +285,14 @@ class ThreadWorker(Worker):
             try:
                 spool.add(encode_record(ended))
             finally:
-                # The engine gets it even where the disk has no room for it.
+                # The engine gets the record even if the disk has no room for it.
                 done.append(ended)
                 self.current = None
             if len(done) == WAKE_AT:
                 self._wake()
 
     def _log_traceback(self, ended: Done) -> None:
-        """Write the traceback to the log of the call; where there is no room the record keeps it."""
+        """Write the traceback to the log of the call; if there is no room, the record keeps it."""
         data = ended.traceback.encode()
         with suppress(OSError):
             if self._log < 0:
@@ -302,9 +302,9 @@ class ThreadWorker(Worker):
             ended.err, ended.err_length, ended.traceback = place, len(data), ""
 
     def receive(self) -> tuple[list[Record], bool]:
-        """Its records since the last time, and whether the thread has ended."""
+        """The thread's records since the last call, and whether it has ended."""
         has_exited = not self._thread.is_alive()
-        # A few at a time: while the engine handles these, the writer puts the ones before on disk.
+        # A few at a time: while the engine handles these, the writer commits the previous ones.
         done = self.done
         found: list[Record] = [done.popleft() for _ in range(min(len(done), WAKE_AT))]
         if done:
@@ -312,7 +312,7 @@ class ThreadWorker(Worker):
         return found, has_exited and not done
 
     def close(self) -> bool:
-        """Wait for an idle thread to end; a call that it makes goes on with this process. Has it ended already?"""
+        """Wait for an idle thread to end; a running call goes on. Return whether the thread has ended."""
         if self.current is None:
             self._thread.join(CLOSE_SECONDS_MAX)
         return not self._thread.is_alive()

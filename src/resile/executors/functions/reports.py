@@ -1,7 +1,7 @@
-"""The reports of calls, made from the records that their workers wrote.
+"""Turns the records of workers into reports.
 
 Done, by itself        --> Returned          Done, after we terminated it --> Ended, with the reason
-Begun, worker gone     --> Ended, as its exit status says; Lost where that is unknown
+Begun, worker gone     --> Ended, with its exit status; Lost if that is unknown
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ NO_LOG = LogRange("")
 
 
 def segment_of(base: str) -> str:
-    """The segment of a worker, as log ranges name it."""
+    """The name of a worker's segment in log ranges."""
     return f"{FOLDER}/{os.path.basename(base)}"
 
 
 def log_of(begun: Begun, base: str) -> LogRange:
-    """The log range of a call that has not returned: its worker is making it, or died of it."""
+    """The log range of a call that has not returned: it still runs, or its worker died."""
     out, err = (_growth_of(base + ending, before) for ending, before in ((".o", begun.out), (".e", begun.err)))
     return LogRange(segment_of(base), begun.out, out, begun.err, err)
 
@@ -48,7 +48,7 @@ def returned_report(done: Done, base: str, pid: int, log: LogRange | None = None
 
 
 def terminated_report(done: Done, base: str, reason: str, pid: int) -> Ended:
-    """Report a call that ended after SIGTERM: that counts, whatever it returned or raised."""
+    """Report a call that ended after SIGTERM, whatever it returned or raised."""
     return Ended(
         done.job,
         done.attempt,
@@ -71,7 +71,7 @@ def _log_of_done(done: Done, base: str) -> LogRange:
 
 
 def _growth_of(path: str, before: int) -> int:
-    """How much a file has grown beyond a size."""
+    """The number of bytes by which a file has grown beyond a size."""
     try:
         return max(0, os.path.getsize(path) - before)
     except OSError:

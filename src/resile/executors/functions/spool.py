@@ -1,12 +1,12 @@
 """The spool of a worker: the calls it began and their results, until an engine has recorded them.
 
     functions/TOKEN-K.lock       `pid kind` of the worker, which holds a lock on it as long as it lives
-    functions/TOKEN-K.N.calls    its records_of: length (4 bytes, little end first), record, length, record ... 0
+    functions/TOKEN-K.N.calls    its records: length (4 bytes, little-endian), record, length, record ... 0
 
-Records are put into a mapped file: no system call, so a thread that writes one keeps the interpreter's lock. They
-outlive the process, not the machine. The length is written after its record, so a worker that is killed in between
-leaves a whole record or none. A full file is followed by the next one; an engine that has recorded something of
-file N needs no earlier one. Where a function forks, its children release the locks, which are not theirs.
+The worker writes records to a mapped file: no system call, so a thread that writes one keeps the interpreter's lock.
+They outlive the process, not the machine. It writes the length after its record, so a worker that is killed in between
+leaves a whole record or none. After a full file it opens the next one; an engine that has recorded something of file N
+needs no earlier one. If a function forks, its children release the locks of their parent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Spool:
             raise
 
     def _open(self, size: int) -> None:
-        """Open the next file; its space is allocated now, because a mapped file can't report that the disk is full."""
+        """Open the next file; allocate its space now, because a mapped file can't report that the disk is full."""
         path = f"{self._base}.{self.number + 1}{CALLS_ENDING}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -68,8 +68,8 @@ class Spool:
         self._place = 0
 
     def reserve(self, length: int) -> None:
-        """Make sure that a record of this length fits into the file that is open."""
-        # A length of zero behind the last record ends the file.
+        """Make sure that a record of this length fits into the open file."""
+        # A length of zero after the last record ends the file.
         if self._place + length + 2 * _LENGTH_BYTES > self._size:
             self._open(max(SPOOL_BYTES, length + 2 * _LENGTH_BYTES))
 
@@ -84,14 +84,14 @@ class Spool:
         self._place = end
 
     def close(self) -> None:
-        """Release the lock: the worker ends."""
+        """Release the lock, because the worker ends."""
         if self._lock in _locks:
             _locks.remove(self._lock)
             os.close(self._lock)
 
 
 def is_alive(base: str) -> bool:
-    """Does the worker that writes here still run?"""
+    """Is the worker with these files alive?"""
     try:
         descriptor = os.open(base + LOCK_ENDING, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def is_alive(base: str) -> bool:
 
 
 def writer_of(base: str) -> tuple[int, str]:
-    """The pid and the kind of the worker that writes here."""
+    """The pid and the kind of the worker with these files."""
     try:
         with open(base + LOCK_ENDING) as file:
             words = file.read().split()
@@ -116,7 +116,7 @@ def writer_of(base: str) -> tuple[int, str]:
 
 
 def workers_in(folder: str) -> list[str]:
-    """The workers that have left files in this folder, by the base of their file names."""
+    """The workers that left files in this folder, by the base of their file names."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [os.path.join(folder, name.removesuffix(LOCK_ENDING)) for name in names if name.endswith(LOCK_ENDING)]
 
@@ -133,7 +133,7 @@ def files_of(base: str) -> list[tuple[int, str]]:
 
 
 def records_of(base: str) -> Iterator[Record]:
-    """Everything that one worker has written, in order."""
+    """All records of one worker, in order."""
     for _, path in files_of(base):
         with open(path, "rb") as file:
             data = file.read()
@@ -148,7 +148,7 @@ def records_of(base: str) -> Iterator[Record]:
 
 
 def forget(base: str, below: int | None = None) -> None:
-    """Remove the files that are numbered below this; all of them, with the lock and empty output, where none is."""
+    """Remove the files numbered below `below`; without it all of them, the lock and empty output files."""
     for number, path in files_of(base):
         if below is None or number < below:
             _unlink(path)
@@ -160,12 +160,12 @@ def forget(base: str, below: int | None = None) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it."""
+    """Write all data."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def _unlink(path: str) -> None:
-    """Remove a file that may be gone."""
+    """Remove a file if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(path)

@@ -1,11 +1,11 @@
-"""A warm worker process: takes calls from a socket that all workers of a run share, and reports the result of each.
+"""A warm worker process: takes calls from a socket that all workers of a run share, and reports their results.
 
     engine --calls (one message each)--> a free worker --> spool, then reports --> engine
 
-What a function prints goes to the worker's two files; each call's share of them is a range. When the engine is gone
-the worker finishes its call, writes that down, and begins no other. A call too large for a message is in a file.
+A function's output goes to the worker's two files; each call has a range of them. When the engine is gone the worker
+finishes its call, records that, and begins no other. A call that is too large for a message is in a file.
 
-`socket` would add 3 ms to the start of every worker, so its built-in part is used.
+The module imports `_socket`, because `socket` would add 3 ms to the start of every worker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ INLINE = b"="
 class Setting(msgspec.Struct):
     """The settings that a worker is started with.
 
-    `file` or `module` is where the first of the functions comes from, `home` where the workflow was written.
+    `file` or `module` defines the first function, `home` is the program that defines the workflow.
     """
 
     calls: int = -1
@@ -72,12 +72,12 @@ class WorkerProcess:
         os.register_at_fork(after_in_child=self._close_sockets)
 
     def _close_sockets(self) -> None:
-        """Close the sockets in a child that a function forked: the engine must not take it for the worker."""
+        """Close the sockets in a child that a function forked, so that the engine does not take it for the worker."""
         self._calls.close()
         self._reports.close()
 
     def work(self) -> None:
-        """Make calls until the engine is gone."""
+        """Make calls until the engine closes its socket."""
         unsent = b""
         while True:
             try:
@@ -97,24 +97,24 @@ class WorkerProcess:
             try:
                 self._spool.add(record)
             except OSError:
-                # A call that is not written down is not made.
+                # Do not make a call that could not be recorded.
                 self._send(unsent + frame_of(encode_record(Dropped(call.job, call.attempt, time.time()))))
                 raise
             if self._hangup.poll(0) or not self._send(unsent + frame_of(record)):
-                # The engine is gone; the next one must know that this call never ran.
+                # The engine is gone; tell the next one that this call never ran.
                 self._spool.add(encode_record(Dropped(call.job, call.attempt, time.time())))
                 return
             unsent = self._make_call(call, begun)
 
     def _make_call(self, call: Call, begun: Begun) -> bytes:
-        """Make one call, and write its record down; returns the framed record for the engine."""
+        """Make one call and spool its record; return the framed record for the engine."""
         before = self._usage(self._self)
         displaced = _set_environment(call)
         done = perform(call, self._functions, begun)
         _restore_environment(displaced)
         flush_output()
         if done.traceback:
-            # The engine reads what was raised from the log, unless the function has closed that.
+            # The engine reads the traceback from the log, unless the function has closed that.
             with suppress(OSError):
                 write_all(2, done.traceback.encode())
                 done.traceback = ""
@@ -127,7 +127,7 @@ class WorkerProcess:
         return frame_of(self._spool_done(done))
 
     def _spool_done(self, done: Done) -> bytes:
-        """Encode the record of a call that is over, and add it to the spool where there is room."""
+        """Encode the record of a finished call, and add it to the spool if there is room."""
         with suppress(OSError):
             self._spool.reserve(len(encode_record(done)) + 16)
             done.spool = self._spool.number
@@ -135,7 +135,7 @@ class WorkerProcess:
         return encode_record(done)
 
     def _send(self, data: bytes) -> bool:
-        """Send records to the engine; False where it is gone."""
+        """Send records to the engine; False if it is gone."""
         try:
             self._reports.sendall(data)
         except OSError:
@@ -144,12 +144,12 @@ class WorkerProcess:
 
 
 def frame_of(record: bytes) -> bytes:
-    """A record with its length in front."""
+    """A record prefixed with its length."""
     return len(record).to_bytes(4, "big") + record
 
 
 def _set_environment(call: Call) -> dict[bytes, bytes | None]:
-    """Set the environment of a call; returns the values that it displaces."""
+    """Set the environment of a call; return the values that it replaces."""
     displaced = {name: os.environb.get(name) for name, _ in call.env}
     os.environ["RESILE_JOB_ID"] = str(call.job)
     os.environ["RESILE_JOB_NAME"] = call.step
@@ -159,7 +159,7 @@ def _set_environment(call: Call) -> dict[bytes, bytes | None]:
 
 
 def _restore_environment(displaced: dict[bytes, bytes | None]) -> None:
-    """Restore the values that a call displaced."""
+    """Restore the values that a call replaced."""
     for name, value in displaced.items():
         if value is None:
             os.environb.pop(name, None)
@@ -168,7 +168,7 @@ def _restore_environment(displaced: dict[bytes, bytes | None]) -> None:
 
 
 def _call_body(message: bytes) -> bytes:
-    """The call in a message, or in the file that it names."""
+    """The call in a message, or in the file that the message names."""
     if message[:1] == INLINE:
         return message[1:]
     path = message[1:]
@@ -193,7 +193,7 @@ def main() -> None:
     sys.argv = [setting.file or setting.module or "resile"]
     worker = WorkerProcess(setting)
     if setting.file or setting.module:
-        # Where it can't be loaded, each call of its functions reports why.
+        # If the program can't be loaded, each call of its functions reports why.
         with suppress(BaseException):
             # Pickles of the caller's program name its classes by `__main__`.
             sys.modules["__main__"] = load_file(setting.file) if setting.file else import_module(setting.module)

@@ -1,11 +1,11 @@
-"""The local executor: the engine's side of the launcher (launcher/main.py), and what to do when either of them dies.
+"""The local executor: the engine's side of the launcher (launcher/main.py), and recovery when either of them dies.
 
     folder/launcher/   socket, TOKEN.spool, TOKEN-SLOT-N.o, TOKEN-SLOT-N.e
 
-An attempt is ours when we started it or found it running. Lines about ours become reports at once; lines about
-others are kept until `find` asks. When the launcher dies its spool says what ended, the executor kills the processes
-it left, and what had started is lost; the next `start` gets a fresh launcher. An attempt may end without a
-`Started` before it: when nothing could be started, and when both facts come from a spool.
+An attempt is ours if this executor started it or found it running. Lines about our attempts become reports at once;
+lines about others are kept until `find` asks. When the launcher dies the executor reads its spool, kills the processes
+it left, and reports running attempts as lost; the next `start` gets a new launcher. An attempt may end without a
+`Started` before it: if its start failed, or if both lines come from a spool.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SILENT_DEATHS_MAX = 10
 
 
 class LocalExecutor(SegmentReader):
-    """Attempts as processes of this machine; see the Executor contract for the verbs."""
+    """Attempts as processes of this machine; see the Executor contract for the methods."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LocalExecutor(SegmentReader):
         secrets: Sequence[bytes] = (),
         launcher: Prestarted | None = None,
     ) -> None:
-        """Open the run whose output folder this is.
+        """Open the run with this output folder.
 
         `label` names run and epoch, without spaces; `launcher` comes from `prestart`.
         """
@@ -63,7 +63,7 @@ class LocalExecutor(SegmentReader):
         self._token = ""
         self._inbox = b""
         self._received = self._reported = self._recorded = self._acknowledged = 0
-        # What `reports` returns next; of an attempt that has just started the words of its line, and their index here.
+        # The next result of `reports`: for an attempt that has just started, the words of its line, at `_start_index`.
         self._ready: list[Report | list[bytes] | None] = []
         self._start_index: dict[Key, int] = {}
         self._merged_index = 0
@@ -112,7 +112,7 @@ class LocalExecutor(SegmentReader):
             self._send(wire.kill_frame(job, attempt))
 
     def find(self, attempts: Sequence[Key]) -> None:
-        """After a resume: report what became of each of these (Adopted, Ended, Withdrawn or Lost)."""
+        """After a resume: report the state of each of these attempts (Adopted, Ended, Withdrawn or Lost)."""
         self._receive()
         self._settle(attempts)
 
@@ -138,7 +138,7 @@ class LocalExecutor(SegmentReader):
         return self._queued
 
     def acknowledge(self) -> None:
-        """Everything returned by `reports` so far is on disk."""
+        """Note that the engine has recorded all reports returned so far; tell the launcher once they are many."""
         self._recorded = self._reported
         if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
@@ -146,7 +146,7 @@ class LocalExecutor(SegmentReader):
             self._forget_dead()
 
     def close(self) -> None:
-        """Close the connection; running attempts go on. The next engine finds what was not acknowledged."""
+        """Close the connection; running attempts go on. The next engine finds the unacknowledged reports."""
         if self._socket is not None:
             if self._recorded > self._acknowledged:
                 self._acknowledge()
@@ -175,7 +175,7 @@ class LocalExecutor(SegmentReader):
         self._configure()
 
     def _author_of(self, pid: int) -> Author:
-        """The launcher that this process is, as its spool names it."""
+        """The author line of the launcher with this pid."""
         launcher = processes.read_process(pid)
         ticks = launcher.start_ticks if launcher else 0
         return Author(self._token, pid, ticks, processes.boot_id().decode(), self._label)
@@ -189,14 +189,14 @@ class LocalExecutor(SegmentReader):
         self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     def _configure(self) -> None:
-        """Tell the launcher what all attempts of the run share."""
+        """Send the launcher the settings that all attempts of the run share."""
         slots, directory, secrets, base_env = self._config
         pairs = [name + b"=" + value for name, value in base_env.items()]
         token, folder = self._token.encode(), os.fsencode(self._folder)
         self._send(wire.configure_frame(Configuration(token, folder, slots, directory, secrets, pairs)))
 
     def _send(self, data: bytes) -> None:
-        """Send frames. The launcher always reads, so this waits only for a launcher that was stopped."""
+        """Send frames. The launcher always reads, so this blocks only if the launcher was stopped."""
         if self._socket is None:
             return
         try:
@@ -205,11 +205,11 @@ class LocalExecutor(SegmentReader):
             hint = "it may have been stopped (SIGSTOP); continue it, or kill it and resume the run"
             raise ResileError("launcher_stuck", "the launcher takes no orders", hint=hint) from None
         except OSError:
-            # It died: reading reports that too, and settles what is outstanding.
+            # The launcher died: the next read notices that and settles its attempts.
             pass
 
     def _receive(self) -> None:
-        """Read what the launcher sent."""
+        """Read the lines that the launcher sent."""
         while self._socket is not None:
             try:
                 data = self._socket.recv(RECEIVE_BYTES, _socket.MSG_DONTWAIT)
@@ -234,7 +234,7 @@ class LocalExecutor(SegmentReader):
             self._handle(line)
 
     def _handle(self, line: bytes) -> None:
-        """Make one line a report where the attempt is ours, else keep it for `find`."""
+        """Turn one line into a report if the attempt is ours, else keep it for `find`."""
         words = line.split()
         kind, key = words[0], wire.decode_attempt(words)
         started = self._ours.get(key)
@@ -259,9 +259,9 @@ class LocalExecutor(SegmentReader):
                 self._ready.append(recovery.READER.read_withdrawn(words))
 
     def _not_yet_reported(self, key: Key) -> int:
-        """Merge the start of an attempt into the report of its end, if it is not yet reported: its pid, else 0.
+        """Merge the unreported start of an attempt into the report of its end; return its pid, or 0 if it was reported.
 
-        Not where a later start was merged already: starts are reported in their order.
+        Not if a later start was merged already: starts are reported in their order.
         """
         index = self._start_index.pop(key, None)
         words = None if index is None or index < self._merged_index else self._ready[index]
@@ -272,12 +272,12 @@ class LocalExecutor(SegmentReader):
         return wire.decode_pid(words)
 
     def _acknowledge(self) -> None:
-        """Let the launcher forget what has been recorded."""
+        """Let the launcher drop the lines that the engine has recorded."""
         self._send(wire.acknowledge_frame(self._recorded))
         self._acknowledged = self._recorded
 
     def _refuse(self, launch: Launch) -> None:
-        """Report the end of an attempt whose words hold a NUL: it can't be started anywhere."""
+        """Report the end of an attempt with a NUL in an argument: no process can get one."""
         now = time.time()
         log = LogRange("")
         self._report(Ended(launch.job, launch.attempt, now, now, 0, 0.0, 0, log, "", EINVAL, "exec"))
@@ -291,12 +291,12 @@ class LocalExecutor(SegmentReader):
     # --- deaths and resumes
 
     def _recover(self, spools: list[str]) -> None:
-        """Connect to the launcher that still serves this folder, and read what dead ones left."""
+        """Connect to the launcher that still serves this folder, and read the spools of dead ones."""
         paths = sorted((os.path.join(self._folder, name) for name in spools), key=os.path.getmtime)
         authors = [author for author, _ in map(recovery.read_spool, paths) if author is not None]
         living, greeted = self._connect(authors)
         for path in paths:
-            # Read once more: a launcher that was alive a moment ago may have written its last lines since.
+            # Read again: a launcher that was alive a moment ago may have written its last lines since.
             author, lines = recovery.read_spool(path)
             if author is None or living is None or author.token != living.token:
                 self._dead.append(path)
@@ -305,12 +305,13 @@ class LocalExecutor(SegmentReader):
                 elif author is not None:
                     self._end_all(author, lines)
         if living is not None:
-            # Last, because it is the newest on an attempt that was given out twice; then what came behind the greeting.
+            # The living launcher last, because it has the latest state of an attempt that was started twice; then the
+            # lines after its greeting.
             recovery.fold(greeted, living, self._spooled)
             self._take(b"")
 
     def _connect(self, authors: list[Author]) -> tuple[Author | None, list[bytes]]:
-        """Connect to the living launcher of this run; returns its author and the lines of its greeting, if any."""
+        """Connect to the living launcher of this run; return its author and the lines of its greeting."""
         deadline = time.monotonic() + CONNECT_SECONDS_MAX
         while any(map(recovery.is_alive, authors)):
             connection = system_calls.connect(os.fsencode(self._folder))
@@ -332,7 +333,7 @@ class LocalExecutor(SegmentReader):
         return None, []
 
     def _launcher_died(self) -> None:
-        """Read the spool of a launcher that is gone, settle what is outstanding, and be ready for a fresh one."""
+        """Read the spool of a dead launcher, settle its attempts, and prepare for a new launcher."""
         assert self._socket is not None
         self._socket.close()
         self._socket = None
@@ -350,7 +351,7 @@ class LocalExecutor(SegmentReader):
             raise ResileError("launcher_failed", "the launcher dies as soon as it is started", hint=self._death_hint())
 
     def _death_hint(self) -> str:
-        """Why launchers die at once, as far as the engine can know."""
+        """Why launchers die at once, as far as the engine can tell."""
         try:
             __import__("_ctypes")
         except ImportError:
@@ -358,7 +359,7 @@ class LocalExecutor(SegmentReader):
         return f"see {self._folder}/*.crash"
 
     def _settle(self, attempts: Sequence[Key], author: Author | None = None) -> None:
-        """Report what became of these; kill what dead launchers left of them."""
+        """Report the state of these attempts; kill the processes that dead launchers left of them."""
         now = time.time()
         doubtful: list[Key] = []
         for key in attempts:
@@ -384,11 +385,11 @@ class LocalExecutor(SegmentReader):
                 self._report(Withdrawn(*key, now))
 
     def _is_ours(self, author: Author) -> bool:
-        """Is this the launcher that we are connected to?"""
+        """Are we connected to this launcher?"""
         return self._socket is not None and author.token == self._token
 
     def _end_orphans(self, attempts: Sequence[Key], author: Author | None) -> set[Key]:
-        """Kill what is left of attempts whose launcher is dead; returns those that still had a process."""
+        """Kill the processes of attempts whose launcher is dead; return the attempts that still had one."""
         if not attempts:
             return set()
         tokens = {os.path.basename(path).removesuffix(SUFFIX) for path in self._dead}
@@ -408,7 +409,7 @@ class LocalExecutor(SegmentReader):
         return {keys[tag] for tag in processes.end_orphans(wanted) if tag in keys}
 
     def _end_all(self, author: Author, lines: list[bytes]) -> None:
-        """Kill what a dead launcher of another epoch left."""
+        """Kill the processes that a dead launcher of another epoch left."""
         spooled: dict[Key, SpooledAttempt] = {}
         recovery.fold(lines, author, spooled)
         running = {key: entry.started for key, entry in spooled.items() if entry.started and not entry.end}
@@ -416,7 +417,7 @@ class LocalExecutor(SegmentReader):
         processes.end_orphans(tags)
 
     def _forget_dead(self) -> None:
-        """Remove the spools of dead launchers: the engine has recorded all of them."""
+        """Remove the spools of dead launchers: the engine has recorded all their lines."""
         for path in self._dead:
             if os.path.exists(path):
                 os.unlink(path)
@@ -424,14 +425,14 @@ class LocalExecutor(SegmentReader):
 
 
 def timeval(seconds: int) -> bytes:
-    """A struct timeval, as socket options take it."""
+    """A struct timeval, for socket options."""
     import struct
 
     return struct.pack("@ll", seconds, 0)
 
 
 def read_greeting(connection: _socket.socket) -> tuple[list[bytes], bytes]:
-    """The lines that a launcher sends a new engine, and what follows them; nothing where it dies meanwhile."""
+    """The lines that a launcher sends a new engine, and the data after them; nothing if the launcher dies meanwhile."""
     connection.settimeout(GREETING_SECONDS_MAX)
     text = b""
     try:
@@ -447,7 +448,7 @@ def read_greeting(connection: _socket.socket) -> tuple[list[bytes], bytes]:
 
 
 def dismiss(connection: _socket.socket) -> None:
-    """End a launcher of another epoch, with all it runs, and wait until it has gone."""
+    """Terminate a launcher of another epoch with its attempts, and wait until it is gone."""
     try:
         connection.settimeout(GREETING_SECONDS_MAX)
         connection.sendall(wire.terminate_frame())

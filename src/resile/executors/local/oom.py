@@ -1,4 +1,4 @@
-"""Did the kernel kill for want of memory? Counters of the memory cgroup, and the kernel's log where it is readable.
+"""Did the kernel kill a process because memory ran out? By the counters of the memory cgroup, or the kernel's log.
 
     cgroup v1   memory.oom_control   `oom_kill N`
     cgroup v2   memory.events        `oom_kill N`
@@ -19,7 +19,7 @@ SHARE_SECONDS = 1.0
 
 
 def counter_file(membership: bytes, mounts: bytes) -> bytes:
-    """Where the counter of a process is, from the text of its /proc/PID/cgroup and mountinfo; empty if nowhere."""
+    """The path of a process's counter, from the text of its /proc/PID/cgroup and mountinfo; empty if there is none."""
     paths: dict[bytes, bytes] = {}
     for line in membership.splitlines():
         _, controllers, path = [*line.split(b":", 2), b"", b""][:3]
@@ -42,14 +42,14 @@ def counter_file(membership: bytes, mounts: bytes) -> bytes:
 
 
 def _folder_below(mount: bytes, root: bytes, path: bytes) -> bytes:
-    """A cgroup's folder below a mount that shows the hierarchy from `root` on."""
+    """The folder of a cgroup below a mount that shows the hierarchy from `root` on."""
     if root != b"/" and path.startswith(root):
         path = path[len(root) :]
     return mount + (b"" if path == b"/" else path)
 
 
 def parse_counter(text: bytes) -> int:
-    """The number behind `oom_kill`; 0 where there is none."""
+    """The number after `oom_kill`; 0 if there is none."""
     for line in text.splitlines():
         name, _, value = line.partition(b" ")
         if name == b"oom_kill" and value.strip().isdigit():
@@ -58,7 +58,7 @@ def parse_counter(text: bytes) -> int:
 
 
 class OomCounter:
-    """Counts the kernel's kills for want of memory since the last attempt that was killed, and not by us."""
+    """Counts the kernel's out-of-memory kills since the last attempt that was killed, but not by us."""
 
     __slots__ = ("path", "seen", "spare", "spare_until")
 
@@ -74,10 +74,10 @@ class OomCounter:
         return parse_counter(read_file(self.path, COUNTER_BYTES_MAX)) if self.path else 0
 
     def kills(self, pid: int, now: float, started: float) -> int:
-        """How many kills for want of memory may explain the end of this attempt; times are monotonic.
+        """The number of out-of-memory kills that may explain the end of this attempt; times are monotonic.
 
-        When several attempts are killed at once, the first one asked about finds the counter raised for all; the
-        kills beyond its own are left to the others for a moment.
+        When several attempts are killed at once, the first call sees the counter raised for all of them; the other
+        kills are left to the other attempts for a moment.
         """
         value = self.read()
         fresh, self.seen = value - self.seen, value
@@ -91,7 +91,7 @@ class OomCounter:
 
 
 def kernel_says_killed(pid: int, started: float) -> bool:
-    """Does the kernel's log hold an out-of-memory kill of this process since then?"""
+    """Does the kernel's log have an out-of-memory kill of this process since then?"""
     try:
         log = posix.open(b"/dev/kmsg", posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
     except OSError:

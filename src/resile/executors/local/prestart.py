@@ -1,9 +1,9 @@
 """Start a launcher before anything else is known, so that its start overlaps with the engine's own.
 
-    prestart()          at once: a process that waits for its orders on a socket pair
+    prestart()          at once: a process that waits for frames on a socket pair
     LocalExecutor(...)  later: sends it the folder, the environment and the first attempts
 
-A prestarted launcher that gets no orders ends when its socket is closed. Nothing heavy is imported:
+A prestarted launcher that gets no frames exits when its socket is closed. The module imports nothing heavy:
 `socket` would add 2.7 ms to the start of the engine, `_socket` adds nothing.
 """
 
@@ -13,7 +13,7 @@ import _socket
 import os
 import sys
 
-# Packages of these names without running their __init__: the launcher stays lean whatever the package exports.
+# Make packages of these names without running their __init__, so that the launcher imports nothing else.
 _BOOT = (
     "import sys\n"
     "path = sys.argv[1]\n"
@@ -27,7 +27,7 @@ _children: set[int] = set()
 
 
 class Prestarted:
-    """A launcher that waits for its orders: its process, and our end of its socket."""
+    """A launcher that waits for its first frames: its process, and our end of its socket."""
 
     __slots__ = ("pid", "socket")
 
@@ -54,7 +54,7 @@ def prestart() -> Prestarted:
 
 
 def reap() -> None:
-    """Reap the launchers that have ended; those that still serve go on."""
+    """Reap the launchers that have exited; others go on."""
     for pid in tuple(_children):
         try:
             done = os.waitpid(pid, os.WNOHANG)[0]

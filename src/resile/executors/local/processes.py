@@ -40,14 +40,14 @@ class Process:
 
     @property
     def tag(self) -> bytes:
-        """The attempt's tag in the environment that the process was started with; empty where there is none."""
+        """The attempt's tag in the initial environment of the process; empty if there is none."""
         if self.known_tag is None:
             self.known_tag = tag_of(self.pid)
         return self.known_tag
 
 
 def read_file(path: bytes, limit: int) -> bytes:
-    """The first `limit` bytes of a file; empty where it can't be read."""
+    """The first `limit` bytes of a file; empty if it can't be read."""
     try:
         descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     except OSError:
@@ -67,13 +67,13 @@ def read_file(path: bytes, limit: int) -> bytes:
 def read_process(pid: int) -> Process | None:
     """The process with this pid, if there is one."""
     text = read_file(b"/proc/%d/stat" % pid, STAT_BYTES)
-    # The command's name may hold spaces and parentheses; the fields begin after the last closing one.
+    # The command's name may contain spaces and parentheses; the fields begin after the last closing one.
     fields = text[text.rfind(b")") + 1 :].split()
     return Process(pid, fields) if len(fields) > 19 else None
 
 
 def read_table() -> dict[int, Process]:
-    """Every process that can be seen."""
+    """All visible processes."""
     try:
         names = posix.listdir("/proc")
     except OSError:
@@ -88,12 +88,12 @@ def attempt_tag(token: bytes, key: bytes) -> bytes:
 
 
 def key_in(tag: bytes, token: bytes) -> bytes:
-    """The key of the attempt that a launcher's tag names."""
+    """The key of the attempt in the tag of a launcher."""
     return tag.rpartition(token + b":")[2].replace(b":", b" ")
 
 
 def tag_of(pid: int) -> bytes:
-    """The attempt's tag in the environment that a process was started with; empty where there is none."""
+    """The attempt's tag in the initial environment of a process; empty if there is none."""
     text = b"\0" + read_file(b"/proc/%d/environ" % pid, ENVIRON_BYTES)
     at = text.find(b"\0" + TAG_VARIABLE + b"=")
     return text[at + len(TAG_VARIABLE) + 2 :].partition(b"\0")[0] if at >= 0 else b""
@@ -105,12 +105,12 @@ def boot_seconds() -> float:
 
 
 def boot_id() -> bytes:
-    """The name of this boot: start times of another one mean nothing here."""
+    """The id of this boot: start times of another boot can't be compared."""
     return read_file(b"/proc/sys/kernel/random/boot_id", 64).strip() or b"-"
 
 
 def is_leader(entry: Process | None, spawned_at_boot_seconds: float) -> bool:
-    """Is this the process that was spawned just before that time, and not a later one with the same pid?"""
+    """Is this the process that was spawned just before that time, not a later one with the same pid?"""
     if entry is None:
         return False
     age = spawned_at_boot_seconds - entry.start_ticks / TICKS_PER_SECOND
@@ -118,7 +118,7 @@ def is_leader(entry: Process | None, spawned_at_boot_seconds: float) -> bool:
 
 
 def with_descendants(processes: dict[int, Process], seeds: set[int]) -> dict[int, Process]:
-    """The living ones among the seeds and everything that descends from a seed."""
+    """The living processes among the seeds and their descendants."""
     children: dict[int, list[int]] = {}
     for entry in processes.values():
         children.setdefault(entry.parent, []).append(entry.pid)
@@ -135,10 +135,10 @@ def with_descendants(processes: dict[int, Process], seeds: set[int]) -> dict[int
 def members_of(
     processes: dict[int, Process], leader: int, leader_is_ours: bool, tag: bytes, known: dict[int, int]
 ) -> dict[int, Process]:
-    """The living processes of an attempt; `known` is pid -> start of those seen before, and is brought up to date.
+    """The living processes of an attempt; `known` maps pid -> start of those seen before, and is updated.
 
-    Once the leader has been reaped the kernel may give its pid to another process, so only the tag, what was
-    known before and orphans that this process adopted from the leader's session count then.
+    Once the leader has been reaped the kernel may give its pid to another process. From then on only the tag, the known
+    processes, and orphans that this process adopted from the leader's session count.
     """
     me = posix.getpid()
     seeds = set()
@@ -157,7 +157,7 @@ def members_of(
 
 
 def send(entry: Process, signal: int) -> int:
-    """Signal exactly this process; its pidfd (the caller closes it), or -1 where it is gone."""
+    """Signal exactly this process; return its pidfd (the caller closes it), or -1 if the process is gone."""
     try:
         descriptor = posix.pidfd_open(entry.pid)
     except OSError:
@@ -183,10 +183,10 @@ def send_all(found: dict[int, Process], *signals: int) -> None:
 
 
 def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
-    """SIGKILL everything of attempts whose launcher is dead, and wait until it is gone.
+    """SIGKILL all processes of attempts whose launcher is dead, and wait until they are gone.
 
-    Attempts are given as tag -> leader and when it was spawned (0 where no leader is known); returns the tags
-    of those that still had a process.
+    `attempts` maps tag -> leader and when it was spawned (0 if no leader is known); returns the tags of the attempts
+    that still had a process.
     """
     met: set[bytes] = set()
     known: dict[int, int] = {}
@@ -205,7 +205,7 @@ def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
 
 
 def orphans_of(attempts: dict[bytes, tuple[int, float]], known: dict[int, int], met: set[bytes]) -> dict[int, Process]:
-    """The living processes of these attempts, by one reading of the process table; `known` and `met` grow."""
+    """The living processes of these attempts, from one reading of the process table; updates `known` and `met`."""
     processes = read_table()
     leaders = {}
     for tag, (leader, born) in attempts.items():

@@ -1,7 +1,6 @@
-"""What launchers left behind: the reading side of the spool (wire.py has its lines).
+"""Recovery from a launcher's death: the reading side of the spool (wire.py has its lines).
 
-A spool may end in half a line when its launcher was killed; the launcher sent that line to no engine, so it does not
-count.
+A spool may end in half a line if its launcher was killed; the launcher sent that line to no engine, so it is ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ READER = ReportReader()
 
 
 class SpooledAttempt(Struct):
-    """What a spool says about one attempt; `born` is the boot time at which its leader was spawned."""
+    """The lines of a spool about one attempt; `born` is the boot time at which its leader was spawned."""
 
     author: Author
     started: Started | None = None
@@ -26,7 +25,7 @@ class SpooledAttempt(Struct):
 
 
 def is_alive(author: Author) -> bool:
-    """Does the very process that wrote a spool still run?"""
+    """Does the launcher that wrote a spool still run, and not another process with its pid?"""
     entry = processes.read_process(author.pid) if author.boot == processes.boot_id().decode() else None
     return entry is not None and entry.alive and entry.start_ticks == author.start_ticks
 
@@ -37,7 +36,7 @@ def tag_of(author: Author, key: Key) -> bytes:
 
 
 def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt]) -> None:
-    """Add what these lines say to what is known of each attempt."""
+    """Apply these lines to the known state of each attempt."""
     for line in lines:
         words = line.split()
         if not words or words[0] not in wire.ABOUT_ATTEMPTS:
@@ -53,7 +52,7 @@ def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt])
 
 
 def read_spool(path: str) -> tuple[Author | None, list[bytes]]:
-    """A spool's author and its complete lines; no author where the file is gone or is no spool."""
+    """The author of a spool and its complete lines; no author if the file is gone or is no spool."""
     try:
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")[:-1]
@@ -63,7 +62,7 @@ def read_spool(path: str) -> tuple[Author | None, list[bytes]]:
 
 
 def find_end(path: str, job: int, attempt: int) -> Ended | None:
-    """The end of an attempt, where the launcher has written it to this spool already."""
+    """The end of an attempt, if the launcher has already written it to this spool."""
     _, lines = read_spool(path)
     beginning = b"%s %s " % (wire.ENDED, wire.key_of(job, attempt))
     return next((READER.read_ended(line.split()) for line in lines if line.startswith(beginning)), None)

@@ -1,7 +1,7 @@
-"""Secrets leave a step as `***`: in text that is whole, and in a stream that comes in pieces.
+"""Replaces secrets with `***`: in a whole text, and in a stream that comes in pieces.
 
 Each value counts, and each of its lines of four characters or more. Overlapping secrets become one `***`, so no
-end of a secret shows beside another. A stream keeps back only what may be the beginning of a secret.
+end of a secret shows beside another. A stream holds back only data that may be the beginning of a secret.
 
 Runs inside the launcher, so nothing is imported.
 """
@@ -17,7 +17,7 @@ STARS = b"***"
 
 
 def patterns_of(values: Iterable[bytes]) -> tuple[bytes, ...]:
-    """The texts to replace: each value, and each of its lines that is long enough to mean something."""
+    """The texts to redact: each value, and each of its lines that is long enough."""
     found = dict.fromkeys(value for value in values if value)
     for value in list(found):
         for line in value.splitlines():
@@ -27,7 +27,7 @@ def patterns_of(values: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def find_secrets(text: bytes, secrets: tuple[bytes, ...]) -> list[tuple[int, int]]:
-    """The ranges of the text that secrets take, in order; ranges that overlap become one."""
+    """The ranges of the text that contain secrets, in order; overlapping ranges become one."""
     ranges = []
     for secret in secrets:
         at = text.find(secret)
@@ -45,7 +45,7 @@ def find_secrets(text: bytes, secrets: tuple[bytes, ...]) -> list[tuple[int, int
 
 
 def redact(text: bytes, secrets: tuple[bytes, ...]) -> bytes:
-    """The text with every secret as `***`."""
+    """The text with every secret replaced by `***`."""
     pieces: list[bytes] = []
     done = 0
     for start, end in find_secrets(text, secrets):
@@ -64,19 +64,19 @@ class Stream:
         self.held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Add data; returns what may be written now."""
+        """Add data; return the part that may be written now."""
         text = self.held + data
         decided = self.decided_length(text)
         self.held = text[decided:]
         return redact(text[:decided], self.secrets)
 
     def finish(self) -> bytes:
-        """End the stream; returns what was still kept back."""
+        """End the stream; return the data that was held back."""
         text, self.held = self.held, b""
         return redact(text, self.secrets)
 
     def decided_length(self, text: bytes) -> int:
-        """How much of the text is decided: the rest may be the beginning of a secret, or is part of one."""
+        """The length of the decided part: the rest may be the beginning of a secret, or is part of one."""
         decided = len(text)
         for secret in self.secrets:
             at = max(0, len(text) - len(secret) + 1)

@@ -1,4 +1,4 @@
-"""Segment files: what attempts wrote, each as a byte range of the files of its slot or worker.
+"""Segment files: the output of attempts, each a byte range of the files of its slot or worker.
 
     FOLDER/SEGMENT.o   stdout of one attempt after the other          FOLDER/SEGMENT.e   stderr
 
@@ -34,8 +34,9 @@ class SegmentReader:
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
         """Bytes of one stream of an attempt that may still run.
 
-        While it runs everything behind its offset is its own. The launcher writes its end to the spool before another
-        attempt can add to the segment, so the end is looked up after the read, and what lies behind it is dropped.
+        While it runs everything after its offset is its own output. The launcher writes its end to the spool before
+        another attempt can append to the segment, so this looks up the end after the read, and drops the data behind
+        it.
         """
         data = self._read(log, stream, start, length)
         token = os.path.basename(log.segment).partition("-")[0]
@@ -44,7 +45,7 @@ class SegmentReader:
         return data if ended is None else data[: max(0, output_size(ended.log, stream) - start)]
 
     def _read(self, log: LogRange, stream: Stream, start: int, length: int) -> bytes:
-        """Bytes of a segment, from the attempt's offset on; none where the segment is gone."""
+        """Bytes of a segment, from the attempt's offset on; none if the segment is gone."""
         if length <= 0:
             return b""
         try:

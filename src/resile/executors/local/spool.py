@@ -2,12 +2,12 @@
 
     TOKEN.spool   the lines of wire.py, the launcher's own first
 
-The engine makes the file, with its first line, before it gives its launcher any orders: so the next engine knows of
-the launcher even if that has not got to work yet. From then on only the launcher writes.
+The engine creates the file, with its first line, before it sends its launcher any frame, so that the next engine knows
+the launcher even if that has not started work yet. From then on only the launcher writes.
 
-The lines of running attempts stay until they end, whatever has been acknowledged. When enough is acknowledged the
-launcher writes the file anew beside itself and renames it, so a reader sees the old one or the new one. The file
-outlives the launcher and the engine, not the machine: after a power cut no attempt runs any more either.
+The lines of running attempts stay until they end, even if acknowledged. When enough is acknowledged the launcher writes
+a new file and renames it, so that a reader sees the old one or the new one. The file outlives the launcher and the
+engine, not the machine: after a power cut no attempt runs any more either.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -36,13 +36,13 @@ class Spool:
         self.descriptor = posix.open(self.path, _FLAGS)
         self.header = posix.pread(self.descriptor, HEADER_BYTES_MAX, 0)
         self.size = len(self.header)
-        # The first engine wrote the header: it does not receive it.
+        # The first engine wrote the header, so the launcher does not send it.
         self.base = self.size
         self.acknowledged = 0
         self.pending = b""
 
     def append(self, lines: bytes) -> bool:
-        """Add lines in one write; False where the disk takes no more (they are kept and written later)."""
+        """Append lines in one write; False if the disk is full (they are kept and written later)."""
         self.size += len(lines)
         data = self.pending + lines
         try:
@@ -52,18 +52,18 @@ class Spool:
         return not self.pending
 
     def greet(self) -> bytes:
-        """Everything that is kept: what an engine that has just connected receives first."""
+        """All lines in the spool: the launcher sends them first to an engine that connects."""
         self.base = self.size
         return posix.pread(self.descriptor, self.size - len(self.pending), 0) + self.pending
 
     def acknowledge(self, received: int, running: Iterable[bytes]) -> None:
-        """Forget the first `received` bytes that the engine received since it connected, once they are many."""
+        """Drop the first `received` bytes that the engine received since it connected, once they are many."""
         self.acknowledged = min(self.size, max(self.acknowledged, self.base + received))
         if self.acknowledged >= COMPACT_BYTES and not self.pending:
             self.compact(self.header + b"".join(running))
 
     def compact(self, head: bytes) -> None:
-        """Write the file anew: the head, which stands for all that is acknowledged and still matters, and the rest."""
+        """Rewrite the file: the head, which replaces the acknowledged lines that still matter, and the rest."""
         beside = self.path + b".new"
         try:
             data = head + posix.pread(self.descriptor, self.size - self.acknowledged, self.acknowledged)
@@ -75,7 +75,7 @@ class Spool:
                 raise OSError
             posix.rename(beside, self.path)
         except OSError:
-            # No room: the longer file is as good, and the next acknowledgement tries again.
+            # No room: the longer file works too, and the next acknowledgement tries again.
             posix.close(descriptor)
             return
         posix.close(self.descriptor)
@@ -86,6 +86,6 @@ class Spool:
         self.size += moved
 
     def close(self) -> None:
-        """Remove the spool, where an engine has recorded all of it: the launcher ends."""
+        """Remove the spool if an engine has recorded all of it, because the launcher exits."""
         if self.acknowledged == self.size:
             posix.unlink(self.path)

@@ -1,13 +1,13 @@
-"""The messages between the engine and its launcher, and the lines of the launcher's spool: written and read here only.
+"""The messages between the engine and its launcher, and the lines of the launcher's spool: their only codec.
 
-Engine to launcher: frames. A frame is four bytes of length, big end first, and fields with NULs between them, which
-neither arguments nor environment can hold:
+Engine to launcher: frames. A frame is a length of four bytes, big-endian, and fields separated by NULs, which neither
+arguments nor environment can contain:
 
-    C token folder slots directory nsecrets secret-in-hex... NAME=value...   what all attempts share
+    C token folder slots directory nsecrets secret-in-hex... NAME=value...   settings that all attempts share
     S job attempt timeout grace cwd nargv nfallback after argv... fallback... NAME=value...
     K job attempt      end it: SIGTERM, grace, SIGKILL; a queued one is withdrawn
     D                  withdraw everything queued
-    A bytes            the engine has recorded so many bytes of the lines that it received on this connection
+    A bytes            the engine has recorded this many bytes of the lines of this connection
     T                  kill everything and exit
 
 `after` names attempts as `job attempt,job attempt`: this one waits for all of them (start_after.py).
@@ -15,7 +15,7 @@ neither arguments nor environment can hold:
 Launcher to engine, and launcher to spool: lines of words.
 
     H version token pid born boot label     the launcher that writes the spool; the first line
-    B job attempt                           it is about to be started
+    B job attempt                           it is about to start
     S job attempt at pid born segment out err
     E job attempt started at status cpu rss segment out outlen err errlen reason errno stage oom
     W job attempt at                        it never starts
@@ -54,7 +54,7 @@ def key_of(job: int, attempt: int) -> bytes:
 
 
 class Configuration:
-    """What all attempts of a run share: a C frame."""
+    """The settings that all attempts of a run share: a C frame."""
 
     __slots__ = ("directory", "env", "folder", "secrets", "slots", "token")
 
@@ -106,14 +106,14 @@ def frame(*fields: bytes) -> bytes:
 
 
 def configure_frame(configuration: Configuration) -> bytes:
-    """The frame that opens a connection; a later one changes what attempts share."""
+    """The frame that opens a connection; a later one changes the shared settings."""
     head = (configuration.token, configuration.folder, b"%d" % configuration.slots, configuration.directory)
     secrets = [secret.hex().encode() for secret in configuration.secrets]
     return frame(CONFIGURE, *head, b"%d" % len(secrets), *secrets, *configuration.env)
 
 
 def start_frame(launch: Launch) -> bytes | None:
-    """The frame that starts an attempt; nothing where a field holds a NUL, which would split it in two."""
+    """The frame that starts an attempt; None if a field holds a NUL, which would split it in two."""
     fields = [
         START,
         b"%d" % launch.job,
@@ -141,17 +141,17 @@ def kill_frame(job: int, attempt: int) -> bytes:
 
 
 def drain_frame() -> bytes:
-    """The frame that withdraws everything queued."""
+    """The frame that withdraws all queued attempts."""
     return frame(DRAIN)
 
 
 def acknowledge_frame(count: int) -> bytes:
-    """The frame that lets the launcher forget the first `count` bytes of this connection's lines."""
+    """The frame that lets the launcher drop the first `count` bytes of this connection's lines."""
     return frame(ACKNOWLEDGE, b"%d" % count)
 
 
 def terminate_frame() -> bytes:
-    """The frame that ends the launcher with everything it runs."""
+    """The frame that ends the launcher and all its attempts."""
     return frame(TERMINATE)
 
 
@@ -174,7 +174,7 @@ def take_frames(inbox: bytearray) -> Iterator[list[bytes]]:
 
 
 def decode_configuration(fields: list[bytes]) -> Configuration:
-    """What all attempts share from now on."""
+    """The shared settings in a CONFIGURE frame."""
     _, token, folder, slots, directory, count, *rest = fields
     secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
     return Configuration(token, folder, int(slots), directory, secrets, rest[int(count) :])
@@ -211,12 +211,12 @@ def decode_count(fields: list[bytes]) -> int:
 
 
 def begins_line(key: bytes) -> bytes:
-    """An attempt is about to be started."""
+    """The line of an attempt that is about to start."""
     return b"B %s\n" % key
 
 
 def started_line(key: bytes, at: float, pid: int, born: float, segment: bytes, out: int, err: int) -> bytes:
-    """An attempt runs since `at`; `born` is the same moment by the clock that counts from the boot."""
+    """The line of an attempt that runs since `at`; `born` is the same moment by the clock that counts from the boot."""
     return b"S %s %.6f %d %.2f %s %d %d\n" % (key, at, pid, born, segment, out, err)
 
 
@@ -241,17 +241,17 @@ def ended_line(
 
 
 def refused_line(key: bytes, at: float, errno: int, stage: bytes) -> bytes:
-    """An attempt could not be started."""
+    """The line of an attempt that could not be started."""
     return b"E %s %.6f %.6f 0 0 0 - 0 0 0 0 - %d %s 0\n" % (key, at, at, errno, stage)
 
 
 def withdrawn_line(key: bytes, at: float) -> bytes:
-    """An attempt never starts."""
+    """The line of an attempt that never starts."""
     return b"W %s %.6f\n" % (key, at)
 
 
 def is_of_start(line: bytes) -> bool:
-    """Does the line say that an attempt begins or runs?"""
+    """Is this a line about the start of an attempt?"""
     return line.startswith(_OF_STARTS)
 
 
@@ -278,7 +278,7 @@ def header_line(author: Author) -> bytes:
 
 
 def decode_author(line: bytes) -> Author | None:
-    """Who writes the spool that has this first line; nothing where it is of another version or incomplete."""
+    """The author in the first line of a spool; None if the line is of another version or incomplete."""
     words = line.decode().split()
     if len(words) != 7 or words[:2] != [HEADER.decode(), str(VERSION)]:
         return None
@@ -305,7 +305,7 @@ def decode_born(words: list[bytes]) -> float:
 
 
 class ReportReader:
-    """Makes reports of lines; it imports them once, when the engine makes it, because the launcher must not."""
+    """Turns lines into reports; it imports their classes in the engine only, because the launcher must not."""
 
     __slots__ = ("_ended", "_log_range", "_started", "_withdrawn")
 
@@ -319,13 +319,13 @@ class ReportReader:
         self._log_range = LogRange
 
     def read_started(self, words: list[bytes]) -> Started:
-        """The report that an S line stands for."""
+        """The report of an S line."""
         _, job, attempt, at, pid, _, segment, out, err = words
         log = self._log_range(f"{FOLDER}/{segment.decode()}", int(out), 0, int(err), 0)
         return self._started(int(job), int(attempt), float(at), int(pid), log)
 
     def read_ended(self, words: list[bytes], pid: int = 0) -> Ended:
-        """The report that an E line stands for; `pid` where it also stands for the start."""
+        """The report of an E line; `pid` is set if it also covers the start."""
         _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom = words
         segment, out, out_length, err, err_length = log
         place = "" if segment == _NONE else f"{FOLDER}/{segment.decode()}"
@@ -346,5 +346,5 @@ class ReportReader:
         )
 
     def read_withdrawn(self, words: list[bytes]) -> Withdrawn:
-        """The report that a W line stands for."""
+        """The report of a W line."""
         return self._withdrawn(int(words[1]), int(words[2]), float(words[3]))

@@ -1,1 +1,1 @@
-"""Small programs that an attempt runs as a process of its own: nothing of the package is imported here."""
+"""Small programs that an attempt runs as a separate process; most import nothing of the package."""

@@ -1,12 +1,12 @@
 """One HTTP request, as the program of an `http` step.
 
     RESILE_STEP (JSON): url, shown, method, headers, body, expect_status; envelope, verify
-    stdout: the body of the answer, or with `envelope` JSON that has it as `data` besides the status and the headers
-    stderr: the status, or what went wrong, as its last line
-    exit: 0 done, 7 no whole answer, 22 a status that was not wanted
+    stdout: the body of the response; with `envelope`, JSON with the body as `data`, the status and the headers
+    stderr: the status, or the error, as its last line
+    exit: 0 done, 7 no complete response, 22 an unexpected status
 
-Everything comes in one environment variable because arguments and files can be seen, and headers hold secrets. For
-the same reason messages name the url as the workflow file writes it (`shown`), without values and without a query.
+All settings come in one environment variable because other users can see arguments and files, and headers contain
+secrets. For the same reason messages show the URL as in the workflow file (`shown`), without values and query.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 def main() -> int:
-    """Make the request; the exit code."""
+    """Make the request; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
     shown = step["shown"]
     try:
@@ -60,14 +60,14 @@ def main() -> int:
 
 
 def _end(message: str, code: int) -> int:
-    """Print in one line how the request ended; its exit code."""
+    """Print one line about the end of the request; return the exit code."""
     line = "".join(character if character.isprintable() else " " for character in message)
     sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
     return code
 
 
 def _answer(step: dict[str, Any]) -> HTTPResponse:
-    """The answer at the end of the redirects; an expected redirect is not followed."""
+    """The response at the end of the redirects; an expected redirect is not followed."""
     # Only these handlers: the usual opener would also read files and talk FTP.
     opener = OpenerDirector()
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(context=_tls_context(step.get("verify", True)))):
@@ -90,7 +90,7 @@ def _answer(step: dict[str, Any]) -> HTTPResponse:
 
 
 def _tls_context(verify: bool) -> Any:
-    """The TLS context: certificates are verified, unless the step turns that off."""
+    """The TLS context: it verifies certificates, unless the step turns that off."""
     if verify:
         return None
     import ssl
@@ -102,7 +102,7 @@ def _tls_context(verify: bool) -> Any:
 
 
 def _headers_for(before: str, after: str, headers: dict[str, str]) -> dict[str, str]:
-    """The headers of a redirected request: none for another server, because they may hold a key to this one."""
+    """The headers of a redirected request: none for another server, because they may contain credentials."""
     old, new = urlsplit(before), urlsplit(after)
     if new.scheme not in _OPENS[old.scheme]:
         raise Refused(f"a redirect from {old.scheme} to {new.scheme or 'nothing'} is not followed")
@@ -112,7 +112,7 @@ def _headers_for(before: str, after: str, headers: dict[str, str]) -> dict[str, 
 
 
 def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
-    """Write the answer as JSON, up to its limit; returns how many announced bytes are missing."""
+    """Write the response as JSON, up to its limit; return the number of announced bytes that are missing."""
     data = answer.read(ANSWER_BYTES_MAX + 1)
     if len(data) > ANSWER_BYTES_MAX:
         raise Refused(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
@@ -134,7 +134,7 @@ def _print_envelope(answer: HTTPResponse, step: dict[str, Any]) -> int:
 
 
 def _print_body(answer: HTTPResponse) -> int:
-    """Write the body to stdout, up to its limit; returns how many announced bytes are missing."""
+    """Write the body to stdout, up to its limit; return the number of announced bytes that are missing."""
     left = ANSWER_BYTES_MAX
     while piece := answer.read(min(PIECE_BYTES, left + 1)):
         sys.stdout.buffer.write(piece[:left])
@@ -143,7 +143,7 @@ def _print_body(answer: HTTPResponse) -> int:
             _end(f"the answer is longer than {ANSWER_BYTES_MAX} bytes: the rest is left out", 0)
             return 0
     sys.stdout.buffer.flush()
-    # A read of some bytes does not notice that the connection ended early, only this count does.
+    # read(n) does not notice that the connection ended early, only this count does.
     return answer.length or 0
 
 

@@ -1,13 +1,13 @@
-"""Runs the Python code of a playbook: `main` gets its parameters by name, from all values that the step sees.
+"""Runs the Python code of a playbook: it passes `main` its parameters by name, from all values visible to the step.
 
     RESILE_STEP (JSON): name, source or file, inputs, context, places, status_fails; or `told_in`, a file that has them
-    stdout: what the code prints; last, on a line of its own, what its `main` returns, as JSON
-    exit: 0 done, 1 an exception, `{"status": "error"}`, an unknown parameter; or what sys.exit was given
+    stdout: the output of the code; last, on a line of its own, the result of its `main`, as JSON
+    exit: 0 done, 1 an exception, `{"status": "error"}`, an unknown parameter; or the argument of sys.exit
 
-A parameter is looked for among the inputs, then in the context; `context` is all of it, `**kwargs` gets the inputs, and
-a lone `input_data` is the inputs. Code without a `main` sees all of it as names, and leaves its value as `result`.
-Values that stand inside the code (`places`) never become code: it is parsed first, and then they are names in it, or
-parts of its texts.
+A parameter is looked up in the inputs, then in the context; `context` is the whole context, `**kwargs` gets the inputs,
+and a lone `input_data` is the inputs. Code without a `main` sees all of them as names, and sets its value as `result`.
+Template values inside the code (`places`) never become code: the code is parsed first, then they become names in it, or
+parts of its string literals.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MODULES = ("datetime", "uuid")
 
 
 def main() -> int:
-    """Run the code; the exit code."""
+    """Run the code; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
     if "told_in" in step:
         with open(step["told_in"], "rb") as opened:
@@ -46,7 +46,7 @@ def main() -> int:
     lines = _Lines()
     try:
         result = _run(step)
-        # A date, or a number type of some library, is returned as text.
+        # A date, or a number type of a library, is returned as text.
         text = json.dumps(result, ensure_ascii=False, allow_nan=False, default=str)
     except Failed as problem:
         return _complain(str(problem))
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _run(step: dict[str, Any]) -> Any:
-    """Run the code: what its `main` returns, or what it leaves as `result`."""
+    """Run the code; return the result of its `main`, or its `result`."""
     name = step["file"] or f"<step {step['name']}>"
     source = _source(step, name)
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -91,7 +91,7 @@ def _has_main(source: str, file: str) -> bool:
 
 
 def _source(step: dict[str, Any], name: str) -> str:
-    """The code, of the step or of its file."""
+    """The code of the step or of its file."""
     if not step["file"]:
         _remember(name, step["source"])
         return str(step["source"])
@@ -127,7 +127,7 @@ def _arguments(function: Any, inputs: dict[str, Any], context: dict[str, Any], n
 
 
 def _fill_values(source: str, file: str, places: dict[str, Any], names: dict[str, Any]) -> ast.Module:
-    """Parse the code, and put values into the texts that hold them; elsewhere they stay names."""
+    """Parse the code, and insert values into the string literals that contain them; elsewhere they stay names."""
     import ast
 
     tree = ast.parse(source, file)
@@ -136,7 +136,7 @@ def _fill_values(source: str, file: str, places: dict[str, Any], names: dict[str
     names.update({f"{name}_text": v if isinstance(v, str) else json.dumps(v) for name, v in places.items()})
 
     def spread(text: str) -> list[ast.expr]:
-        """A text as its parts: texts, and the names of values."""
+        """A text as its parts: literals, and the names of values."""
         name = min((found for found in places if found in text), key=text.index, default="")
         if not name:
             return [ast.Constant(text)] if text else []
@@ -145,16 +145,16 @@ def _fill_values(source: str, file: str, places: dict[str, Any], names: dict[str
         return [*spread(before), value, *spread(after)]
 
     class Fill(ast.NodeTransformer):
-        """Puts values into texts."""
+        """Inserts values into string literals."""
 
         def visit_Constant(self, node: ast.Constant) -> ast.expr:
-            """A text of its own."""
+            """A string literal."""
             if not isinstance(node.value, str) or not any(name in node.value for name in places):
                 return node
             return ast.copy_location(ast.JoinedStr(spread(node.value)), node)
 
         def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
-            """A text that has values of the code's own."""
+            """An f-string."""
             values: list[ast.expr] = []
             for part in node.values:
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):

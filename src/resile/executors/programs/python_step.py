@@ -1,10 +1,10 @@
 """Runs Python code, as the program of a `python` step.
 
     RESILE_STEP (JSON): name, source or file, inputs
-    stdout: what the code prints; last, on a line of its own, what its `main` returns
-    exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or what sys.exit was given
+    stdout: the output of the code; last, on a line of its own, the result of its `main`
+    exit: 0 done, 1 an exception, `{"status": "error"}`, wrong inputs; or the argument of sys.exit
 
-Values come as data and never as code: `main` is called with the inputs by name, and code without a `main` finds them
+Values are data and never code: the program calls `main` with the inputs by name, and code without a `main` finds them
 in the global `inputs`. The code does not run under the name `__main__`, so that a script that calls its own `main`
 does not do so twice.
 """
@@ -28,7 +28,7 @@ class Failed(Exception):
 
 
 class _Lines:
-    """Writes to stdout and knows whether a line has been begun."""
+    """Writes to stdout and tracks whether the last line is incomplete."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -36,14 +36,14 @@ class _Lines:
         sys.stdout.write = self.write  # type: ignore[method-assign]
 
     def write(self, text: str) -> int:
-        """What print calls."""
+        """Write text; print calls this."""
         if text:
             self.begun = not text.endswith("\n")
         return self._write(text)
 
 
 def main() -> int:
-    """Run the code; the exit code."""
+    """Run the code; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _run(step: dict[str, Any]) -> Any:
-    """Run the code: what its `main` returns; None where it has none."""
+    """Run the code; return the result of its `main`, or None if it has none."""
     file, source = step["file"], step["source"]
     if file:
         try:
@@ -74,7 +74,7 @@ def _run(step: dict[str, Any]) -> Any:
             raise Failed(f"can't read {file}: {error.strerror}") from error
     else:
         _remember(f"<step {step['name']}>", source)
-    # As for a script; only now, so that modules there can't replace those that are imported above.
+    # As Python does for a script; only now, so that modules there can't replace those imported above.
     own = os.path.dirname(os.path.abspath(file)) if file else ""
     sys.path[:0] = [path for path in (own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)) if path]
     sys.argv = [file or f"<step {step['name']}>"]
@@ -89,7 +89,7 @@ def _run(step: dict[str, Any]) -> Any:
 
 
 def _await_result(result: Any) -> Any:
-    """Await the result of an `async def main`; any other result as it is."""
+    """Await the result of an `async def main`; any other result is returned unchanged."""
     from types import CoroutineType
 
     if not isinstance(result, CoroutineType):
@@ -100,14 +100,14 @@ def _await_result(result: Any) -> Any:
 
 
 def _remember(name: str, source: str) -> None:
-    """Let tracebacks show the lines of code that is in no file."""
+    """Let tracebacks show the lines of code that has no file."""
     import linecache
 
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
 def _check_inputs(function: Any, inputs: dict[str, Any]) -> None:
-    """Every parameter must get a value, and every value must have a parameter."""
+    """Check that every parameter gets a value, and every value has a parameter."""
     import inspect
 
     parameters = inspect.signature(function).parameters.values()
@@ -121,7 +121,7 @@ def _check_inputs(function: Any, inputs: dict[str, Any]) -> None:
 
 
 def _print_traceback(error: Exception) -> int:
-    """Print the traceback from the code's own lines on, with `Type: text` as its last line."""
+    """Print the traceback from the first line of the step's code on, with `Type: text` as its last line."""
     import traceback
 
     trace = error.__traceback__

@@ -1,11 +1,11 @@
-"""Statements for a database, or rows for one of its tables, as the program of a `duckdb` or `postgres` step.
+"""Runs statements on a database, or inserts rows into a table, as the program of a `duckdb` or `postgres` step.
 
     RESILE_STEP (JSON): engine, statements or file, params, auth, database; or table, rows, columns, key
-    stdout: the rows of the one statement that gave some, as a JSON list of objects; of several, each under `command_N`
+    stdout: the rows of the one statement that returned some, as a JSON list of objects; several under `command_N`
     exit: 0 done, 1 the database refused, 2 there is no way to reach it
 
-Where a database is comes from the environment: `<AUTH>_DSN` (in capitals), else for PostgreSQL the usual PG variables.
-Rows for a table are bound as parameters and never become part of a statement.
+The environment gives the database: `<AUTH>_DSN` (in capitals), else for PostgreSQL the usual PG variables. Rows for a
+table are bound as parameters and never become part of a statement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NoDatabase(Exception):
 
 
 def main() -> int:
-    """Run the statements; the exit code."""
+    """Run the statements; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
     if "told_in" in step:
         with open(step["told_in"], "rb") as opened:
@@ -51,7 +51,7 @@ def _complain(message: str, code: int) -> int:
 
 
 def _shape_result(results: list[tuple[list[dict[str, Any]] | None, int]]) -> Any:
-    """Shape the result: the rows where one statement returned some, else the row count of each."""
+    """Shape the result: the rows if exactly one statement returned some, else each statement's rows or row count."""
     with_rows = [rows for rows, _ in results if rows is not None]
     if len(with_rows) == 1:
         return with_rows[0]
@@ -62,7 +62,7 @@ def _shape_result(results: list[tuple[list[dict[str, Any]] | None, int]]) -> Any
 
 
 def _statements(step: dict[str, Any]) -> str:
-    """The statements of a step, or of its file."""
+    """The statements of a step or of its file."""
     if not step["file"]:
         return str(step["statements"])
     try:
@@ -73,7 +73,7 @@ def _statements(step: dict[str, Any]) -> str:
 
 
 def _postgres(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None, int]]:
-    """PostgreSQL: each statement's rows and their number."""
+    """Run the statements on PostgreSQL; yield each statement's rows and row count."""
     try:
         import psycopg  # type: ignore[import-not-found, unused-ignore]
         from psycopg.rows import dict_row  # type: ignore[import-not-found, unused-ignore]
@@ -91,7 +91,7 @@ def _postgres(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | Non
 
 
 def _dsn(step: dict[str, Any]) -> str:
-    """How to reach PostgreSQL."""
+    """The connection string of PostgreSQL."""
     name = "".join(c if c.isalnum() else "_" for c in step["auth"]).upper() + "_DSN" if step["auth"] else ""
     if name and name in os.environ:
         return os.environ[name]
@@ -101,7 +101,7 @@ def _dsn(step: dict[str, Any]) -> str:
 
 
 def _duckdb(step: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]] | None, int]]:
-    """DuckDB: each statement's rows and their number."""
+    """Run the statements on DuckDB; yield each statement's rows and row count."""
     try:
         import duckdb  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
@@ -144,7 +144,7 @@ def _inserts(step: dict[str, Any], mark: str) -> Iterator[tuple[str, list[Any]]]
 
 
 def _quote_name(name: str) -> str:
-    """Quote the name of a table or a column; plain ones stay as they are, so that SQL folds their case as usual."""
+    """Quote the name of a table or a column, unless it is plain, so that SQL folds its case as usual."""
     if name.isidentifier() and name.isascii():
         return name
     return '"' + name.replace('"', '""') + '"'

@@ -5,9 +5,9 @@
                                                   '--terminate: SIGTERM--> check: SIGKILL when the grace is over, until
                                                                            no process of the attempt is left
 
-Each slot has a thread, which spawns and waits for the leader, so that attempts start side by side; everything else is
-done with the launcher's lock held, by one thread at a time. Everything that happens becomes a line (wire.py), and the
-launcher publishes the lines. A slot is filled again in the turn in which its attempt ended, before that is published.
+Each slot has a thread, which spawns the leader and waits for it, so that attempts start in parallel; for all other work
+a thread holds the launcher's lock. Everything that happens becomes a line (wire.py), and the launcher publishes the
+lines. When an attempt ends, its slot gets the next one before the launcher publishes the end.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -61,15 +61,15 @@ class Attempts:
         self.epoll = epoll
         self.publish = publish
         self.receive = receive
-        # Has the launcher's own thread check by that time.
+        # Asks the launcher's first thread to call `check` by that time.
         self.wake = wake
         self.crash = crash
-        # Every thread that changes anything here holds it; the launcher's own holds it whenever it does not wait.
+        # Every thread that changes these attributes holds it; the launcher's first thread holds it unless it waits.
         self.lock = allocate_lock()
         self.lines: list[bytes] = []
         self.queue: dict[bytes, Start] = {}
         self.waiting = WaitingStarts()
-        # Has an end let attempts start that waited for it?
+        # Has an attempt's end released attempts that waited for it?
         self.followed = False
         self.free: list[Slot] = []
         self.running: dict[bytes, Slot] = {}
@@ -79,17 +79,17 @@ class Attempts:
         self.spawner = Spawner()
         self.secrets: tuple[bytes, ...] = ()
         self.folder = self.token = b""
-        # Slots wanted, open now, and ever made: the last one numbers them, so no two share a segment.
+        # Slots wanted, open now, and ever made: the last one numbers slots, so that no two share a segment.
         self.slots = self.opened = self.made = 0
-        # Why nothing may be started: the spool could not say so.
+        # Why no attempt may start: the spool can't be written.
         self.blocked_errno = ENOSPC
         self.check_at = NEVER
         self.oom = OomCounter()
-        # Read once for all attempts that are checked or killed in one turn: it costs milliseconds.
+        # Read once for all attempts that are checked or killed in one turn, because reading it takes milliseconds.
         self.table: dict[int, processes.Process] | None = None
 
     def handle(self, descriptor: int) -> None:
-        """There is output, or a process has ended."""
+        """Read output, or note that a process has ended."""
         if descriptor in self.listened:
             slot = self.listened[descriptor]
             (slot.out if descriptor == slot.out.reader else slot.err).pump()
@@ -101,7 +101,7 @@ class Attempts:
                 self.check_at = 0.0
 
     def enqueue(self, start: Start) -> None:
-        """Queue an attempt, or let it wait for those that it comes after."""
+        """Queue an attempt, or let it wait for the attempts in its `after`."""
         self.waiting.forget_end(start.key)
         if start.after:
             may_start = self.waiting.add(start, self.queue, self.running)
@@ -112,7 +112,7 @@ class Attempts:
         self.queue[start.key] = start
 
     def release_followers(self, key: bytes, succeeded: bool) -> None:
-        """Queue the attempts that waited for this one, or withdraw them: it has ended, or will never start."""
+        """Queue the attempts that waited for this one, or withdraw them, because it has ended or will never start."""
         freed, doomed = self.waiting.end(key, succeeded)
         if freed:
             self.followed = True
@@ -121,9 +121,9 @@ class Attempts:
             self.report_withdrawn(follower)
 
     def fill_slots(self, mine: Slot | None = None) -> None:
-        """Give what is queued to slots, as far as there are free ones; the caller is the thread of `mine`.
+        """Assign queued attempts to free slots; the caller is the thread of `mine`.
 
-        What is given out in one go starts in its order, as people expect; only later ones go on as their slots do.
+        Attempts of one batch start in their order, as people expect; later ones start as slots become free.
         """
         turn: LockType | None = None
         while self.queue:
@@ -134,7 +134,7 @@ class Attempts:
                     slot = self.open_slot()
                 except OSError as error:
                     if error.errno in (EMFILE, ENFILE, EAGAIN) and self.opened:
-                        # As many at a time as this process may have files and threads for: the rest waits.
+                        # This process has no files or threads for more slots: the other attempts wait.
                         self.slots = self.opened
                         return
                     self.refuse(self.next_queued().key, error.errno or ENOSPC, b"output")
@@ -146,7 +146,7 @@ class Attempts:
                 slot.has_work.release()
 
     def open_slot(self) -> Slot:
-        """One more slot, with its thread."""
+        """Open one more slot, with its thread."""
         slot = Slot(self.made, self.folder, self.token)
         try:
             start_new_thread(self.serve, (slot,))
@@ -158,17 +158,17 @@ class Attempts:
         return slot
 
     def next_queued(self) -> Start:
-        """Take the attempt that has waited longest."""
+        """Take the attempt that has been queued longest."""
         return self.queue.pop(next(iter(self.queue)))
 
     def assign(self, slot: Slot, start: Start) -> bool:
-        """Give a slot an attempt; the spool first says that it is about to start, so that no start goes unnoticed."""
+        """Assign an attempt to a slot; the spool first gets a line that it is about to start, so no start is missed."""
         if not self.blocked_errno:
             slot.line = wire.begins_line(start.key)
             self.lines.append(slot.line)
             self.publish()
         if self.blocked_errno:
-            # No engine would know about it if this process died now.
+            # If this process died now, no engine would know about the attempt.
             slot.reset()
             self.free.append(slot)
             self.refuse(start.key, self.blocked_errno, b"output")
@@ -185,7 +185,7 @@ class Attempts:
         return True
 
     def serve(self, slot: Slot) -> None:
-        """The life of a slot's thread: run one attempt after the other."""
+        """Run one attempt after the other; the thread of a slot does this until the slot closes."""
         try:
             while not slot.closed:
                 slot.has_work.acquire()
@@ -199,7 +199,7 @@ class Attempts:
         if slot.turn is not None:
             with slot.turn:
                 slot.turn = None
-        # Read before the spawn, which returns when the program runs: its time counts from here.
+        # Read the clocks before the spawn, which returns when the program already runs.
         slot.started_at, slot.started = time.time(), time.monotonic()
         pid, errno, stage = self.spawner.spawn(start, slot.actions)
         with self.lock:
@@ -208,14 +208,14 @@ class Attempts:
                 self.free_unstarted(slot, errno, stage)
                 return
             self.leader_started(slot, pid, start.timeout_seconds)
-        # Reaped with the lock held: until then no other process gets its pid, and any thread may signal it.
+        # Reap with the lock held: until then no other process gets the pid, and any thread may signal it.
         posix.waitid(posix.P_PID, pid, posix.WEXITED | posix.WNOWAIT)
         with self.lock:
             _, status, usage = posix.wait4(pid, 0)
             self.leader_exited(slot, (status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
 
     def leader_started(self, slot: Slot, pid: int, timeout_seconds: float) -> None:
-        """Note that the leader of an attempt runs, and signal it where it was killed before it had a pid."""
+        """Note that the leader of an attempt runs, and signal it if the attempt was killed before it had a pid."""
         slot.pid = pid
         if timeout_seconds > 0:
             slot.deadline = slot.started + timeout_seconds
@@ -228,7 +228,7 @@ class Attempts:
             slot.out.start,
             slot.err.start,
         )
-        # Published with the next line, or when the launcher begins to read its output.
+        # Publish this with the next line, or when the launcher begins to read the attempt's output.
         self.lines.append(slot.line)
         if slot.reason:
             self.table = None
@@ -236,7 +236,7 @@ class Attempts:
         self.check_by(min(slot.deadline, slot.started + LISTEN_AFTER_SECONDS))
 
     def free_unstarted(self, slot: Slot, errno: int, stage: bytes) -> None:
-        """Report an attempt that could not be spawned, and make its slot free."""
+        """Report an attempt that could not be spawned, and free its slot."""
         key = slot.key
         del self.running[key]
         slot.reset()
@@ -245,7 +245,7 @@ class Attempts:
         self.refill(slot)
 
     def leader_exited(self, slot: Slot, usage: tuple[int, float, int]) -> None:
-        """Finish an attempt whose leader exited; of one that is being terminated the other processes must end too."""
+        """Finish an attempt whose leader exited; if it is being terminated, its other processes must end first."""
         slot.usage = usage
         slot.reaped = True
         slot.order = None
@@ -254,36 +254,36 @@ class Attempts:
             return
         self.finish(slot)
         if self.followed:
-            # The engine may have withdrawn what now starts without its asking.
+            # The engine may have withdrawn attempts that would start now.
             self.receive()
         self.refill(slot)
 
     def refill(self, slot: Slot) -> None:
-        """Fill the calling thread's slot, and publish what has happened."""
+        """Fill the calling thread's slot, and publish the new lines."""
         self.fill_slots(slot)
         if self.lines:
             self.publish()
         if not self.running:
-            # The launcher ends when there is nothing left to do.
+            # The launcher exits when nothing is left to do.
             self.wake(0.0)
 
     def check_by(self, at: float) -> None:
-        """Have `check` called by that time."""
+        """Make the launcher call `check` by that time."""
         if at < self.check_at:
             self.check_at = at
             self.wake(at)
 
     def refuse(self, key: bytes, errno: int, stage: bytes) -> None:
-        """Report the end of an attempt that could not be started at all."""
+        """Report the end of an attempt that could not be started."""
         self.lines.append(wire.refused_line(key, time.time(), errno, stage))
         self.release_followers(key, succeeded=False)
 
     def finish(self, slot: Slot) -> None:
-        """An attempt is over: close its range, report it, and make its slot free."""
+        """Finish an attempt: close its range, report it, and free its slot."""
         now = time.time()
         has_leftovers = self.has_leftovers(slot)
         if slot.has_output():
-            # A reader that follows the slot's last attempt must see its end before the segment goes on.
+            # A reader that follows the slot's last attempt must see its end before the segment grows.
             if self.lines:
                 self.publish()
             slot.drain()
@@ -317,7 +317,7 @@ class Attempts:
         self.free.append(slot)
 
     def prepare(self, slot: Slot, has_leftovers: bool) -> bool:
-        """Give a slot the pipes and segments that its next attempt needs; False where the system has none."""
+        """Give a slot the pipes and segments for its next attempt; False if the system has none."""
         try:
             if has_leftovers:
                 for descriptor in slot.renew():
@@ -332,33 +332,33 @@ class Attempts:
         return True
 
     def has_leftovers(self, slot: Slot) -> bool:
-        """May a process still hold the pipes of this attempt, whose leader was reaped?"""
+        """Might a process still hold the pipes of this attempt, whose leader was reaped?"""
         if not self.orphans.can_be_found():
             return slot.has_orphans or system_calls.group_exists(slot.pid)
         self.find_orphans()
         return slot.has_orphans
 
     def find_orphans(self) -> None:
-        """Note which attempts new orphans belong to: their tags say; one without a tag may be of any that runs."""
+        """Assign new orphans to attempts by their tags; one without a tag may belong to any running attempt."""
         for orphan in self.orphans.find():
             owner = processes.key_in(orphan.tag, self.token)
             for candidate in (self.running[owner],) if owner in self.running else tuple(self.running.values()):
                 candidate.has_orphans = True
 
     def check(self) -> None:
-        """Do what is due: read along with longer attempts, end those whose time is up."""
+        """Do all work that is due: read the output of longer attempts, terminate those whose time is up."""
         now = time.monotonic()
         self.check_at = now + SWEEP_SECONDS if self.running else NEVER
         self.table = None
         if self.orphans.can_be_found():
-            # Those of an attempt that goes on for hours must not pile up until it ends.
+            # Orphans of an attempt that runs for hours must not pile up until it ends.
             self.find_orphans()
         for slot in list(self.running.values()):
             due = self.advance(slot, now)
             self.check_at = min(self.check_at, due)
 
     def advance(self, slot: Slot, now: float) -> float:
-        """Do what is due for one attempt; returns when to check it again."""
+        """Do the work that is due for one attempt; return when to check it again."""
         if not slot.pid:
             return NEVER
         if not slot.listened and now >= slot.started + LISTEN_AFTER_SECONDS:
@@ -392,34 +392,34 @@ class Attempts:
         slot.deadline = now + slot.grace_seconds
         self.check_by(slot.deadline)
         found = self.members(slot)
-        # The group at once, so that no child forked in between is missed; then those that left the group.
+        # The group first, so that no child forked in between is missed; then the processes that left the group.
         system_calls.signal_group(slot.pid, SIGTERM)
         system_calls.signal_group(slot.pid, SIGCONT)
         processes.send_all({pid: entry for pid, entry in found.items() if entry.group != slot.pid}, SIGTERM, SIGCONT)
 
     def members(self, slot: Slot) -> dict[int, processes.Process]:
-        """The living processes of an attempt, by the process table of this turn."""
+        """The living processes of an attempt, from the process table of this turn."""
         if self.table is None:
             self.table = processes.read_table()
         tag = processes.attempt_tag(self.spawner.token, slot.key)
         return processes.members_of(self.table, slot.pid, not slot.reaped, tag, slot.known)
 
     def listen(self, slot: Slot) -> None:
-        """Read the attempt's output as it comes."""
+        """Begin to read the attempt's output while it runs."""
         slot.listened = True
         for pipe in (slot.out, slot.err):
             self.listened[pipe.reader] = slot
             self.epoll.register(pipe.reader, select.EPOLLIN)
 
     def unlisten(self, slot: Slot) -> None:
-        """Stop reading along: the attempt is over."""
+        """Stop reading the output: the attempt is over."""
         slot.listened = False
         for pipe in (slot.out, slot.err):
             del self.listened[pipe.reader]
             self.epoll.unregister(pipe.reader)
 
     def discard_output(self, descriptor: int, close: bool = False) -> None:
-        """Throw away what leftover processes write; forget the pipe when the last of them has closed it."""
+        """Discard the output of leftover processes; forget the pipe when the last of them has closed it."""
         try:
             close = close or not posix.read(descriptor, DISCARD_BYTES)
         except BlockingIOError:
@@ -429,14 +429,14 @@ class Attempts:
             posix.close(descriptor)
 
     def kill(self, key: bytes) -> None:
-        """Terminate this attempt, or withdraw it where it has not started; one that is over stays over."""
+        """Terminate this attempt, or withdraw it if it has not started; ignore one that is over."""
         if key in self.queue or key in self.waiting.missing:
             self.withdraw(key)
         elif key in self.running and not self.running[key].reason:
             self.terminate(self.running[key], KILLED, time.monotonic())
 
     def withdraw(self, key: bytes) -> None:
-        """Never start an attempt that is queued or waits for others."""
+        """Withdraw an attempt that is queued or waits for others."""
         if key in self.queue:
             del self.queue[key]
         else:
@@ -444,17 +444,17 @@ class Attempts:
         self.report_withdrawn(key)
 
     def report_withdrawn(self, key: bytes) -> None:
-        """Report that an attempt never starts, and so none that comes after it."""
+        """Report that an attempt never starts, and withdraw the attempts that come after it."""
         self.lines.append(wire.withdrawn_line(key, time.time()))
         self.release_followers(key, succeeded=False)
 
     def withdraw_all(self) -> None:
-        """Withdraw everything that is queued or waits."""
+        """Withdraw all attempts that are queued or wait for others."""
         while self.queue or self.waiting.missing:
             self.withdraw(next(iter(self.queue or self.waiting.missing)))
 
     def terminate_all(self) -> None:
-        """Kill everything at once."""
+        """Kill all attempts at once."""
         self.withdraw_all()
         for slot in self.running.values():
             slot.grace_seconds = 0.0

@@ -2,17 +2,17 @@
 
     engine --frames--> launcher --fork/exec--> attempts (own session each)
            <--lines---    |  \\--> spool (the same lines)
-                          \\--> segments (what the attempts wrote)
+                          \\--> segments (the output of the attempts)
 
 Frames and lines are those of wire.py. An engine that connects later, through the socket in the folder, first
-receives the whole spool. When an engine goes away the launcher withdraws what is queued, and what runs goes on; it
-ends when nothing runs and no engine is connected.
+receives the whole spool. When an engine disconnects the launcher withdraws the queued attempts, and running ones go on;
+it exits when nothing runs and no engine is connected.
 
-Its first thread talks to the engine and keeps the time; each slot has a thread of its own (attempts.py). A thread
-that does anything but wait holds the one lock.
+Its first thread talks to the engine and enforces time limits; each slot has a thread of its own (attempts.py). A thread
+holds the one lock unless it waits.
 
-It is 10 MB and starts in 20 ms because little more than built-in modules are imported; a child's max RSS is never below
-that.
+It has 10 MB and starts in 20 ms because it imports little more than built-in modules; the max RSS of a child is never
+below that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STARTED_CHECK_SECONDS = 0.0005
 
 
 class Launcher:
-    """The engine's connection, the spool, and the attempts; `run` is its life."""
+    """The engine's connection, the spool, and the attempts; `run` serves them."""
 
     def __init__(self, connection: int) -> None:
         self.epoll = select.epoll()
@@ -53,7 +53,7 @@ class Launcher:
         self.ending = False
         self.wakeup_fd = posix.eventfd(0, posix.EFD_NONBLOCK | posix.EFD_CLOEXEC)
         self.epoll.register(self.wakeup_fd, select.EPOLLIN)
-        # When this thread wakes by itself; while it is at work it needs no waking.
+        # When this thread wakes by itself; 0 while it is at work and needs no waking.
         self.asleep_until = 0.0
         self.attach(connection)
 
@@ -81,7 +81,7 @@ class Launcher:
             system_calls.unlink_socket(attempts.folder)
 
     def sleep(self) -> list[int]:
-        """Release the lock until something happens or is due; returns the descriptors that are ready."""
+        """Release the lock until a descriptor is ready or work is due; return the ready descriptors."""
         lock = self.attempts.lock
         wake_at = self.asleep_until = min(self.attempts.check_at, self.publish_at)
         lock.release()
@@ -102,7 +102,7 @@ class Launcher:
             posix.eventfd_write(self.wakeup_fd, 1)
 
     def crash(self) -> None:
-        """Exit at once, and leave the traceback beside the spool."""
+        """Write the traceback beside the spool and exit at once."""
         system_calls.redirect_errors(self.attempts.folder, self.attempts.token)
         sys.excepthook(*sys.exc_info())
         posix._exit(1)
@@ -114,7 +114,7 @@ class Launcher:
         self.epoll.register(connection, select.EPOLLIN)
 
     def detach(self) -> None:
-        """Let go of an engine that is gone, and withdraw what it had queued."""
+        """Close the connection to an engine that is gone, and withdraw its queued attempts."""
         posix.close(self.connection)
         self.connection = -1
         self.inbox.clear()
@@ -123,7 +123,7 @@ class Launcher:
         self.attempts.withdraw_all()
 
     def accept(self) -> None:
-        """Serve another engine, once everything that the last one sent has been read."""
+        """Serve another engine, after reading everything that the previous one sent."""
         connection = system_calls.accept(self.listener)
         if connection < 0:
             return
@@ -131,7 +131,7 @@ class Launcher:
             pass
         if self.connection >= 0:
             self.detach()
-        # An engine that hears only that an attempt is about to start takes it for lost.
+        # The new engine would take an attempt that is only about to start for lost.
         while any(not slot.pid for slot in self.attempts.running.values()):
             self.attempts.lock.release()
             time.sleep(STARTED_CHECK_SECONDS)
@@ -142,7 +142,7 @@ class Launcher:
             self.outbox = self.spool.greet() + wire.GREETING_END
 
     def receive(self) -> bool:
-        """Read and obey what the engine sent; False where there was nothing or the engine is gone."""
+        """Read and execute the frames that the engine sent; False if there were none or the engine is gone."""
         if self.connection < 0:
             return False
         try:
@@ -165,7 +165,7 @@ class Launcher:
         return True
 
     def obey(self, fields: list[bytes]) -> None:
-        """Do what one frame says."""
+        """Execute one frame."""
         match fields[0]:
             case wire.START:
                 self.attempts.enqueue(wire.decode_start(fields))
@@ -186,7 +186,7 @@ class Launcher:
                 raise ValueError
 
     def configure(self, configuration: Configuration) -> None:
-        """Take the run's settings; the first engine also says where the launcher keeps its files."""
+        """Apply the run's settings; those of the first engine also say where the launcher keeps its files."""
         attempts = self.attempts
         if self.spool is None:
             attempts.token, attempts.folder = configuration.token, configuration.folder
@@ -204,9 +204,9 @@ class Launcher:
     def flush(self) -> None:
         """Write the new lines to the spool, then send them to the engine.
 
-        Lines that the engine does not need at once are delayed for a moment, so that one message holds more of them:
-        beginnings and starts, because most attempts end within that moment, and everything while enough is queued to
-        keep the slots busy, or attempts that waited for an end have started.
+        It delays lines that the engine does not need at once, so that one message holds more of them: beginnings and
+        starts, because most attempts end within that moment; and all lines while enough attempts are queued to keep
+        the slots busy, or after attempts that waited for an end have started.
         """
         attempts = self.attempts
         lines = b"".join(attempts.lines)
@@ -235,7 +235,7 @@ class Launcher:
         except BlockingIOError:
             pass
         except OSError:
-            # The engine is gone; reading reports that, after what it still sent.
+            # The engine is gone; the next read notices that, after the last frames it sent.
             self.outbox = b""
         if bool(self.outbox) != waiting:
             events = select.EPOLLIN | (select.EPOLLOUT if self.outbox else 0)
@@ -243,7 +243,7 @@ class Launcher:
 
 
 def main() -> None:
-    """Serve the engine whose socket is our standard input."""
+    """Serve the engine whose socket is standard input."""
     launcher = Launcher(system_calls.take_stdin())
     try:
         launcher.run()

@@ -1,8 +1,7 @@
 """Processes that attempts left behind, and other processes whose exit the launcher waits for.
 
-The launcher is a subreaper: the kernel makes every living descendant of an ended leader a child of the launcher's
-first thread, while the leaders are children of their slots' threads. So the children of the first thread are orphans
-and nothing else.
+The launcher is a subreaper: the kernel makes every living descendant of an ended leader a child of the launcher's first
+thread, while the leaders are children of their slots' threads. So all children of the first thread are orphans.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -20,21 +19,21 @@ CHILDREN_BYTES_MAX = 1024 * 1024
 
 
 class Orphans:
-    """The orphans that are known; the launcher's first thread makes this object."""
+    """The known orphans; the launcher's first thread creates this object."""
 
     def __init__(self, epoll: select.epoll) -> None:
         self.epoll = epoll
         self.children = system_calls.open_children() if system_calls.become_subreaper() else -1
         self.known: set[int] = set()
-        # The pid of each process whose exit is waited for, by its pidfd.
+        # pidfd -> pid of each process whose exit the launcher waits for.
         self.expected: dict[int, int] = {}
 
     def can_be_found(self) -> bool:
-        """Does the kernel list them?"""
+        """Does the kernel list the children of a thread?"""
         return self.children >= 0
 
     def find(self) -> list[processes.Process]:
-        """Living orphans that were not known; those that have ended meanwhile are reaped."""
+        """New living orphans; those that have already ended are reaped."""
         children = posix.pread(self.children, CHILDREN_BYTES, 0)
         if len(children) == CHILDREN_BYTES:
             children = posix.pread(self.children, CHILDREN_BYTES_MAX, 0)
@@ -52,7 +51,7 @@ class Orphans:
         return found
 
     def expect_exit_of(self, pid: int) -> bool:
-        """Have epoll report the exit of a process; False where that can't be."""
+        """Have epoll report the exit of a process; False if that is impossible."""
         if pid not in self.expected.values():
             try:
                 descriptor = posix.pidfd_open(pid)
@@ -63,7 +62,7 @@ class Orphans:
         return True
 
     def take_exit_of(self, descriptor: int) -> None:
-        """A process has ended: close its pidfd, and reap it where it is our child."""
+        """Close the pidfd of a process that has ended, and reap it if it is our child."""
         pid = self.expected.pop(descriptor)
         posix.close(descriptor)
         self.known.discard(pid)

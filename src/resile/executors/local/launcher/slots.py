@@ -3,10 +3,10 @@
     attempt --stdout--> pipe --> [redact] --> FOLDER/TOKEN-SLOT-N.o
             --stderr--> pipe --> [redact] --> FOLDER/TOKEN-SLOT-N.e
 
-Only the launcher writes segments. An attempt that held the file itself could destroy what earlier attempts of
-the slot wrote: `tee /dev/stderr` opens the file behind it and truncates it. With a pipe that name means the
-pipe. Pipes and files are opened once and serve one attempt after the other; the launcher takes what a short attempt
-wrote from the pipe when it ends, and reads along with a longer one.
+Only the launcher writes segments. An attempt that held the file itself could destroy the output of earlier attempts of
+the slot: `tee /dev/stderr` would open the file and truncate it. With a pipe that name means the pipe. The launcher
+opens pipes and files once and uses them for one attempt after the other; it reads the output of a short attempt from
+the pipe when the attempt ends, and that of a longer one while it runs.
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -47,15 +47,15 @@ class Pipe:
         self.redactor: Stream | None = None
 
     def begin(self, secrets: tuple[bytes, ...]) -> None:
-        """Note where the next attempt's output begins."""
+        """Note the offset at which the next attempt's output begins."""
         self.start = self.size
         self.errno = 0
         self.redactor = Stream(secrets) if secrets else None
-        # The last attempt may have made the pipe non-blocking (node does); the next one does not expect that.
+        # The previous attempt may have made the pipe non-blocking (node does); the next one does not expect that.
         posix.set_blocking(self.writer, True)
 
     def pump(self) -> bool:
-        """Move what is in the pipe now, one read's worth; False where there was nothing."""
+        """Move the data in the pipe to the segment, one read at a time; False if there was none."""
         try:
             data = posix.read(self.reader, READ_BYTES)
         except OSError:
@@ -64,7 +64,7 @@ class Pipe:
         return bool(data)
 
     def finish(self) -> None:
-        """Move what the ended attempt left in the pipe, at most what a pipe can hold."""
+        """Move the rest of an ended attempt's output out of the pipe, at most what a pipe can hold."""
         for _ in range(DRAIN_READS_MAX):
             if not self.pump():
                 break
@@ -72,7 +72,7 @@ class Pipe:
             self.write(self.redactor.finish())
 
     def write(self, data: bytes) -> None:
-        """Append to the segment; the error of a full disk is kept for the attempt's report."""
+        """Append to the segment; keep the error of a full disk for the attempt's report."""
         while data and not self.errno:
             try:
                 written = posix.write(self.file, data)
@@ -83,7 +83,7 @@ class Pipe:
             data = data[written:]
 
     def renew(self, fresh: tuple[int, int]) -> int:
-        """Use a fresh pipe, because a process may still hold the old one; returns the old one's reading end."""
+        """Use a new pipe, because a process may still hold the old one; return the old one's reading end."""
         old = self.reader
         posix.close(self.writer)
         self.reader, self.writer = fresh
@@ -104,7 +104,7 @@ def make_pipe() -> tuple[int, int]:
 
 
 class Slot:
-    """A place where one attempt at a time runs."""
+    """A slot runs one attempt at a time."""
 
     __slots__ = (
         "actions",
@@ -137,11 +137,11 @@ class Slot:
     )
 
     def __init__(self, number: int, folder: bytes, token: bytes) -> None:
-        # Released when its thread has something to do: an attempt, or to end.
+        # Released when the thread has work: an attempt, or to exit.
         self.has_work = allocate_lock()
         self.has_work.acquire()
         self.closed = False
-        # Released once its attempt has started; `turn` is that of the slot whose attempt goes before its own.
+        # Released once the slot's attempt has started; `turn` is that of the slot whose attempt starts before this one.
         self.has_started = allocate_lock()
         self.turn: LockType | None = None
         self.number = number
@@ -163,9 +163,9 @@ class Slot:
         self.reset()
 
     def reset(self) -> None:
-        """Make the slot free of its attempt."""
+        """Detach the slot from its attempt."""
         self.key = self.line = b""
-        # Why the launcher terminates its attempt.
+        # Why the launcher terminates the attempt.
         self.reason = b""
         self.order: Start | None = None
         self.pid = 0
@@ -175,7 +175,7 @@ class Slot:
         self.known: dict[int, int] = {}
 
     def rewire(self) -> None:
-        """Use the present pipes: for what a child does with them, and to ask whether they hold anything."""
+        """Use the present pipes: for the child's file actions, and to poll them for output."""
         self.actions = Actions(self.out.writer, self.err.writer)
         self.readable = select.poll()
         self.readable.register(self.out.reader, select.POLLIN)
@@ -197,12 +197,12 @@ class Slot:
         return bool(self.readable.poll(0) or self.out.redactor)
 
     def drain(self) -> None:
-        """Move everything that the ended attempt wrote to the segments."""
+        """Move the whole output of the ended attempt to the segments."""
         self.out.finish()
         self.err.finish()
 
     def renew(self) -> tuple[int, int]:
-        """Take fresh pipes because a process may still write to these; returns the reading ends of the old ones."""
+        """Open new pipes because a process may still write to the old ones; return the reading ends of the old ones."""
         first = make_pipe()
         try:
             second = make_pipe()
@@ -215,7 +215,7 @@ class Slot:
         return old
 
     def is_full(self) -> bool:
-        """Is it time for the next pair of segments?"""
+        """Is it time to open the next pair of segments?"""
         return self.out.size > SEGMENT_BYTES_MAX or self.err.size > SEGMENT_BYTES_MAX
 
     def close(self) -> None:

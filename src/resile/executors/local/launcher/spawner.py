@@ -1,10 +1,10 @@
 """Starts processes while the other threads of the launcher go on.
 
 A spawning thread sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn holds
-its lock all that time, so the C library is called directly: then as many attempts can start at once as there are slots.
+its lock all that time, so the launcher calls the C library directly: then all slots can start attempts at once.
 
-Runs inside the launcher, so only built-in modules and ctypes are imported; the 4 ms that ctypes takes are over before
-the engine, which starts at the same time, has its first attempt ready.
+Runs inside the launcher, so only built-in modules and ctypes are imported; ctypes takes 4 ms, and is loaded
+before the engine, which starts at the same time, has its first attempt ready.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from resile.executors.local.wire import Start
 
-# More than any C library needs for its file actions, attributes and sets of signals.
+# More than any C library needs for file actions, attributes and signal sets.
 OPAQUE_BYTES = 1024
 SPAWN_SETSIGDEF = 0x04
 SPAWN_SETSIGMASK = 0x08
 SPAWN_SETSID = 0x80
 FILE_TYPE = 0o170000
 REGULAR_FILE = 0o100000
-# Python ignores these two, and what is ignored stays ignored across exec.
+# Python ignores these two signals, and ignored signals stay ignored across exec.
 _DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
 _NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
 
@@ -43,7 +43,7 @@ _actions_destroy = _library.posix_spawn_file_actions_destroy
 
 
 class Actions:
-    """What a child does with its descriptors, and where it goes, before it becomes the program."""
+    """The file actions and the directory of a child, before it executes the program."""
 
     __slots__ = ("err", "opaque", "out")
 
@@ -58,12 +58,12 @@ class Actions:
             _actions_chdir(self.opaque, directory)
 
     def __del__(self) -> None:
-        """Free the memory that the library keeps for them."""
+        """Free the memory that the C library allocated for them."""
         _actions_destroy(self.opaque)
 
 
 class Environment:
-    """The environment of all attempts as the system wants it, so that an attempt only adds to the pointers."""
+    """The environment of all attempts as a C array, so that an attempt only adds pointers."""
 
     __slots__ = ("by_name", "path", "pointers", "texts")
 
@@ -73,12 +73,12 @@ class Environment:
         # not share this block.
         self.by_name.pop(TAG_VARIABLE, None)
         self.path = self.by_name.get(b"PATH", b"PATH=/bin:/usr/bin")[5:]
-        # Kept as well, because the pointers point into it.
+        # Keep the texts too, because the pointers point into them.
         self.texts = (c_char_p * len(self.by_name))(*self.by_name.values())
         self.pointers = bytes(self.texts)
 
     def extend(self, pairs: list[bytes]) -> Array[c_char_p]:
-        """This environment with what one attempt adds or changes."""
+        """This environment with the variables that one attempt adds or changes."""
         known = self.by_name
         if any(pair.partition(b"=")[0] in known for pair in pairs):
             return _text_array_of([*{**known, **pairs_by_name(pairs)}.values()])
@@ -102,7 +102,7 @@ class Spawner:
         self.home = -1
 
     def configure(self, token: bytes, directory: bytes, pairs: list[bytes]) -> None:
-        """Take what all attempts have in common; an attempt that is being started keeps what it began with."""
+        """Set what all attempts share; an attempt that is being started keeps the previous settings."""
         self.token = token
         self.environment = Environment(pairs)
         posix.putenv(b"PATH", self.environment.path)
@@ -113,7 +113,7 @@ class Spawner:
         self.enter_directory()
 
     def enter_directory(self) -> int:
-        """Make the run's directory ours; returns an errno where that can't be."""
+        """Change to the run's directory; return an errno if that fails, else 0."""
         try:
             if self.home < 0:
                 self.home = posix.open(self.directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
@@ -123,7 +123,7 @@ class Spawner:
         return 0
 
     def spawn(self, start: Start, output: Actions) -> tuple[int, int, bytes]:
-        """Start an attempt that writes to `output`: its pid, or 0 with the errno and the stage that failed."""
+        """Start an attempt that writes to `output`; return its pid, or 0 with the errno and the stage that failed."""
         cwd, pairs, known = start.cwd, start.env, self.environment
         if self.home < 0 and (errno := self.enter_directory()):
             return 0, errno, b"cwd"
@@ -145,12 +145,12 @@ class Spawner:
         actions: Actions,
         environment: Array[c_char_p],
     ) -> tuple[int, int]:
-        """Start one program: its pid, or 0 and an errno."""
+        """Start one program; return its pid, or 0 and an errno."""
         if not argv:
             return 0, EINVAL
         program, call = argv[0], _search_and_spawn
         if path != self.environment.path and b"/" not in program:
-            # The library would search the path of this process; the attempt means its own.
+            # The C library would search the PATH of this process, not that of the attempt.
             program, errno = find_program(program, path, cwd)
             if errno:
                 return 0, errno
@@ -161,7 +161,7 @@ class Spawner:
 
 
 def find_program(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
-    """The program of this name in a path of folders, as the child will see them; or an errno."""
+    """The program of this name in a PATH, as the child will see it; or an errno."""
     candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
     places = [posix_join(cwd, candidate) for candidate in candidates] if cwd else candidates
     for candidate, place in zip(candidates, places, strict=True):
@@ -179,12 +179,12 @@ def is_file(path: bytes) -> bool:
 
 
 def posix_join(folder: bytes, name: bytes) -> bytes:
-    """A name as it is seen from a folder."""
+    """The path of a name, seen from a folder."""
     return name if name.startswith(b"/") else b"%s/%s" % (folder, name)
 
 
 def directory_errno(cwd: bytes) -> int:
-    """Why nothing can run in a directory; 0 where it can."""
+    """The errno of entering a directory; 0 if that works."""
     if not cwd:
         return 0
     try:
@@ -195,17 +195,17 @@ def directory_errno(cwd: bytes) -> int:
 
 
 def pairs_by_name(pairs: list[bytes]) -> dict[bytes, bytes]:
-    """`NAME=value` texts by their names; the last of a name counts."""
+    """`NAME=value` texts by name; the last one of a name counts."""
     return {name: pair for pair in pairs if (name := pair.partition(b"=")[0])}
 
 
 def _text_array_of(words: list[bytes]) -> Array[c_char_p]:
-    """A list of texts as C has it, with nothing behind the last."""
+    """A list of texts as a NULL-terminated C array."""
     return (c_char_p * (len(words) + 1))(*words)
 
 
 def _make_attributes() -> Array[c_char]:
-    """A session of its own, no signal blocked, and those that Python ignores as they were."""
+    """Spawn attributes: a new session, no signal blocked, default handlers for the signals that Python ignores."""
     attributes, signals = _Opaque(), _Opaque()
     _library.posix_spawnattr_init(attributes)
     _library.sigemptyset(signals)

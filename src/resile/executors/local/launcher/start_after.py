@@ -1,8 +1,8 @@
-"""Attempts of a launcher that come after others: they may start when all of those have ended with exit 0.
+"""Attempts that wait for others (`after`): they may start when all of those have ended with exit 0.
 
     add --all have succeeded--> start now
         --one failed, or is unknown--> withdraw
-        --else--> waits; `end` of an attempt says which of those that wait for it may start, or are withdrawn
+        --else--> waits; `end` of an attempt returns the waiting ones that may start, and those to withdraw
 
 Runs inside the launcher, so only built-in modules are imported.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from resile.executors.local.wire import Start
 
-# An engine hears of an end within milliseconds; an older one counts as unknown.
+# An engine learns of an end within milliseconds; older ends count as unknown.
 REMEMBERED_MAX = 1024
 
 
@@ -29,11 +29,11 @@ class WaitingStarts:
         self.succeeded: dict[bytes, bool] = {}
 
     def forget_end(self, key: bytes) -> None:
-        """Forget how an attempt ended: one that was withdrawn may be given out once more."""
+        """Forget how an attempt ended: the engine may start a withdrawn one again."""
         self.succeeded.pop(key, None)
 
     def add(self, start: Start, queue: Container[bytes], running: Container[bytes]) -> bool | None:
-        """Have an attempt wait: True where it may start now, False where it never may, else None."""
+        """Add a waiting attempt; return True if it may start now, False if it never may, else None."""
         missing = set()
         for other in start.after:
             succeeded = self.succeeded.get(other)
@@ -52,7 +52,7 @@ class WaitingStarts:
         return None
 
     def end(self, key: bytes, succeeded: bool) -> tuple[list[Start], list[bytes]]:
-        """Note the end of an attempt: returns the attempts that may start now, and the keys of those that never may."""
+        """Note the end of an attempt; return the attempts that may start now, and the keys of those that never may."""
         self.succeeded[key] = succeeded
         if len(self.succeeded) > REMEMBERED_MAX:
             del self.succeeded[next(iter(self.succeeded))]
@@ -73,6 +73,6 @@ class WaitingStarts:
         return freed, doomed
 
     def forget(self, key: bytes) -> Start:
-        """Let an attempt wait no longer."""
+        """Remove a waiting attempt."""
         del self.missing[key]
         return self.starts.pop(key)

@@ -1,4 +1,4 @@
-"""The launcher's small dealings with the system: its socket, its standard streams, the subreaper, groups.
+"""The launcher's system calls: its socket, its standard streams, the subreaper, process groups.
 
 Runs inside the launcher, so only built-in modules are imported: `socket` would add 10 ms to its start, `_socket` adds
 0.3 ms.
@@ -16,7 +16,7 @@ BACKLOG = 4
 
 
 def take_stdin() -> int:
-    """Take the engine's socket from standard input, leave /dev/null there, and close what else the engine had open."""
+    """Take the engine's socket from standard input, put /dev/null there, and close all other inherited descriptors."""
     for descriptor in open_descriptors():
         if descriptor > 2:
             _close(descriptor)
@@ -28,7 +28,7 @@ def take_stdin() -> int:
 
 
 def open_descriptors() -> list[int]:
-    """The open descriptors of this process; none where the system does not list them."""
+    """The open descriptors of this process; none if the system does not list them."""
     try:
         return [int(name) for name in posix.listdir("/proc/self/fd")]
     except OSError:
@@ -36,7 +36,7 @@ def open_descriptors() -> list[int]:
 
 
 def _close(descriptor: int) -> None:
-    """Close a descriptor that may be closed already."""
+    """Close a descriptor that may already be closed."""
     try:
         posix.close(descriptor)
     except OSError:
@@ -44,7 +44,7 @@ def _close(descriptor: int) -> None:
 
 
 def become_subreaper() -> bool:
-    """Adopt the orphans of our descendants; False where the system can't do that."""
+    """Adopt the orphans of our descendants; False if the system can't do that."""
     try:
         from ctypes import CDLL
 
@@ -54,7 +54,7 @@ def become_subreaper() -> bool:
 
 
 def open_children() -> int:
-    """Open the kernel's list of our children, to be read many times; -1 where it has none."""
+    """Open the kernel's list of our children, to be read many times; -1 if it has none."""
     pid = posix.getpid()
     try:
         return posix.open(b"/proc/%d/task/%d/children" % (pid, pid), posix.O_RDONLY | posix.O_CLOEXEC)
@@ -63,12 +63,12 @@ def open_children() -> int:
 
 
 def socket_path(folder: int) -> bytes:
-    """The socket in an open folder, by a path that is short enough for any folder (108 bytes is the limit)."""
+    """The path of the socket in an open folder, short enough for any folder (108 bytes is the limit)."""
     return b"/proc/self/fd/%d/%s" % (folder, SOCKET_NAME)
 
 
 def listen(path: bytes) -> int:
-    """Make the socket through which a later engine connects."""
+    """Create the socket through which a later engine connects."""
     unlink_socket(path)
     folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     try:
@@ -82,7 +82,7 @@ def listen(path: bytes) -> int:
 
 
 def connect(path: bytes) -> _socket.socket | None:
-    """Connect to the living launcher of a folder; None where there is none."""
+    """Connect to the living launcher of a folder; None if there is none."""
     try:
         folder = posix.open(path, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     except OSError:
@@ -99,7 +99,7 @@ def connect(path: bytes) -> _socket.socket | None:
 
 
 def accept(listener: int) -> int:
-    """Accept the next connection of our own user or root; -1 where there is none."""
+    """Accept the next connection from our own user or root; -1 if there is none."""
     server = _socket.socket(fileno=listener)
     try:
         descriptor, _ = server._accept()  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def accept(listener: int) -> int:
 
 
 def unlink_socket(path: bytes) -> None:
-    """Remove the socket, if it is there."""
+    """Remove the socket if it exists."""
     try:
         posix.unlink(path + b"/" + SOCKET_NAME)
     except OSError:
@@ -125,7 +125,7 @@ def unlink_socket(path: bytes) -> None:
 
 
 def signal_group(leader: int, signal: int) -> None:
-    """Signal the group of a leader that has not been reaped, so no other process can have its pid."""
+    """Signal the group of a leader that has not been reaped, so that no other process can have its pid."""
     try:
         posix.killpg(leader, signal)
     except OSError:
@@ -133,7 +133,7 @@ def signal_group(leader: int, signal: int) -> None:
 
 
 def group_exists(leader: int) -> bool:
-    """Has this group members?"""
+    """Does this process group have members?"""
     try:
         posix.killpg(leader, 0)
     except OSError:

@@ -1,7 +1,7 @@
 """The filter of a fan-out: a JavaScript expression that selects items, in a process of its own.
 
 with Filter(code, bare, seconds_max) as wanted:
-    wanted.judge([(index, text), ...]) -> [True, False, ...]       ItemsRefused names the item it fails for
+    wanted.judge([(index, text), ...]) -> [True, False, ...]       ItemsRefused names the item that failed
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READ_BYTES = 64 * 1024
 
 
 class Filter:
-    """One process that answers for each item; it lives as long as the `with` block."""
+    """One process that evaluates the filter for each item; it lives as long as the `with` block."""
 
     def __init__(self, code: str, bare: bool, seconds_max: float) -> None:
         import subprocess
@@ -32,7 +32,7 @@ class Filter:
             raise ItemsRefused(f"the filter has {size} bytes, at most {EXPRESSION_BYTES_MAX} are allowed")
         self._seconds_max = seconds_max
         self._deadline = time.monotonic() + seconds_max
-        # No part of the environment, which may hold secrets, but what the interpreter needs to start.
+        # Pass no part of the environment, which may contain secrets, except what the interpreter needs to start.
         environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-I", _PROGRAM],
@@ -61,7 +61,7 @@ class Filter:
         self._process.stdout.close()
 
     def judge(self, items: Sequence[tuple[int, bytes]]) -> list[bool]:
-        """Which of these items are wanted; each is given with its index."""
+        """Whether the filter selects each of these items; each is given with its index."""
         self._send(b"".join(text + b"\n" for _, text in items))
         answers = self._read_answers(len(items))
         done, _, why = answers.partition(b"!")
@@ -73,7 +73,7 @@ class Filter:
         return [answer == ord("1") for answer in done]
 
     def _send(self, data: bytes) -> None:
-        """Write all of it, unless the process has ended."""
+        """Write all data, unless the process has exited."""
         assert self._process.stdin is not None
         rest = memoryview(data)
         with suppress(BrokenPipeError):
@@ -81,7 +81,7 @@ class Filter:
                 rest = rest[os.write(self._process.stdin.fileno(), rest) :]
 
     def _read_answers(self, count: int) -> bytes:
-        """Read so many answers; fewer where one of them is an error, which is the last."""
+        """Read this many answers; fewer if one is an error, which is the last."""
         assert self._process.stdout is not None
         answers = b""
         while b"!" in answers or len(answers) < count:
@@ -92,7 +92,7 @@ class Filter:
         return answers
 
     def _exit_reason(self) -> str:
-        """Why a process ended that printed no reason."""
+        """Why a process exited that printed no reason."""
         import signal
 
         code = self._process.wait()

@@ -1,11 +1,11 @@
-"""The process in which the filter of a fan-out sees one item after the other; it can do nothing else.
+"""The sandboxed process that evaluates the filter of a fan-out for one item after the other.
 
     stdin: [code, bare] as JSON, then the items as JSON, each on a line of its own
-    stdout: for each item `1` or `0`; or `!` and, as a JSON text, why there is no answer, and nothing after that
+    stdout: for each item `1` or `0`; or `!` and an error as a JSON text, and nothing after that
 
-Each answer is written by itself, so when the kernel ends this process over code that can't be asked to stop, the
-number of answers says at which item. One context serves all items, because making one costs more than an answer; what
-code could leave behind in it for the next item is frozen.
+The process writes each answer at once, so that if the kernel ends it because code does not stop, the number of answers
+tells the item. One context serves all items, because making one costs more than an answer; everything in which code
+could leave a value for the next item is frozen.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MEMORY_BYTES_MAX = 256 * 1024 * 1024
 TAKE_CPU_SECONDS_MAX = 5.0
 
-# It is made before the prelude takes away what it needs. Bare names are own fields of the item, then globals, and
-# undefined where they are neither. Whatever leaves is JSON: the binding chokes on other texts.
+# The gate is made before the prelude removes what it needs. Bare names are own fields of the item, then globals, else
+# undefined. Everything that leaves is JSON, because the binding fails on other texts.
 GATE = r"""(function (global) {
 "use strict";
 const {parse, stringify} = JSON, {freeze, values, hasOwn, getOwnPropertyNames} = Object, {isArray} = Array;
@@ -99,7 +99,7 @@ def main() -> None:
         for line in sys.stdin.buffer:
             context.set_time_limit(TAKE_CPU_SECONDS_MAX)
             take(line.decode())
-            # The kernel ends native code that does not poll the time limit.
+            # The kernel ends native code, which does not check the time limit.
             signal.setitimer(signal.ITIMER_PROF, limits.KERNEL_CPU_SECONDS)
             context.set_time_limit(limits.CODE_CPU_SECONDS_MAX)
             answer = judge()
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _gate(context: Any, code: str, bare: bool) -> Any:
-    """A context with the filter in it, closed to everything else."""
+    """A context with only the filter in it."""
     from resile.languages.javascript.prelude import PRELUDE, helpers_source, random_source
 
     gate = context.eval(GATE)

@@ -1,11 +1,11 @@
-"""Lists the items of a fan-out from a file or from what a command prints, as the program of its step.
+"""Lists the items of a fan-out from a file or from a command's output, as the program of its step.
 
     RESILE_STEP (JSON): source (with every value in place), folder, into
-    into: the items file        stdout: how many items it has        stderr: what went wrong, as its last line
+    into: the items file        stdout: how many items it has        stderr: the error, as its last line
     exit: 0 done, 2 the input is wrong, 1 the items file can't be written, or the exit code of the command
 
-A path is looked for in `folder`, then in the directory of the step. A command's output waits in a file until the
-command has ended well: what one printed before it failed is no list.
+A path is searched in `folder`, then in the directory of the step. A command's output goes to a file and is read only
+after the command has succeeded, because the output of a failed one is incomplete.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CommandFailed(Exception):
 
 
 def main() -> int:
-    """List the items; the exit code."""
+    """List the items; return the exit code."""
     orders = json.loads(os.environ.pop("RESILE_STEP"))
     # The interpreter runs isolated and may not know where the package is.
     sys.path.append(
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _list(source: Source, folder: str, into: str, since: float | None) -> int:
-    """Write the items file; returns how many items it has."""
+    """Write the items file; return the number of items."""
     from resile.executors.programs.items.read import form_of, open_input
 
     if source.path:
@@ -69,7 +69,7 @@ def _list(source: Source, folder: str, into: str, since: float | None) -> int:
             return _write(file, form_of(source.path), source.path, source, into)
     os.makedirs(os.path.dirname(into), exist_ok=True)
     with open(f"{into}.out", "w+b") as file:
-        # Without a name the file goes with this process, however that ends.
+        # The file has no name, so that it disappears with this process, however that ends.
         os.unlink(file.name)
         _run(source, into, file)
         file.seek(0)
@@ -77,7 +77,7 @@ def _list(source: Source, folder: str, into: str, since: float | None) -> int:
 
 
 def _write(file: BinaryIO, form: Form, label: str, source: Source, into: str) -> int:
-    """Write the items that a text holds; errors name the text."""
+    """Write the items of a text; errors name the text."""
     from resile.executors.programs.items.read import read_texts
     from resile.executors.programs.items.select import write_items
     from resile.executors.programs.items.text import ItemsRefused
@@ -89,7 +89,7 @@ def _write(file: BinaryIO, form: Form, label: str, source: Source, into: str) ->
 
 
 def _run(source: Source, into: str, output: BinaryIO) -> None:
-    """Run the command with its output in a file; its stderr is ours, where the last line explains a failure."""
+    """Run the command with its output in a file; print its stderr, whose last line explains a failure."""
     import shutil
     import subprocess
 
@@ -111,7 +111,7 @@ def _run(source: Source, into: str, output: BinaryIO) -> None:
 
 
 def _end(message: str, code: int) -> int:
-    """Print in one line how it ended; the exit code."""
+    """Print one line about the end; return the exit code."""
     line = "".join(character if character.isprintable() else " " for character in message)
     sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
     return code

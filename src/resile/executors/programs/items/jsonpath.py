@@ -1,7 +1,7 @@
-"""`json_path` over a document that is in memory.
+"""Evaluates `json_path` on a document in memory.
 
-One array that a path names stands for its elements. A path that leads nowhere is refused; a wildcard, slice or filter
-that finds nothing where it looks gives no items.
+If a path names one array, its elements are the items. A path that leads nowhere is refused; a wildcard, slice or filter
+that finds nothing gives no items.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ def select(document: Any, json_path: str) -> list[Any]:
 
 
 def compile_path(json_path: str) -> JSONPath:
-    """A path as RFC 9535 has it."""
+    """Compile a path according to RFC 9535."""
     from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
 
     try:
         path = JSONPathEnvironment(strict=True).compile(json_path)
     except JSONPathError as error:
-        # Only the first line: the rest is a drawing of several lines.
+        # Only the first line: the others draw the position.
         raise ItemsRefused(f"json_path `{json_path}` is no JSONPath: {error.args[0]}") from error
     assert isinstance(path, JSONPath)
     return path
 
 
 def _find(path: JSONPath, count: int, document: Any) -> list[Any]:
-    """What the first so many parts of a path find."""
+    """The values that the first `count` segments of a path find."""
     from jsonpath import JSONPathError
 
     if not isinstance(document, dict | list):
-        # A text would be taken for JSON.
+        # Avoid the library here: it would parse a text as JSON.
         return [] if count else [document]
     try:
         return _prefix(path, count).findall(document)
@@ -55,21 +55,21 @@ def _find(path: JSONPath, count: int, document: Any) -> list[Any]:
 
 
 def _prefix(path: JSONPath, count: int) -> JSONPath:
-    """The path that the first so many parts of a path are."""
+    """The path of the first `count` segments of a path."""
     from jsonpath import JSONPath
 
     return JSONPath(env=path.env, segments=path.segments[:count])
 
 
 def _picks(segment: JSONPathSegment) -> bool:
-    """Does a part of a path search (a wildcard, slice or filter), where others name what must exist?"""
+    """Does a segment search (wildcard, slice or filter)? Others name a value that must exist."""
     from jsonpath.selectors import IndexSelector, NameSelector
 
     return not all(isinstance(selector, IndexSelector | NameSelector) for selector in segment.selectors)
 
 
 def _no_items(path: JSONPath, document: Any) -> list[Any]:
-    """Return no items where a part of the path searched and found nothing; refuse a path that leads nowhere."""
+    """Return no items if a segment of the path searched and found nothing; refuse a path that leads nowhere."""
     before = [document]
     for count, segment in enumerate(path.segments, 1):
         found = _find(path, count, document)

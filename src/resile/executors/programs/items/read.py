@@ -1,14 +1,14 @@
-"""The items in a text: JSON, JSON Lines or plain lines, distinguished by how they look.
+"""Reads the items in a text: JSON, JSON Lines or plain lines, distinguished by their first line.
 
     read_texts(file, form, json_path) -> each item as JSON on one line
 
     form "lines"    JSON Lines, by the file's name
     form "json"     JSON; or JSON Lines, where the first line is a value and there is more after it
-    form "output"   what a command or a step printed: JSON or JSON Lines where it begins with `[` or `{` (one object
+    form "output"   the output of a command or a step: JSON or JSON Lines where it begins with `[` or `{` (one object
                     in one line is one item), JSON Lines where the first line is a quoted text, else one text a line
 
-JSON Lines are a list of their lines to a `json_path`. A path of plain names, with or without `[*]` at its end, is
-followed in the stream; for any other the whole text is read. Blank lines are no items.
+For a `json_path`, JSON Lines are the list of their lines. A path of plain names, with or without `[*]` at its end, is
+followed in the stream; any other path needs the whole text in memory. Blank lines are no items.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Shape = Literal["nothing", "document", "lines", "plain"]
 
 LINES_ENDINGS = (".jsonl", ".ndjson")
 CLOCKS_APART_SECONDS = 1.0
-"""How much later a clock may be than the times that a file system writes down."""
+"""The most by which the clock may be ahead of a file system's timestamps."""
 _BLANK = b" \t\r\n"
 _MARK = b"\xef\xbb\xbf"
 _PLAIN_PATH = re.compile(r"\$((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)(\[\*\])?")
 
 
 def form_of(path: str) -> Form:
-    """How a file is read, by its name."""
+    """How to read a file, by its name."""
     return "lines" if path.lower().endswith(LINES_ENDINGS) else "json"
 
 
 def open_input(path: str, folder: str, directory: str, since: float | None = None) -> BinaryIO:
-    """The file that a path means: in the folder of the workflow's file, else in the directory of the step.
+    """Open the file of a path: in the folder of the workflow's file, else in the directory of the step.
 
-    A file in that directory that was written `since` then, by a step of the same run, comes before all others.
+    A file in that directory that was written after `since`, by a step of the same run, takes precedence.
     """
     places = (os.path.join(folder, path), os.path.join(directory, path))
     is_new = since is not None and _modified_at(places[1]) >= since - CLOCKS_APART_SECONDS
@@ -62,7 +62,7 @@ def open_input(path: str, folder: str, directory: str, since: float | None = Non
 
 
 def _modified_at(path: str) -> float:
-    """When a file was last written; minus infinity where there is none."""
+    """When a file was last written; minus infinity if it does not exist."""
     try:
         return os.stat(path).st_mtime
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ def _modified_at(path: str) -> float:
 
 
 def read_texts(file: BinaryIO, form: Form, json_path: str) -> Iterator[bytes]:
-    """Each item that a seekable file holds, as JSON on one line."""
+    """Each item of a seekable file, as JSON on one line."""
     start = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
     file.seek(start)
     shape = _shape(file, form, json_path)
@@ -90,12 +90,12 @@ def read_texts(file: BinaryIO, form: Form, json_path: str) -> Iterator[bytes]:
 
 
 def is_plain(json_path: str) -> bool:
-    """Is a path made of plain names only, so that it can be followed in the stream?"""
+    """Does a path consist of plain names only, so that it can be followed in the stream?"""
     return not json_path or _PLAIN_PATH.fullmatch(json_path) is not None
 
 
 def _shape(file: BinaryIO, form: Form, json_path: str) -> Shape:
-    """The shape of a text, by its first line and by whether there is more."""
+    """The shape of a text, by its first line and whether there is more."""
     if form == "lines":
         return "lines"
     line = read = b""
@@ -107,7 +107,7 @@ def _shape(file: BinaryIO, form: Form, json_path: str) -> Shape:
     if may_be_plain and line[:1] not in (b"[", b"{"):
         if line[:1] == b'"' and is_json(line):
             return "lines"
-        # `null` alone is what a query prints that found nothing.
+        # A query that found nothing prints only `null`.
         return "document" if line == b"null" and not _has_more(file) else "plain"
     if (len(read) == ITEM_BYTES_MAX and not read.endswith(b"\n")) or not is_json(line):
         return "document"
@@ -142,7 +142,7 @@ def _plain_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _json_lines(file: BinaryIO, json_path: str) -> Iterator[bytes]:
-    """The items of JSON Lines: each line, or what a path finds in the list of them."""
+    """The items of JSON Lines: each line, or what a path finds in the list of lines."""
     if not is_plain(json_path):
         _check_size(file)
         found = select([decode(text) for text in _checked_lines(file)], json_path)
@@ -154,7 +154,7 @@ def _json_lines(file: BinaryIO, json_path: str) -> Iterator[bytes]:
 
 
 def _checked_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Each line, if it is a value."""
+    """Each line, checked to be a JSON value."""
     for number, line in _lines(file):
         try:
             text = check_item(line.strip(_BLANK))
@@ -171,7 +171,7 @@ def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
             yield from _checked_elements(file, json_path)
             return
         except ObjectFound:
-            # Nothing was yielded yet: there is an object in place of the array. A wildcard means its values.
+            # Nothing was yielded yet: there is an object instead of the array. A wildcard selects its values.
             if not json_path.endswith("[*]"):
                 raise ItemsRefused(f"{json_path or '$'} is an object, not an array") from None
             file.seek(start)
@@ -180,7 +180,7 @@ def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
 
 
 def _checked_elements(file: BinaryIO, json_path: str) -> Iterator[bytes]:
-    """Each element of the array that a path of plain names leads to, if it is a value."""
+    """Each element of the array at a path of plain names, checked to be a JSON value."""
     for index, text in enumerate(elements(file.read, _names(json_path))):
         try:
             item = check_item(text)
@@ -197,7 +197,7 @@ def _names(json_path: str) -> tuple[str, ...]:
 
 
 def _check_size(file: BinaryIO) -> None:
-    """Refuse a text that must be read at once and is too large for that."""
+    """Refuse a text that must be in memory as a whole and is too large for that."""
     start = file.tell()
     size = file.seek(0, 2) - start
     file.seek(start)

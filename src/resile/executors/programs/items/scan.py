@@ -1,13 +1,13 @@
 """Finds the elements of one array in a JSON text of any size, holding one element at a time.
 
-    elements(read, ("a", "b"))      {"x": ..., "a": {"b": [ ONE , TWO ]}}  ->  ONE, TWO, as the bytes they stand in
+    elements(read, ("a", "b"))      {"x": ..., "a": {"b": [ ONE , TWO ]}}  ->  ONE, TWO, as raw bytes
 
-The scanner knows brackets, strings and commas and nothing else: a decoder checks whether an element is JSON. On the
-way to the array it only counts brackets. It reads on to the end of the text, so that a truncated one is noticed.
+The scanner knows only brackets, strings and commas: a decoder checks whether an element is JSON. On the way to the
+array it only counts brackets. It reads on to the end of the text, to notice a truncated one.
 
-A streaming parser such as ijson can't replace it: it builds values, so an item would not stay as it is written (a lone
+A streaming parser such as ijson can't replace it: it builds values, so an item would not keep its text (a lone
 surrogate becomes `?`, 1e400 becomes 1E+400), a string of any length is in memory before it can be refused, its errors
-have no byte positions, and a key that is there twice goes unnoticed.
+have no byte positions, and it does not notice duplicate keys.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ PIECE_BYTES = 256 * 1024
 Read = Callable[[int], bytes]
 
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
-# Arrays and objects of few levels are passed in one step, deeper or unfinished ones bracket by bracket.
+# Arrays and objects with few levels are matched in one step, deeper or unfinished ones bracket by bracket.
 _LEVELS = 4
 
 
 def _run_of(plain: bytes, levels: int) -> bytes:
-    """The pattern of strings, of whole arrays and objects with so many levels, and of bytes that are plain."""
+    """The pattern of strings, of whole arrays and objects with this many levels, and of plain bytes."""
     inner = rb"|[\[{]" + _run_of(rb'[^"\[\]{}]', levels - 1) + rb"[\]}]" if levels else b""
     return b"(?:" + plain + b"++|" + _STRING + inner + b")*+"
 
 
-# Up to what ends a value, and inside of one up to the next bracket: a comma means nothing there.
+# Up to the end of a value; inside a value, up to the next bracket: commas don't matter there.
 _FLAT = re.compile(_run_of(rb'[^"\[\]{},]', _LEVELS), re.DOTALL)
 _NESTED = re.compile(_run_of(rb'[^"\[\]{}]', _LEVELS), re.DOTALL)
-# The rest of a string whose beginning has left the window.
+# The rest of a string whose beginning is no longer in the window.
 _TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY = re.compile(_STRING, re.DOTALL)
 _BLANK = re.compile(rb"[ \t\r\n]*+")
@@ -52,11 +52,11 @@ _KINDS = {
 
 
 class ObjectFound(Exception):
-    """There is an object in place of the array; its values may be meant."""
+    """There is an object instead of the array; a wildcard would mean its values."""
 
 
 def elements(read: Read, names: Sequence[str]) -> Iterator[bytes]:
-    """The elements of the array under these names, each as it is written; `read(n)` gives up to n more bytes."""
+    """The elements of the array under these names, as raw bytes; `read(n)` returns up to n more bytes."""
     scanner = _Scanner(read)
     yield from scanner.descend(names, 0)
     if scanner.peek():
@@ -64,12 +64,12 @@ def elements(read: Read, names: Sequence[str]) -> Iterator[bytes]:
 
 
 def shown_path(names: Sequence[str]) -> str:
-    """A path as people write it."""
+    """A path as text: $.a.b."""
     return ".".join(("$", *names))
 
 
 class _Scanner:
-    """A place in a text of which only a window is in memory."""
+    """A position in a text of which only a window is in memory."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -79,11 +79,11 @@ class _Scanner:
         self._ended = False
 
     def fail(self, why: str) -> NoReturn:
-        """Refuse the text at this place."""
+        """Refuse the text at this position."""
         raise ItemsRefused(f"this is no JSON: {why} (byte {self._before + self._at})")
 
     def peek(self) -> bytes:
-        """The next byte that is not blank; nothing at the end of the text."""
+        """The next byte that is not blank; empty at the end of the text."""
         while True:
             found = _BLANK.match(self._window, self._at)
             assert found is not None
@@ -113,14 +113,14 @@ class _Scanner:
             raise missing
 
     def _first_byte(self) -> bytes:
-        """The first byte of the value at this place."""
+        """The first byte of the value at this position."""
         first = self.peek()
         if first not in _KINDS:
             self.fail("no value begins like this" if first else "it ends too early")
         return first
 
     def _array(self, names: Sequence[str]) -> Iterator[bytes]:
-        """The elements of the array at this place."""
+        """The elements of the array at this position."""
         opening = self._first_byte()
         if opening == b"{":
             raise ObjectFound
@@ -141,7 +141,7 @@ class _Scanner:
                 return
 
     def _keys(self) -> Iterator[str]:
-        """The keys of the object at this place, each with the place moved to its value."""
+        """The keys of the object at this position; after each, the position is at its value."""
         self._at += 1
         if self.peek() == b"}":
             self._at += 1
@@ -154,7 +154,7 @@ class _Scanner:
                 return
 
     def _key(self) -> str:
-        """The key at this place, with the place moved behind its colon."""
+        """The key at this position; moves the position behind its colon."""
         import json
 
         while (found := _KEY.match(self._window, self._at)) is None:
@@ -173,7 +173,7 @@ class _Scanner:
         return key
 
     def _pass_separator(self, closing: bytes) -> bool:
-        """Pass the comma or bracket behind a value; returns whether the array or object ends there."""
+        """Pass the comma or bracket after a value; return whether the array or object ends there."""
         found = self.peek()
         if found not in (b",", closing):
             self.fail(f"a comma or {closing.decode()} is expected here" if found else "it ends too early")
@@ -181,7 +181,7 @@ class _Scanner:
         return found == closing
 
     def _value(self, *, keep: bool) -> tuple[bytes, int]:
-        """The value at this place and its size; of a value that is too large only the size is kept."""
+        """The value at this position and its size; for a value that is too large, only the size."""
         self.peek()
         start = self._at
         depth, dropped, in_text = 0, 0, False
@@ -191,7 +191,7 @@ class _Scanner:
             self._at = found.end()
             byte = self._window[self._at : self._at + 1]
             if byte in (b"", b"\\"):
-                # The window ends here, or right behind this backslash.
+                # The window ends here, or right after this backslash.
                 if not keep or self._at - start > ITEM_BYTES_MAX:
                     keep, dropped, start = False, dropped + self._at - start, self._at
                 if not self._more(start):
@@ -215,9 +215,9 @@ class _Scanner:
         return value, dropped + len(value)
 
     def _more(self, kept: int) -> bool:
-        """Read on, and drop what is before `kept`, which becomes place 0; False at the end of the text."""
+        """Read on, and drop the window before `kept`, which becomes position 0; False at the end of the text."""
         if not self._ended:
-            # Twice as much each time, so that a long element is not copied over and over.
+            # Read twice as much each time, so that a long element is not copied over and over.
             piece = self._read(max(PIECE_BYTES, len(self._window) - kept))
             if piece:
                 self._before += kept

@@ -2,8 +2,8 @@
 
     texts --number--> (index, text) --filter--> --sort_by--> --distinct--> --offset, items_max--> [index,text] lines
 
-An item's index is its place among all that were read. To sort, the items go to a file beside, and only their keys and
-places are in memory; `distinct` remembers a digest of what it has seen. The items file appears whole or not at all.
+An item's index is its position among all items read. To sort, the items go to a temporary file, and only their keys and
+offsets are in memory; `distinct` keeps a digest of each value seen. The items file is written atomically.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SortTerm(NamedTuple):
 
 
 def write_items(path: str, texts: Iterable[bytes], source: Source, filter_seconds_max: float = math.inf) -> int:
-    """Write the selected items to the items file; returns how many they are."""
+    """Write the selected items to the items file; return their number."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     items = _number_items(texts)
     if source.filter:
@@ -52,7 +52,7 @@ def write_items(path: str, texts: Iterable[bytes], source: Source, filter_second
 
 
 def write_lines(path: str, lines: Iterable[bytes]) -> int:
-    """Write a file that appears whole or not at all; returns how many lines it has."""
+    """Write a file atomically; return its number of lines."""
     part = f"{path}.part"
     count = 0
     try:
@@ -73,7 +73,7 @@ def write_lines(path: str, lines: Iterable[bytes]) -> int:
 
 
 def sort_terms(text: str) -> tuple[SortTerm, ...]:
-    """Parse `sort_by`: `field [ASC|DESC] [NULLS FIRST|LAST]`, and more of them after commas."""
+    """Parse `sort_by`: `field [ASC|DESC] [NULLS FIRST|LAST]`, several separated by commas."""
     import re
 
     terms = []
@@ -90,7 +90,7 @@ def sort_terms(text: str) -> tuple[SortTerm, ...]:
 
 
 def field_of(text: str) -> tuple[str, ...]:
-    """The names that lead to a field: `a.b`, `item.a.b` and `$.a.b` are the same, `item` and `$` the whole item."""
+    """The names that lead to a field: `a.b`, `item.a.b` and `$.a.b` are the same; `item` and `$` are the whole item."""
     names = tuple(text.strip().split("."))
     if names[0] in _WHOLE:
         names = names[1:]
@@ -100,7 +100,7 @@ def field_of(text: str) -> tuple[str, ...]:
 
 
 def _number_items(texts: Iterable[bytes]) -> Numbered:
-    """Number the items by their place among all of them."""
+    """Number the items by their position among all items."""
     for index, text in enumerate(texts):
         if len(text) > ITEM_BYTES_MAX:
             raise size_error(index, len(text))
@@ -119,7 +119,7 @@ def _filter_items(items: Numbered, source: Source, seconds_max: float) -> Number
 
 
 def _batches(items: Numbered) -> Iterator[list[tuple[int, bytes]]]:
-    """Items in bundles of a bounded size."""
+    """Items in batches of bounded size."""
     batch: list[tuple[int, bytes]] = []
     size = 0
     for item in items:
@@ -137,7 +137,7 @@ def _sort_items(items: Numbered, terms: tuple[SortTerm, ...], beside: str) -> Nu
     indexes, places = array("Q"), array("Q", [0])
     columns: list[list[tuple[int, Any]]] = [[] for _ in terms]
     with open(beside, "w+b") as file:
-        # Without a name the file goes with this process, however that ends.
+        # The file has no name, so that it disappears with this process, however that ends.
         os.unlink(beside)
         for index, text in items:
             file.write(text)
@@ -163,7 +163,7 @@ def _sort_key(value: Any, term: SortTerm, index: int) -> tuple[int, Any]:
     if isinstance(found, int | float):
         return 1, found
     if found is None:
-        # A descending order is reversed, and so is the end where missing keys go.
+        # A descending order is reversed, and with it the end at which missing keys go.
         return (4 if term.missing_last != term.descending else -1), 0
     rank, text = (2, found) if isinstance(found, str) else (3, _canonical_text_of(found).decode())
     if len(text) > SORT_KEY_CHARACTERS_MAX:
@@ -189,7 +189,7 @@ def _drop_duplicates(items: Numbered, field: tuple[str, ...]) -> Numbered:
 
 
 def _field(value: Any, names: tuple[str, ...]) -> Any:
-    """The value under these names; None where there is none."""
+    """The value under these names; None if there is none."""
     for name in names:
         if not isinstance(value, dict):
             return None
@@ -198,7 +198,7 @@ def _field(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def _canonical_text_of(value: Any) -> bytes:
-    """The same text for values that are the same."""
+    """A text that is the same for equal values."""
     try:
         return msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:

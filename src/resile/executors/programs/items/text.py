@@ -9,7 +9,7 @@ import msgspec
 
 from resile.model.limits import ITEM_BYTES_MAX, ITEM_DEPTH_MAX
 
-# Bytes that were not UTF-8 are surrogates here, which only the slower of the two codecs accepts.
+# Bytes that were not UTF-8 are surrogates here, which only the slower codec accepts.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -69,16 +69,16 @@ def is_json(text: bytes) -> bool:
 
 
 def check_item(text: bytes) -> bytes:
-    """Check that an item is JSON and not too deep; returns it on one line."""
+    """Check that an item is JSON and not nested too deeply; return it on one line."""
     value = decode(text)
-    # Counting brackets is quick, and seldom calls for the exact depth.
+    # Count brackets first: that is quick, and the exact depth is seldom needed.
     if text.count(b"[") + text.count(b"{") > ITEM_DEPTH_MAX and _depth_exceeds(value, ITEM_DEPTH_MAX):
         raise _depth_error()
     return encode(value) if b"\n" in text else text
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in a message."""
+    """The name of a value's type, for a message."""
     match value:
         case None:
             return "null"
@@ -110,7 +110,7 @@ def _decode_slowly(text: bytes) -> Any:
 
 
 def _depth_exceeds(value: Any, levels: int) -> bool:
-    """Are arrays and objects nested in more levels than these?"""
+    """Are arrays and objects nested more deeply than this?"""
     layer = [value]
     for _ in range(levels + 1):
         containers = [part for part in layer if isinstance(part, dict | list)]
