@@ -1,1 +1,1 @@
-"""The command line: words in, a call of one verb, text or one JSON document out."""
+"""The command line: it parses the words, calls one command, and prints text or one JSON document."""

@@ -1,9 +1,9 @@
 """Shell completion: `completion SHELL` prints a shim, which calls the hidden command `__complete` for the candidates.
 
-    resile __complete -- WORD...     the words behind `resile`, up to and with the one to complete, which may be empty
+    resile __complete -- WORD...     the words after `resile`, including the one to complete, which may be empty
 
-The answer is `words`, `files` or `folders` on the first line: with `words` a candidate on each line that follows, and
-behind a tab what it means; else the shell completes a file or a folder itself.
+The first line of the output is `words`, `files` or `folders`. After `words`, each line has a candidate and, behind a
+tab, its description; otherwise the shell itself completes a file or a folder.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ complete -c resile -f -a '(__resile_complete)'
 """,
 }
 
-# A candidate and what it means.
+# A candidate and its description.
 Candidate = tuple[str, str]
 
 
@@ -77,7 +77,7 @@ def completion(call: Call) -> int:
 
 
 def answer(words: list[str]) -> str:
-    """The lines that `__complete` prints for the words behind `resile`."""
+    """The lines that `__complete` prints for the words after `resile`."""
     *before, current = words or [""]
     line = _Line(before)
     pending = line.pending
@@ -104,7 +104,7 @@ class _Line:
             self._add(word)
 
     def _add(self, word: str) -> None:
-        """Take one word in."""
+        """Parse one word."""
         if self.pending is not None:
             self.db = word if self.pending.key == "db" else self.db
             self.pending = None
@@ -152,7 +152,7 @@ class _Line:
 
 
 def _choices(option: Option) -> tuple[str, ...]:
-    """The values of an option that can be spelled out."""
+    """The possible values of an option, if they are a fixed set."""
     if option.key != "type":
         return option.choices
     from resile.commands.events.names import EVENT_TYPES
@@ -176,7 +176,7 @@ def _values(line: _Line, current: str, kind: str, choices: tuple[str, ...]) -> s
 
 
 def _candidates_from_store(line: _Line, kind: str) -> list[Candidate]:
-    """The runs of the database, or the steps of the run that is named; none where they can't be read."""
+    """The runs of the database, or the steps of the named run; none if they can't be read."""
     from resile.commands.client import Client
     from resile.errors import ResileError
 
@@ -191,7 +191,7 @@ def _candidates_from_store(line: _Line, kind: str) -> list[Candidate]:
 
 
 def _list_candidates(current: str, candidates: Iterable[Candidate]) -> str:
-    """The candidates that begin as the current word does."""
+    """The candidates that begin with the current word."""
     lines = ["words"]
     for name, about in candidates:
         if name.startswith(current) and name.isprintable():

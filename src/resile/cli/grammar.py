@@ -1,4 +1,4 @@
-"""What a command of the table is made of: options, arguments, and the options that every command takes.
+"""The parts of a command in the table: options, arguments, and the options that every command takes.
 
 Plain data and no imports, because every start of the program loads it.
 """
@@ -12,7 +12,7 @@ class Option:
     """One option: its spellings, the name of its value ("" for a switch), and what a value must be.
 
     `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder; a whole number is
-    at most `most`. `old` is its spelling in the version before, which is accepted with a note.
+    at most `most`. `old` is its spelling in the previous version, which is accepted with a note.
     """
 
     __slots__ = ("choices", "help", "kind", "many", "most", "names", "old", "value")
@@ -40,7 +40,7 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name under which a call keeps it: the long spelling without its dashes."""
+        """The key of the option in a Call: the long spelling without its dashes."""
         return self.names[-1].lstrip("-")
 
 
@@ -56,7 +56,7 @@ class Argument:
         self.choices = choices
 
     def usage(self) -> str:
-        """The argument as a usage line writes it."""
+        """The argument as in a usage line."""
         return {"1": self.name, "?": f"[{self.name}]", "+": f"{self.name}..."}[self.count]
 
 
@@ -95,5 +95,5 @@ DB = Option(
     "--db", "the database: a path or sqlite:///PATH (else $RESILE_DB, else the user's own)", value="DB", kind="file"
 )
 HELP = Option("-h --help", "show this help")
-# Every command takes these, after its name or before it.
+# Every command takes these options, before or after its name.
 COMMON = (DB, JSON, COLOR, HELP)

@@ -9,7 +9,7 @@ WIDTH = 80
 
 
 def overview() -> str:
-    """What `resile` alone and `resile --help` print."""
+    """The text of `resile` and `resile --help`."""
     lines = [
         "usage: resile COMMAND [options]",
         "",
@@ -33,7 +33,7 @@ def overview() -> str:
 
 
 def command_help(command: Command) -> str:
-    """What `resile COMMAND --help` prints."""
+    """The text of `resile COMMAND --help`."""
     arguments = " ".join(argument.usage() for argument in command.arguments)
     lines = [f"usage: {' '.join(f'resile {command.name} {arguments}'.split())} [options]", ""]
     lines += wrap(command.summary[0].upper() + command.summary[1:] + ".", "")
@@ -63,7 +63,7 @@ def wrap(text: str, indent: str) -> list[str]:
 
 
 def _options(options: tuple[Option, ...]) -> list[str]:
-    """One option on each line, its text beside it, or below where its name is long."""
+    """One option on each line, with its text beside it, or below a long name."""
     lines: list[str] = []
     for option in options:
         names = ", ".join(option.names) if len(option.names) > 1 else f"    {option.names[0]}"

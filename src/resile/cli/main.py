@@ -3,7 +3,7 @@
     words -> split -> find_command -> parse -> the command's function(call) -> exit code
                                           any exception -> problems.py      -> exit code
 
-Only what every start needs is imported here (startup.py says why), and the program ends without taking itself apart.
+This module imports only what every start needs (startup.py says why), and ends the program without interpreter cleanup.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from resile.cli.parse import find_command, parse, split
 from resile.cli.startup import load_command
 from resile.cli.table import FAMILIES, RENAMED
 
-# Spelled out, because loading `typing` for its names would cost more than everything else here.
+# A constant, because loading `typing` for it would cost more than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -27,21 +27,21 @@ EXIT_BROKEN_PIPE = 141
 
 
 def main() -> NoReturn:
-    """The program: carry out the command line, and end.
+    """Execute the command line, and exit.
 
-    At once, because an interpreter that ends by itself first takes every module apart, for nothing: whatever
-    had to reach a file or a stream is there by now.
+    It exits with os._exit, because the interpreter would first tear down every module, for nothing: all files and
+    streams are already written.
     """
     os._exit(carry_out(sys.argv[1:]))
 
 
 def carry_out(words: list[str]) -> int:
-    """Carry out one command line; the exit code."""
+    """Execute one command line; return the exit code."""
     _open_closed_streams()
     try:
         code = _answer(words)
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): end quietly, as a program killed by SIGPIPE would.
+        # The reader of our output is gone (`| head`): end quietly, as a program killed by SIGPIPE would.
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -49,7 +49,7 @@ def carry_out(words: list[str]) -> int:
 
 
 def _answer(words: list[str]) -> int:
-    """Dispatch, and report what goes wrong."""
+    """Dispatch, and report errors."""
     try:
         return _dispatch(words)
     except BrokenPipeError:
@@ -61,7 +61,7 @@ def _answer(words: list[str]) -> int:
 
 
 def _print(text: str) -> None:
-    """Text on stdout, at once; an error says what it was that could not be written."""
+    """Print text on stdout, unbuffered; an error names standard output."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -71,19 +71,19 @@ def _print(text: str) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Give a stream that the caller closed a place to go to.
+    """Open /dev/null for each standard stream that the caller closed.
 
-    Else the next file that is opened, perhaps the database, gets its number, and what we say goes into that file.
+    Otherwise the next file we open, perhaps the database, would get its number, and our output would go into that file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            # The lowest free number is given out first, so this is `number`.
+            # The system assigns the lowest free number, so this is `number`.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def _dispatch(words: list[str]) -> int:
-    """Answer what needs no command, else load the command and call it."""
+    """Handle --version, --help and completion, else load the command and call it."""
     if words and words[0] in ("--version", "-V"):
         from resile import __version__
 
@@ -126,7 +126,7 @@ def _call(call: Call) -> int:
 
 
 def _complete(words: list[str]) -> int:
-    """Print what a shell may offer for the last of these words."""
+    """Print the completions of the last of these words."""
     from resile.cli.complete import answer
 
     _print(answer(words))
@@ -134,7 +134,7 @@ def _complete(words: list[str]) -> int:
 
 
 def _show_help(*names: str) -> int:
-    """Print how these commands are called."""
+    """Print the help of these commands."""
     from resile.cli.help import command_help
 
     _print("\n".join(command_help(find_command(name)) for name in names))

@@ -2,8 +2,8 @@
 
     words --split--> Command + words --parse--> Call (options by name, arguments by name)
 
-Written out here because the library's own parser costs more to load than a whole one-step run may take beside the
-engine. It knows `--name value`, `--name=value`, `-x`, and `--` before words that only look like options.
+Not argparse, because that takes longer to load than all of a one-step run may take besides the engine. It
+knows `--name value`, `--name=value`, `-x`, and `--` before words that only look like options.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from resile.cli.grammar import COMMON, WHOLE_MAX, Argument, Command, Option
 from resile.cli.table import ALIASES, COMMANDS_BY_NAME, FAMILIES, RENAMED
 
 WHOLE_SHOWN_MAX = 40
-# There are many options, so some word of a few letters is always a little like one of them.
+# There are many options, so a short word always resembles one of them a little.
 OPTION_CUTOFF = 0.75
 
-# Spelled out, because loading `typing` for its constant would cost more than everything else here.
+# A constant, because loading `typing` for it would cost more than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """One command with what was given to it; options that were not given are None, or empty.
+    """One command with its options and arguments; options that were not given are None, or empty.
 
-    `launcher` was started ahead for a command that drives a run. `renamed` has the spellings of the version before that
-    were used, each with the new one.
+    `launcher` was prestarted for a command that drives a run. `renamed` maps each spelling of the previous version that
+    was used to the new one.
     """
 
     __slots__ = ("_client", "_values", "command", "launcher", "renamed")
@@ -46,7 +46,7 @@ class Call:
         return key in self._values
 
     def text(self, key: str) -> str | None:
-        """The value of an option or an argument; the last one where it was given more than once."""
+        """The value of an option or an argument; the last one if it was given more than once."""
         given = self._values.get(key)
         return given[-1] if given else None
 
@@ -90,7 +90,7 @@ class Call:
 
     @property
     def client(self) -> Client:
-        """The commands on the database that was named; its store is opened when a command first needs it."""
+        """The client of the named database; it opens the store when a command first needs it."""
         if self._client is None:
             from resile.commands.client import Client
 
@@ -98,18 +98,18 @@ class Call:
         return self._client
 
     def close(self) -> None:
-        """Close the store, where a command opened it."""
+        """Close the store, if a command opened it."""
         if self._client is not None:
             self._client.close()
 
     @property
     def run(self) -> int:
-        """The run that a command is about."""
+        """The run that a command refers to."""
         return int(self._values["RUN"][-1])
 
     @property
     def db(self) -> str | None:
-        """The database that was named, if one was."""
+        """The database of --db, if it was given."""
         return self.text("db")
 
     @property
@@ -119,12 +119,12 @@ class Call:
 
     @property
     def color(self) -> str:
-        """When to color the output."""
+        """When to color the output: auto, always or never."""
         return self.text("color") or "auto"
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:
-    """The name of the command and the words for it; common options may stand before the name."""
+    """The name of the command and its words; common options may precede the name."""
     before: list[str] = []
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -143,7 +143,7 @@ def split(words: list[str]) -> tuple[str, list[str]]:
 
 
 def find_command(name: str) -> Command:
-    """The command of this name; else an error that says which one may have been meant."""
+    """The command of this name; raises an error that suggests a similar one."""
     command = COMMANDS_BY_NAME.get(ALIASES.get(name) or RENAMED.get(name, name))
     if command is not None:
         return command
@@ -156,7 +156,7 @@ def find_command(name: str) -> Command:
 
 
 def parse(command: Command, words: list[str]) -> Call:
-    """What was given to a command, checked against its table."""
+    """The options and arguments of a command, checked against the table."""
     values: dict[str, list[str]] = {}
     call = Call(command, values)
     loose: list[str] = []
@@ -186,21 +186,21 @@ def parse(command: Command, words: list[str]) -> Call:
 
 
 def refusal(message: str, hint: str = "") -> ResileError:
-    """The error of a call that is wrong."""
+    """The error of a wrong call."""
     from resile.errors import ResileError
 
     return ResileError("usage", message, hint=hint)
 
 
 def _find(known: Iterable[Option], word: str, caller: str) -> tuple[Option, str | None]:
-    """The option that a word spells, and the value behind its `=`."""
+    """The option that a word spells, and the value after its `=`."""
     name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
     for option in known:
         if name in option.names or name == option.old:
             if equals and not option.value:
                 raise refusal(f"{name} takes no value", f"`{caller} --help` shows the options")
             return option, value if equals else None
-    # Without their dashes, which would make all of them look alike.
+    # Compare without dashes, which would make all of them look alike.
     spellings = {spelling.lstrip("-"): spelling for option in known for spelling in option.names}
     near = closest(name.lstrip("-"), spellings, OPTION_CUTOFF)
     hint = f"did you mean {spellings[near]!r}?" if near else ""
@@ -208,7 +208,7 @@ def _find(known: Iterable[Option], word: str, caller: str) -> tuple[Option, str 
 
 
 def _keep(values: dict[str, list[str]], option: Option, word: str, value: str | None) -> None:
-    """Check a value and add it to what was given."""
+    """Check a value and add it to the given ones."""
     if value is None:
         values[option.key] = []
         return
@@ -234,7 +234,7 @@ def _keep(values: dict[str, list[str]], option: Option, word: str, value: str | 
 
 
 def _place(command: Command, loose: list[str], values: dict[str, list[str]]) -> None:
-    """Give the words that are no options to the command's arguments, in order."""
+    """Assign the words that are no options to the command's arguments, in order."""
     left = list(loose)
     for argument in command.arguments:
         if not left and argument.count != "?":
@@ -250,7 +250,7 @@ def _place(command: Command, loose: list[str], values: dict[str, list[str]]) -> 
 
 
 def _check(argument: Argument, word: str) -> None:
-    """An id is a number, a choice is one of those that there are."""
+    """Check an argument: an id is a number, a choice is one of the listed ones."""
     if argument.kind == "run" and not (word.isascii() and word.isdigit() and len(word) <= 18):
         raise refusal(f"RUN is the number of a run, not {word!r}", "`resile status` lists the runs")
     if argument.choices and word not in argument.choices:
@@ -259,18 +259,18 @@ def _check(argument: Argument, word: str) -> None:
 
 
 def _help_of(command: Command) -> str:
-    """Where to read on."""
+    """A hint to the command's help."""
     return f"`resile {command.name} --help` shows how it is called"
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """`did you mean …?`, or nothing."""
+    """`did you mean …?`, or an empty text."""
     found = closest(word, names)
     return f"did you mean {found!r}?" if found else ""
 
 
 def closest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
-    """The name that was probably meant, or an empty text; `cutoff` is how alike the two are at least, up to 1."""
+    """The most similar name, or an empty text; `cutoff` is the least similarity, up to 1."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, names, 1, cutoff)), "")

@@ -1,12 +1,12 @@
 """Every trick that makes the program start fast, in one place.
 
-`resile --help` must be done in the time that a bare interpreter takes to start three times, and a durable run of one
-step in six. So what starts with every command imports nothing heavy (tests/test_layers.py has the list), and a
-command's own module is loaded here:
+`resile --help` may take as long as three starts of a bare interpreter, and a durable run of one step as long as six. So
+the modules that every command needs import nothing heavy (tests/test_layers.py has the list), and this module loads the
+module of the command:
 
     collector off --> launcher of a run started ahead --> msgspec without its extras --> the command's module
 
-A command that drives a run calls `finish_loading` when its run has begun; for any other the collector is on again here.
+A command that drives a run calls `finish_loading` when its run has begun; for others the collector is on again here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import gc
 import os
 import sys
 
-# Spelled out, because loading `typing` for its names would cost more than everything else here.
+# A constant, because loading `typing` for it would cost more than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ DRIVING = ("run", "resume", "rerun")
 
 
 def load_command(call: Call) -> Callable[[Call], int]:
-    """Load the function of a command; of one that drives a run, start the launcher while the rest is loaded."""
-    # Loading makes many objects and no garbage.
+    """Load the function of a command; if it drives a run, start the launcher while the rest is loaded."""
+    # Loading creates many objects and no garbage.
     gc.disable()
     drives = call.command.name in DRIVING
     if drives:
@@ -45,13 +45,13 @@ def load_command(call: Call) -> Callable[[Call], int]:
 
 
 def finish_loading() -> None:
-    """Everything is loaded: turn the garbage collector on, and let it never look at what is there by now."""
+    """Turn the garbage collector on after loading, and exempt all objects so far from it."""
     gc.freeze()
     gc.enable()
 
 
 class _Later(type(sys)):  # type: ignore[misc]
-    """A module that is loaded when an attribute of it is first read."""
+    """A module that is loaded when one of its attributes is first read."""
 
     def __getattr__(self, name: str) -> object:
         """The attribute of the real module."""
@@ -59,11 +59,11 @@ class _Later(type(sys)):  # type: ignore[misc]
 
 
 def _load_msgspec() -> None:
-    """Load msgspec without what it needs for other types than ours, or not before it is asked for.
+    """Load msgspec without the modules that it needs only for types we don't use; load some of those on first use.
 
-    It takes typing_extensions where that is installed, and the inspect and ast modules that come with it are a tenth
-    of the time in which a run of one step must be done. platform is loaded for the name of the system, textwrap for
-    the schemas that no command asks for: each compiles a dozen patterns.
+    It imports typing_extensions if that is installed, and with it inspect and ast, which take a tenth of the time that
+    a run of one step may take. It imports platform for the name of the system, and textwrap for schemas that no command
+    uses: each compiles a dozen patterns.
     """
     platform = _Later("platform")
     platform.system = lambda: os.uname().sysname

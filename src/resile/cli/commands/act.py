@@ -1,4 +1,4 @@
-"""`cancel` and `reset`: the commands that change a run without being asked to run it."""
+"""`cancel` and `reset`: the commands that change a run without driving it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.cli.parse import Call
 
 
 def cancel(call: Call) -> int:
-    """Cancel a run through its engine, or take it to its end here."""
+    """Cancel a run through its engine; if no engine drives it, end it here."""
     with stdout_reserved_for_json(call.json), ProgressWatcher(display_for(call)) as watch:
         answer = call.client.cancel(call.run, call.text("reason") or "", watch)
     if call.json:
@@ -23,7 +23,7 @@ def cancel(call: Call) -> int:
 
 
 def reset(call: Call) -> int:
-    """Set steps back to the start."""
+    """Reset steps, so that they run again."""
     answer = call.client.reset(call.run, failed_only=call.flag("failed-only"))
     if call.json:
         print_document(answer)

@@ -1,4 +1,4 @@
-"""`check`: compile files and say what is wrong with them; nothing runs."""
+"""`check`: compile files and report their errors, without running anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(call: Call) -> int:
 
 
 def _verdict(file: CheckedFile, paint: Paint) -> str:
-    """One file in one line."""
+    """The result of one file, in one line."""
     name = paint("bold", escape(file.file))
     errors = sum(finding.severity == "error" for finding in file.diagnostics)
     dialect = f"{file.dialect} ({file.why})" if file.dialect else "no dialect that is known"

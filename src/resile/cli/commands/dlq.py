@@ -1,4 +1,4 @@
-"""`dlq`: look at the dead letters of a run, run them again, write them elsewhere, remove them."""
+"""`dlq`: list, show, retry, export and remove the dead letters of a run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def list_letters(call: Call) -> int:
 
 
 def _retries(call: Call, step: str | None) -> list[str]:
-    """The commands that run the listed letters again, as they are accepted."""
+    """The commands that retry the listed letters."""
     from resile.cli.display.summary import retry_commands
 
     maps = call.client.maps_with_dead_letters(call.run)
@@ -87,7 +87,7 @@ def _retries(call: Call, step: str | None) -> list[str]:
 
 
 def _print_array(letters: Iterator[DeadLetter]) -> None:
-    """One document, written as its letters are read; an error comes before its first byte."""
+    """Print one document while its letters are read; an error comes before its first byte."""
     before = b'{"version":1,"dead_letters":['
     for letter in letters:
         write_bytes(before + encode(letter))
@@ -96,7 +96,7 @@ def _print_array(letters: Iterator[DeadLetter]) -> None:
 
 
 def _row(letter: DeadLetter) -> list[str]:
-    """One line of the list."""
+    """One row of the list."""
     history = letter.failure_history
     what = _failure(history[-1]) if history else "it never started"
     return [
@@ -109,12 +109,12 @@ def _row(letter: DeadLetter) -> list[str]:
 
 
 def _failure(failure: LetterFailure) -> str:
-    """At which step, if at one, and what happened."""
+    """The failed step, if there is one, and the message."""
     return ": ".join(filter(None, (failure.step_failed, failure.error_message)))
 
 
 def _day(stamp: str) -> str:
-    """A moment where the user is."""
+    """A time in the user's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp)))
 
 
@@ -147,7 +147,7 @@ def show(call: Call) -> int:
 
 
 def _data(value: Any, paint: Paint, size: int) -> list[str]:
-    """What an item is, as indented JSON."""
+    """An item as indented JSON."""
     text = msgspec.json.format(encode(value), indent=2).decode().split("\n")
     bar = paint("dim", "|")
     lines = [f"  {bar} {fit(_indent(line), size - 4)}" for line in text[:DATA_LINES_MAX]]
@@ -190,7 +190,7 @@ def stats(call: Call) -> int:
 
 
 def _group(group: PatternGroup, wide: int) -> list[str]:
-    """Failures that look alike: how many, what they say, from when to when, and some of the items."""
+    """A group of similar failures: how many, their message, from when to when, and some of the items."""
     times = list(dict.fromkeys(_day(stamp) for stamp in (group.first_occurrence, group.last_occurrence)))
     items = ", ".join(map(escape, group.sample_items))
     return [
@@ -200,12 +200,12 @@ def _group(group: PatternGroup, wide: int) -> list[str]:
 
 
 def _error(kind: str | dict[str, Any]) -> str:
-    """A type of error for people."""
+    """A type of error as text for people."""
     return kind if isinstance(kind, str) else f"exit code {kind['CommandFailed']['exit_code']}"
 
 
 def export(call: Call) -> int:
-    """Write the dead letters of a run as JSON Lines: to a file, which appears whole or not at all, or to stdout."""
+    """Write the dead letters of a run as JSON Lines: to a file, atomically, or to stdout."""
     found = call.client.dead_letters(call.run, call.text("step"))
     path = call.text("FILE")
     if path is None:
@@ -252,7 +252,7 @@ def _confirm(run: int, count: int) -> bool:
 
 
 def retry(call: Call) -> int:
-    """Run dead letters again, or say which would run."""
+    """Retry dead letters, or list those that would run."""
     from resile.commands.redrive import RedriveCall
 
     asked = RedriveCall(
@@ -277,7 +277,7 @@ def retry(call: Call) -> int:
 
 
 def _redrive(call: Call, asked: RedriveCall) -> int:
-    """Look on while the items run, then say what came of them."""
+    """Show progress while the items run, then the result."""
     from resile.cli.commands.run import display_for
     from resile.cli.display.watch import ProgressWatcher
 
@@ -302,7 +302,7 @@ def _redrive(call: Call, asked: RedriveCall) -> int:
 
 
 def _result_text(document: RedriveResult, go_on: str, call: Call) -> str:
-    """What came of a redrive, in a line or two."""
+    """The result of a redrive, in a line or two."""
     selected, left = document.selected, document.left
     if not selected:
         return f"run {call.run}: no dead letter is selected\n"

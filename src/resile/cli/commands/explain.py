@@ -1,12 +1,12 @@
-"""`explain`: each failure with the rules that the core looked at, the one it applied, and the consequences.
+"""`explain`: each failure with the rules that the core considered, the one it applied, and the consequences.
 
-    STEP (file:line:column) how it stands
-      attempt 1: what broke
-        WORD      a rule that was looked at, or what followed
-        then      what the failure led to
+    STEP (file:line:column) its status
+      attempt 1: the failure
+        WORD      a rule that was considered, or a consequence
+        then      the effect of the failure
       attempt 2: passed
 
-What is inside a repair, a child workflow or an item stands below it, indented. Long lists are cut, with a hint.
+The steps of a repair, a child workflow or an item follow it, indented. Long lists are cut, with a hint.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def explain(call: Call) -> int:
 
 
 class _Page:
-    """One explanation for people."""
+    """One explanation as text for people."""
 
     def __init__(self, document: Explanation, call: Call, step: str | None) -> None:
         self._document = document
@@ -69,7 +69,7 @@ class _Page:
         self._all = step is not None
 
     def lines(self) -> Iterator[str]:
-        """The verdict, then the steps, then where to read on."""
+        """The verdict, then the steps, then commands for more details."""
         yield self._headline()
         steps = self._document.steps
         for step in steps[:STEPS_SHOWN_MAX]:
@@ -88,7 +88,7 @@ class _Page:
             yield f"and {plural(hidden, 'more step')}; `{command_hint(f'explain {run} STEP', db)}` tells of one"
 
     def _headline(self) -> str:
-        """How the run stands and why."""
+        """The status of the run and its reason."""
         found = self._document
         status, because, failures = found.status, escape(found.because), found.failures
         verb = {"canceled": "was canceled", "completed": "completed", "failed": "failed"}.get(status, f"is {status}")
@@ -101,14 +101,14 @@ class _Page:
         return f"{head}, although {times}" if status == "completed" else f"{head}: {times}"
 
     def _cancel(self) -> Iterator[str]:
-        """What a request to stop kept from starting."""
+        """The steps that never started because the run was canceled."""
         canceled = self._document.canceled
         if canceled is not None and canceled.names and not self._all:
             yield ""
             yield f"never started, because the run was canceled: {_list(canceled.names)}"
 
     def _step(self, step: StepReport, indent: str) -> Iterator[str]:
-        """One job, with all that befell it."""
+        """One job, with everything that happened to it."""
         name = self._paint("bold", escape(scoped_name(step.scope, step.step)))
         yield f"{indent}{name} ({escape(step.where)}) {self._standing(step)}"
         inner = f"{indent}  "
@@ -128,7 +128,7 @@ class _Page:
                 yield f"{inner}{word} because of it: {_list(names)}"
 
     def _standing(self, step: StepReport) -> str:
-        """How a job stands, in words."""
+        """The status of a job, in words."""
         attempts = step.attempts
         tried = max((attempt.attempt for attempt in attempts), default=0)
         failed = any(attempt.event in ("failed", "lost") for attempt in attempts)
@@ -146,7 +146,7 @@ class _Page:
         return self._paint.status(step.status, words) + (f": {escape(step.why)}" if step.why else "")
 
     def _attempt(self, attempt: AttemptReport, indent: str) -> Iterator[str]:
-        """One attempt, or what else befell a job."""
+        """One attempt, or another event of a job."""
         yield indent + _headline_of(attempt)
         inner = f"{indent}  "
         if self._all:
@@ -161,7 +161,7 @@ class _Page:
             yield _line(inner, "then", escape(attempt.then))
 
     def _rule(self, rule: RuleReport, indent: str) -> Iterator[str]:
-        """One rule that the core looked at, and its repair."""
+        """One rule that the core considered, and its repair."""
         decision = rule.decision
         word = f"{_WORDS.get(decision, decision):<9}"
         shown = self._paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
@@ -193,7 +193,7 @@ class _Page:
             yield f"{indent}and {plural(hidden, 'more item')} in other ways; `{counts}` counts the dead letters"
 
     def _group(self, group: ItemGroup, indent: str) -> Iterator[str]:
-        """Items that ended alike, the first of them in full."""
+        """A group of items with the same outcome, the first of them in full."""
         names = group.names
         where = f"{escape(group.step)}: " if group.step else ""
         said = escape(group.message)
@@ -218,7 +218,7 @@ class _Page:
 
 
 def _headline_of(entry: AttemptReport) -> str:
-    """The first line of what befell a job."""
+    """The first line of an attempt or another event of a job."""
     attempt, message = f"attempt {entry.attempt}", escape(entry.message)
     match entry.event:
         case "passed":
@@ -242,17 +242,17 @@ def _headline_of(entry: AttemptReport) -> str:
 
 
 def _line(indent: str, word: str, text: str) -> str:
-    """A line with its word in front."""
+    """A line that begins with a word of fixed width."""
     return f"{indent}{word:<9} {text}"
 
 
 def _stands(status: str) -> str:
-    """How something stands, as the end of a sentence about it."""
+    """A status as the end of a sentence."""
     return _STANDS.get(status, status if status in ("completed", "failed") else f"is {status}")
 
 
 def _came_to(group: ItemGroup) -> str:
-    """How many items ended how."""
+    """The number of items in a group and their outcome."""
     count = group.names.count
     what = plural(count, "item") if count > 1 else escape(group.names.first[0])
     if group.outcome == "passed":
@@ -262,7 +262,7 @@ def _came_to(group: ItemGroup) -> str:
 
 
 def _list(names: Names) -> str:
-    """The first of some names, and how many more there are."""
+    """The first names, and how many more there are."""
     first = names.first[:NAMES_SHOWN_MAX]
     hidden = names.count - len(first)
     return ", ".join(escape(name) for name in first) + (f" and {hidden} more" if hidden else "")

@@ -1,4 +1,4 @@
-"""`parked` and `judge`: what is parked, and what is to become of it."""
+"""`parked` and `judge`: list the parked failures, and decide about one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from resile.commands.judge import Judgement
 
 TAIL_LINES_MAX = 10
 HISTORY_MAX = 10
-# Which options belong to which verdict.
+# The verdict that each option belongs to.
 _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
 
 def list_parked(call: Call) -> int:
-    """Show what is parked."""
+    """List the parked failures."""
     document = call.client.parked_failures(call.run)
     if call.json:
         print_document(document)
@@ -56,7 +56,7 @@ def list_parked(call: Call) -> int:
 
 
 def _failure(failure: ParkedFailure, paint: Paint) -> list[str]:
-    """One parked failure: what happened, what it printed, every attempt."""
+    """One parked failure: its message, its output, every attempt."""
     size = columns(sys.stdout)
     where = "" if failure.scope == "root" else f" in {escape(failure.scope)}"
     head = f"{paint('bold', escape(failure.step))}{where}, job {failure.job}"
@@ -83,7 +83,7 @@ def _failure(failure: ParkedFailure, paint: Paint) -> list[str]:
 
 
 def tail_lines(text: str, name: str, paint: Paint, size: int) -> list[str]:
-    """The last lines of a stream, under its name; nothing where it is empty."""
+    """The last lines of a stream, under its name; nothing if it is empty."""
     shown = text.rstrip("\n").split("\n")
     if not text.strip():
         return []
@@ -108,7 +108,7 @@ def _ways(call: Call, job: str) -> list[str]:
 
 
 def judge(call: Call) -> int:
-    """Decide about one parked failure, and drive the run on where that was asked."""
+    """Decide about one parked failure, and with --resume drive the run on."""
     judgement = _judgement(call)
     answer = call.client.judge(call.run, call.texts("JOB")[0], judgement)
     if call.flag("resume") and not answer.driven:
@@ -128,7 +128,7 @@ def _result_text(answer: JudgementResult) -> str:
 
 
 def _resume(call: Call, answer: JudgementResult) -> int:
-    """Go on as `resile resume` does."""
+    """Drive the run on, like `resile resume`."""
     from resile.cli.commands.run import drive
     from resile.cli.display.output import say
     from resile.commands.run import ResourceLimits
@@ -140,7 +140,7 @@ def _resume(call: Call, answer: JudgementResult) -> int:
 
 
 def _judgement(call: Call) -> Judgement:
-    """What the words of the call say."""
+    """The judgement in the arguments of the call."""
     verdict = call.texts("VERDICT")[0]
     for key, only in _ONLY_WITH.items():
         if call.text(key) is not None and verdict != only:
@@ -160,7 +160,7 @@ def _judgement(call: Call) -> Judgement:
 
 
 def _output(text: str | None) -> Any:
-    """The value that a text is JSON of, else the text."""
+    """The value of a text that is JSON, else the text."""
     if text is None:
         return None
     import msgspec

@@ -1,4 +1,4 @@
-"""`status`, `logs`, `events`: the commands that only look."""
+"""`status`, `logs`, `events`: the commands that only read."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def _runs(runs: list[RunSummary], paint: Paint) -> list[str]:
 
 
 def _day(stamp: str | None) -> str:
-    """A moment where the user is."""
+    """A time in the user's time zone."""
     import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp))) if stamp else ""
 
 
 def last_words(document: RunDocument, client: Client) -> dict[int, str]:
-    """The last messages of the failed steps of a run, by job, from its events."""
+    """The last message of each failed step of a run, by job, from its events."""
     if not any(job.status in ("failed", "pending_failed") for job in document.jobs):
         return {}
     kinds = ["attempt_failed", "attempt_lost", "step_failed", "step_parked"]
@@ -91,7 +91,7 @@ def last_words(document: RunDocument, client: Client) -> dict[int, str]:
 
 
 def logs(call: Call) -> int:
-    """Show what the steps of a run printed."""
+    """Print the output of the steps of a run."""
     folder = call.text("export")
     if folder is not None:
         written = call.client.export_logs(call.run, folder)
@@ -114,14 +114,14 @@ def logs(call: Call) -> int:
 
 
 def _stream(call: Call) -> Stream:
-    """Which of the two streams; both together are no choice at all."""
+    """The stream that the options select; both options together select both streams."""
     if call.flag("stdout") == call.flag("stderr"):
         return "both"
     return "out" if call.flag("stdout") else "err"
 
 
 def _join(parts: Iterator[LogPart]) -> list[LogText]:
-    """The pieces of each stream of each attempt put together."""
+    """Join the pieces of each stream of each attempt."""
     found: dict[tuple[int, int, str], tuple[str, list[bytes]]] = {}
     for part in parts:
         found.setdefault((part.job, part.attempt, part.stream), (part.step, []))[1].append(part.data)
@@ -132,7 +132,7 @@ def _join(parts: Iterator[LogPart]) -> list[LogText]:
 
 
 def _print_parts(parts: Iterator[LogPart], paint: Paint, alone: bool) -> None:
-    """Bytes as they were printed, under a heading wherever step, attempt or stream changes."""
+    """Print the raw bytes, with a heading whenever step, attempt or stream changes."""
     last = None
     ended = True
     for part in parts:
@@ -161,7 +161,7 @@ def events_follow(call: Call) -> int:
 
 
 def _types(call: Call) -> list[str]:
-    """The types asked for; an unknown name is an error, not an empty list."""
+    """The requested event types; an unknown name is an error."""
     names = call.texts("type")
     for name in names:
         if name not in EVENT_TYPES and name not in ALIASES:
@@ -171,7 +171,7 @@ def _types(call: Call) -> list[str]:
 
 
 def _print_events(call: Call, events: Iterator[Event]) -> int:
-    """One event on each line: JSON for programs, words for people."""
+    """Print one event on each line: JSON for programs, words for people."""
     from resile.cli.display.lines import event_line
 
     for event in events:

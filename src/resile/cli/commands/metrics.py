@@ -1,4 +1,4 @@
-"""`metrics`: how the rules of a run did, and what came of its maps."""
+"""`metrics`: statistics of the rules and the maps of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from resile.commands.documents.runs import MapMetrics
 
 
 def metrics(call: Call) -> int:
-    """Show the rules of a run, its maps, and its attempts by how they ended."""
+    """Show the rules of a run, its maps, and its attempts by outcome."""
     document = call.client.metrics(call.run)
     if call.json:
         print_document(document)
@@ -49,7 +49,7 @@ def metrics(call: Call) -> int:
 
 
 def _kinds(numbers: MapMetrics) -> list[str]:
-    """The share of failed items, and how they failed."""
+    """The share of failed items, and the kinds of their failures."""
     kinds = sorted(numbers.error_types.items(), key=lambda found: (-found[1], found[0]))
     if not kinds:
         return []

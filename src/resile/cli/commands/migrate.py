@@ -1,4 +1,4 @@
-"""`migrate`: the native file on stdout or in a file, and on stderr where a meaning had to be decided."""
+"""`migrate`: prints or writes the native file, and lists on stderr where the translation had to choose a meaning."""
 
 from __future__ import annotations
 

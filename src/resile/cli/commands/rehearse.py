@@ -1,4 +1,4 @@
-"""`rehearse`: one step's answers to a supposed failure; its course in lines on stderr, what came of it on stdout."""
+"""`rehearse`: how one step handles a supposed failure; progress on stderr, the result on stdout."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ _SAID = {
 
 
 class _Course(Lines):
-    """Plain lines without a word about the run, which is none."""
+    """Plain lines without those about the run, because a rehearsal has none."""
 
     def __init__(self, headline: str, *, every_event: bool) -> None:
         super().__init__(every_event=every_event)
         self._headline = headline
 
     def begin(self, _run: int, state: State, tally: Tally) -> None:
-        """Say what is supposed."""
+        """Print the supposed failure."""
         say(self._headline)
         self.look_at(state, tally)
 
 
 class _Silence(JsonDisplay):
-    """For programs: the document says it all."""
+    """Prints nothing: for programs, the document has everything."""
 
     def begin(self, _run: int, _state: State, _tally: Tally) -> None:
-        """There is no run to speak of."""
+        """Print nothing: a rehearsal has no run."""
 
 
 def rehearse(call: Call) -> int:
-    """Try a step's rules."""
+    """Rehearse a step's rules."""
     path, step = call.texts("FILE")[0], call.texts("STEP")[0]
     given = call.text("fail")
     if given is None:
@@ -80,7 +80,7 @@ def rehearse(call: Call) -> int:
 
 
 def _report(document: Rehearsal, paint: Paint) -> list[str]:
-    """The routes, what repairs printed, and the verdict."""
+    """The routes, the output of repairs, and the verdict."""
     size = columns(sys.stdout)
     lines: list[str] = []
     if document.routes:
@@ -95,7 +95,7 @@ def _report(document: Rehearsal, paint: Paint) -> list[str]:
 
 
 def _repair(repair: RepairAttempt, paint: Paint, size: int) -> list[str]:
-    """One attempt that was really run."""
+    """One attempt that the rehearsal really ran."""
     name = escape(scoped_name(repair.scope, repair.step))
     number = f", attempt {repair.attempt}" if repair.attempt > 1 else ""
     how = escape(repair.message) or "completed"
@@ -106,7 +106,7 @@ def _repair(repair: RepairAttempt, paint: Paint, size: int) -> list[str]:
 
 
 def _meaning(document: Rehearsal) -> str:
-    """What a verdict means for the step."""
+    """The consequence of a verdict for the step."""
     match document.verdict:
         case "retry":
             wait = document.delay_seconds

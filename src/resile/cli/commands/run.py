@@ -1,4 +1,4 @@
-"""`run`, `resume`, `rerun`: the commands that drive a run and look on until it ends."""
+"""`run`, `resume`, `rerun`: the commands that drive a run and show its progress."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def run(call: Call) -> int:
 
 
 def say_debug(text: str) -> None:
-    """What --debug shows of an expression."""
+    """Print one evaluation of an expression, for --debug."""
     say(f"debug: {text}")
 
 
 def resume(call: Call) -> int:
-    """Go on with a run."""
+    """Resume a run."""
     limits = _limits(call)
     return drive(call, lambda watch: call.client.resume(call.run, limits, watch, call.launcher))
 
@@ -66,7 +66,7 @@ def rerun(call: Call) -> int:
 
 
 def display_for(call: Call) -> Display:
-    """How this call shows a run: a word for programs, lines for files, a live view for people."""
+    """The display for this call: JSON for programs, lines for files, a live view for people."""
     if call.json:
         return JsonDisplay()
     if call.flag("debug") or not is_terminal(sys.stderr):
@@ -79,7 +79,7 @@ def display_for(call: Call) -> Display:
 
 
 def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
-    """Look on while the verb drives, then say how it ended."""
+    """Show progress while the command drives the run, then print the summary."""
     with ProgressWatcher(display_for(call), say_debug if call.flag("debug") else None) as watch:
         try:
             with stdout_reserved_for_json(call.json):
@@ -90,7 +90,7 @@ def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
             return _broke_off(call, watch.run, error)
         finally:
             if call.launcher is not None:
-                # One that no run took ends now; one that served is closed already.
+                # Close a launcher that no run used; one that was used is closed already.
                 call.launcher.socket.close()
     try:
         if call.json:
@@ -102,7 +102,7 @@ def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
             messages = _messages(call, watch, finished)
             write_text(summary(finished.document, messages, paint, columns(sys.stdout), call.db))
     except OSError as error:
-        # The summary is lost, but the exit code still says how the run ended.
+        # The summary is lost, but the exit code still tells how the run ended.
         abandon_stdout()
         if not isinstance(error, BrokenPipeError):
             say(f"resile: the summary could not be written: {error.strerror}")
@@ -110,7 +110,7 @@ def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
 
 
 def _messages(call: Call, watch: ProgressWatcher, finished: RunOutcome) -> dict[int, str]:
-    """The last words of failed steps: of this process, and of earlier ones where the run did not begin here."""
+    """The last messages of failed steps: from this process, and from earlier ones if the run did not begin here."""
     if call.command.name == "run":
         return watch.messages
     from resile.cli.commands.look import last_words
@@ -119,7 +119,7 @@ def _messages(call: Call, watch: ProgressWatcher, finished: RunOutcome) -> dict[
 
 
 def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
-    """The engine had to leave a run that had begun (a full disk, a lost lease): say so, and how to go on."""
+    """Report that the engine had to leave a run (a full disk, a lost lease), and how to resume it."""
     from resile.cli.display.problems import report
 
     report(error, json=call.json, debug=call.flag("debug"))
@@ -128,7 +128,7 @@ def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
 
 
 def _limits(call: Call) -> ResourceLimits:
-    """What the caller lets the run use."""
+    """The resource limits that the caller sets."""
     return ResourceLimits(
         max_parallel=call.whole("max-parallel"),
         cpus=call.number("cpus"),

@@ -10,7 +10,7 @@ from resile.cli.parse import Call
 
 
 def version(call: Call) -> int:
-    """Show the versions of what matters when something goes wrong."""
+    """Show the versions that matter in a bug report."""
     from apsw import sqlite_lib_version
 
     from resile.commands.documents.answers import Versions

@@ -1,1 +1,1 @@
-"""What the command line shows: progress, summaries, problems, colors."""
+"""The output of the command line: progress, summaries, problems, colors."""

@@ -1,8 +1,8 @@
 """Progress as plain lines on stderr, for pipes and log files: one line for each event that matters.
 
-Runs of many steps say only what went wrong, and how far they are every few seconds. So do maps of many items: nothing
-of what runs inside an item, but how many are done, the first dead letters, the circuit, and the reports that the
-map's policy asks for. With `--debug` every event is a line, whatever the size of the run.
+Runs with many steps show only failures, and their progress every few seconds. So do maps with many items: not the steps
+of each item, but the number of finished items, the first dead letters, the circuit, and the reports that the map's
+policy asks for. With `--debug` every event is a line, whatever the size of the run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERY_ITEM_MAX = 50
 LETTERS_TOLD_MAX = 10
 PROGRESS_SECONDS = 5.0
 
-# What is said of a step in runs of any size; starts and completions only in small ones.
+# Events that runs of any size show; only small runs show starts and completions.
 _TROUBLE = frozenset(
     {
         "attempt_failed",
@@ -60,7 +60,7 @@ _FAN_OUT = frozenset(
 
 
 class Lines:
-    """Plain lines."""
+    """Shows progress as plain lines."""
 
     def __init__(self, *, every_event: bool) -> None:
         self._every_event = every_event
@@ -75,12 +75,12 @@ class Lines:
         self._next_maps = 0.0
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
-        """Say which run it is."""
+        """Print the run's id, its workflow and its number of steps."""
         self.look_at(state, tally)
         say(f"run {run}: {escape(state.workflow.name)}, {plural(tally.total, 'step')}")
 
     def look_at(self, state: State, tally: Tally) -> None:
-        """Small runs are shown in full, without an implicit `end`."""
+        """Decide how much to show: small runs in full, without an implicit `end`."""
         self._tally, self._state = tally, state
         self._small = tally.total <= EVERY_STEP_MAX
         if isinstance(state.workflow.end.action, Noop):
@@ -88,7 +88,7 @@ class Lines:
         self._note_crowds(state)
 
     def _note_crowds(self, state: State) -> None:
-        """Which maps at work have so many items that they are not told one by one."""
+        """Note the running maps that have too many items to show them one by one."""
         redrive = state.redrive if state.redrive is not None and state.redrive.total > EVERY_ITEM_MAX else None
         of_many = redrive.open if redrive is not None else []
         hosts = [
@@ -97,7 +97,7 @@ class Lines:
         self._crowds = tuple(f"{_place(state, job)}[" for job in hosts if job.hosting)
 
     def show(self, notes: list[Note]) -> None:
-        """Write the lines of one batch at once."""
+        """Write the lines of one batch in one call."""
         if self._every_event:
             lines = [
                 event_line(note.seq, note.at, note.type, scoped_name(note.scope, note.step), note.attempt, note.data)
@@ -112,14 +112,14 @@ class Lines:
             say("\n".join(lines))
 
     def announce(self, text: str) -> None:
-        """One line."""
+        """Print one line."""
         say(f"resile: {text}")
 
     def finish(self) -> None:
-        """The summary follows on stdout."""
+        """Print nothing: the summary follows on stdout."""
 
     def _line(self, note: Note) -> str:
-        """What is said of one event; nothing of most."""
+        """The line of one event; empty for most."""
         kind = note.type
         if self._crowds and note.scope.startswith(self._crowds):
             return ""
@@ -161,7 +161,7 @@ class Lines:
                 return self._answer(note, kind, step)
 
     def _fan_out(self, note: Note, kind: str) -> str:
-        """One event of a map in words; in a large one only the totals of its items."""
+        """One event of a map in words; for a large map only the totals of its items."""
         state, step, data = self._state, escape(scoped_name(note.scope, note.step)), note.data
         assert state is not None
         fan = state.fans.get(note.job)
@@ -187,7 +187,7 @@ class Lines:
         return event_words(kind, step, data)
 
     def _answer(self, note: Note, kind: str, step: str) -> str:
-        """One event of the ladder, or of the run as a whole, in words."""
+        """One event of the rules, or of the run as a whole, in words."""
         data = note.data
         match kind:
             case "retry_scheduled":
@@ -220,7 +220,7 @@ class Lines:
                 return ""
 
     def _time(self, note: Note) -> str:
-        """How long a step took, also where another engine started it; items are forgotten too soon to say."""
+        """The duration of a step, even if another engine started it; empty for items: the state drops them too soon."""
         job = self._state.jobs.get(note.job) if self._state is not None else None
         if self._state is None or job is None or in_item(note.scope):
             return ""
@@ -228,7 +228,7 @@ class Lines:
         return "" if began is None else f" in {duration(max(0.0, note.at - began))}"
 
     def _resume_line(self, data: dict[str, Any]) -> str:
-        """A run goes on, or again: how much of it is there already."""
+        """The line of a resume or a new epoch: how much of the run is already done."""
         assert self._tally is not None
         before, total = self._tally.before, plural(self._tally.total, "step")
         if "redrive" in data:
@@ -240,7 +240,7 @@ class Lines:
         )
 
     def _map_progress(self, now: float) -> list[str]:
-        """How far the large maps are, every few seconds."""
+        """The progress of the large maps, every few seconds."""
         assert self._state is not None
         if now < self._next_maps:
             return []
@@ -250,7 +250,7 @@ class Lines:
         return [] if first else [f"{clock(now)} {line}" for line in told]
 
     def _progress(self, now: float) -> list[str]:
-        """How far a large run is, every few seconds."""
+        """The progress of a large run, every few seconds."""
         if now < self._next_progress or self._tally is None:
             return []
         first = self._next_progress == 0.0
@@ -263,7 +263,7 @@ class Lines:
 
 
 def _place(state: State, job: Job) -> str:
-    """What the scopes of a map's items are called, up to their number."""
+    """The prefix of the scope names of a map's items."""
     from resile.core.fanout.naming import fan_action
 
     scope = state.scopes[job.scope]
@@ -272,7 +272,7 @@ def _place(state: State, job: Job) -> str:
 
 
 def _because(note: Note) -> str:
-    """The step whose end decided this one's, where there is one."""
+    """The step that caused this one's end, or the reason; empty if there is neither."""
     cause = note.data.get("cause")
     if cause:
         return f" because {escape(cause['step'])} is {cause['status']}"

@@ -1,11 +1,11 @@
-"""The live view on a terminal: drawn by a thread of its own, so that looking never holds up the run.
+"""The live view on a terminal: a separate thread draws it, so that drawing never delays the run.
 
-    engine thread: show() marks that there is news        drawing thread: a picture at most 10 times a second
+    engine thread: show() asks for a new picture          drawing thread: a picture at most 10 times a second
 
-Small runs show every step; large ones a bar, what runs, and what failed last. Both say how far the maps are, and what
-those report of failed items stands above the picture for good. The drawing library is loaded by the
-drawing thread, and only when a run takes longer than a blink. Step states are read from the engine's own state:
-single words that another thread may replace, never structures that it takes apart.
+Small runs show every step; large ones a bar, running steps, and the latest failures. Both show the progress of maps,
+and print their reports of failed items above the picture. The drawing thread loads the drawing library, and only if a
+run takes longer than a blink. It reads statuses from the engine's own state: single values that the engine's thread may
+replace, never structures that it changes in place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAPS_SHOWN_MAX = 5
 BLINK_SECONDS = 0.15
 DRAW_SECONDS = 0.1
 IDLE_SECONDS = 1.0
-# Drawing takes at most this share of the time, however slow the terminal is.
+# Drawing takes at most this share of the time, even on a slow terminal.
 SHARE = 0.05
 FRAME_LINES = 4
 
@@ -71,12 +71,12 @@ class Live:
         self._since = time.time()
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
-        """Start drawing soon."""
+        """Start the drawing thread."""
         self._run, self._state, self._tally = run, state, tally
         self._thread.start()
 
     def show(self, notes: list[Note]) -> None:
-        """There is news for the next picture."""
+        """Ask for a new picture."""
         self._reports.extend(
             report(scoped_name(note.scope, note.step), note.data) for note in notes if note.type == "errors_reported"
         )
@@ -88,7 +88,7 @@ class Live:
         self._news = True
 
     def finish(self) -> None:
-        """Draw the last picture and give the terminal back."""
+        """Draw the last picture and release the terminal."""
         self._over.set()
         self._thread.join()
         while self._reports:
@@ -97,7 +97,7 @@ class Live:
             say(f"resile: the live view broke off: {self._problem}")
 
     def _work(self) -> None:
-        """The drawing thread; whatever goes wrong here must not touch the run."""
+        """Draw in a thread; an error here must not affect the run."""
         try:
             if not self._over.wait(BLINK_SECONDS):
                 self._draw_until_over()
@@ -107,7 +107,7 @@ class Live:
             self._problem = problem
 
     def _draw_until_over(self) -> None:
-        """Redraw when there is news, and once a second for the clocks."""
+        """Redraw after each change, and once a second for the clocks."""
         from rich.console import Console
         from rich.live import Live as Screen
 
@@ -132,7 +132,7 @@ class Live:
             screen.update(picture(), refresh=True)
 
     def _tell(self, console: Console) -> None:
-        """Put what maps reported above the picture, where it stays."""
+        """Print the reports of maps above the picture, where they stay."""
         while self._reports:
             console.print(self._reports.popleft(), style="red", markup=False)
 
@@ -156,7 +156,7 @@ class Live:
                 name = Text(mark + escape(step.name), color, no_wrap=True)
                 rows.add_row(name, Text(word, color, no_wrap=True), tries, Text(_elapsed_time_of(state, job), "dim"))
             elif job.status is Status.running and not job.hosting:
-                # Of repairs, items and child workflows only what runs; the step around tells what came of it.
+                # Of repairs, items and child workflows show only running steps; the step around them shows the result.
                 inside += 1
                 if inside <= min(RUNNING_SHOWN_MAX, self._room - len(maps)):
                     scope = state.scopes.get(job.scope)
@@ -165,7 +165,7 @@ class Live:
         return Group(self._headline(), rows, *_map_lines(maps), inner, *self._foot())
 
     def _overview(self) -> RenderableType:
-        """A bar, what runs longest, and what failed last."""
+        """A bar, the longest-running steps, and the latest failures."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -197,7 +197,7 @@ class Live:
         return Group(self._headline(), bar, *_map_lines(maps), rows, *failed, *self._foot())
 
     def _headline(self) -> RenderableType:
-        """The run, how long it goes, and the counts."""
+        """The run, its duration, and the counts."""
         from rich.text import Text
 
         tally = self._tally
@@ -212,14 +212,14 @@ class Live:
         return text
 
     def _foot(self) -> list[Any]:
-        """What the user was told last."""
+        """The last notice to the user."""
         from rich.text import Text
 
         return [Text(self._notice, "yellow")] if self._notice else []
 
 
 def _grid(count: int) -> Table:
-    """Rows whose first column takes the room that is left, and is cut where there is none."""
+    """A table whose first column takes the remaining width, and is cut if there is too little."""
     from rich.table import Table
 
     rows = Table.grid(padding=(0, 2))
@@ -230,7 +230,7 @@ def _grid(count: int) -> Table:
 
 
 def _map_lines(maps: list[str]) -> list[Any]:
-    """How far the maps are, the first few of them."""
+    """The progress of the first few maps."""
     from rich.text import Text
 
     lines = [Text(line, "cyan", no_wrap=True, overflow="ellipsis") for line in maps[:MAPS_SHOWN_MAX]]
@@ -239,7 +239,7 @@ def _map_lines(maps: list[str]) -> list[Any]:
 
 
 def _word(job: Job) -> tuple[str, str]:
-    """A job's state in a word and its color."""
+    """A job's status in a word, and its color."""
     status = job.status_shown
     if status in _WAITING:
         return "waiting", "dim"
@@ -250,6 +250,6 @@ def _word(job: Job) -> tuple[str, str]:
 
 
 def _elapsed_time_of(state: State, job: Job) -> str:
-    """How long a job has been at it."""
+    """How long a job has been running, or ran."""
     began, ended = state.times(job)
     return "" if began is None else duration(max(0.0, (ended or time.time()) - began))

@@ -1,10 +1,10 @@
-"""Fan-outs in words: how far one is while it runs, what it reported, and what came of it in the end.
+"""Fan-outs in words: the progress of a running one, its reports, and its outcome.
 
     process: 120 of 300 items done, 2 failed, 45/s, 4 s left
     process: 294 of 300 items succeeded, 6 failed, 0 skipped, 0 held; 6 dead letters
 
-The first is for the live view and for plain lines, made from the engine's own state; the second is made from the
-document of a run, so `run`, `status` and `metrics` say the same.
+The first line is for the live view and for plain lines, made from the engine's own state; the second is made from the
+document of a run, so that `run`, `status` and `metrics` print the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PACE_SECONDS = 30.0
 PACE_SAMPLES_MAX = 60
 REPORTED_LINES_MAX = 50
-# The number of a redrive where fan-outs are told apart by their jobs.
+# The key of a redrive among fan-outs, whose keys are their jobs.
 REDRIVE = 0
 
 
@@ -33,13 +33,13 @@ def in_item(scope: str) -> bool:
 
 
 class Pace:
-    """How fast the items of one fan-out go, by what was done in the last half minute."""
+    """The speed of one fan-out, from the items finished in the last half minute."""
 
     def __init__(self, now: float, done: int) -> None:
         self._samples: deque[tuple[float, int]] = deque([(now, done)], maxlen=PACE_SAMPLES_MAX)
 
     def rate(self, now: float, done: int) -> float:
-        """Items each second; 0 where that is not known yet."""
+        """Items per second; 0 if that is not known yet."""
         samples = self._samples
         if now - samples[-1][0] >= PACE_SECONDS / PACE_SAMPLES_MAX:
             samples.append((now, done))
@@ -50,17 +50,17 @@ class Pace:
 
 
 class Progress:
-    """Says how far the fan-outs of a run are."""
+    """Describes the progress of the fan-outs of a run."""
 
     def __init__(self) -> None:
         self._paces: dict[int, Pace] = {}
 
     def begin(self, job: int, now: float) -> None:
-        """The items of a fan-out begin now."""
+        """Start measuring: the items of a fan-out begin now."""
         self._paces[job] = Pace(now, 0)
 
     def running(self, state: State, now: float, items_min: int = 0) -> list[str]:
-        """A line for each fan-out at work with so many items; the letters of a redrive count as one."""
+        """A line for each running fan-out with at least this many items; the letters of a redrive count as one."""
         found: dict[int, tuple[str, Fan]] = {}
         redrive = state.redrive
         if redrive is not None:
@@ -78,7 +78,7 @@ class Progress:
         return [self.line(number, name, fan, now) for number, (name, fan) in found.items() if fan.goal >= items_min]
 
     def line(self, job: int, name: str, fan: Fan, now: float) -> str:
-        """Items done, failed and held of all, how fast, how long still, and a circuit that is not closed."""
+        """Items done, failed and held, the speed, the remaining time, and the circuit unless it is closed."""
         pace = self._paces.get(job)
         if pace is None:
             pace = self._paces[job] = Pace(now, fan.done)
@@ -96,7 +96,7 @@ class Progress:
 
 
 def _sum_fans(redrive: Redrive, fans: list[Fan]) -> Fan:
-    """All letters of a redrive as if they were one fan-out's."""
+    """All letters of a redrive, as the counts of one fan-out."""
     from resile.core.fanout.progress import Fan
 
     total = Fan(redrive.total, redrive.label, goal=redrive.total, done=redrive.done, bad=redrive.bad)
@@ -112,7 +112,7 @@ def _sum_fans(redrive: Redrive, fans: list[Fan]) -> Fan:
 
 
 def _speed(rate: float) -> str:
-    """Items each second, or each minute where that is less than one."""
+    """Items per second, or per minute if that is less than one."""
     return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
 
 
@@ -125,12 +125,12 @@ def _circuit(fan: Fan, now: float) -> str:
 
 
 def words(circuit: str) -> str:
-    """`half-open`."""
+    """The circuit's state as people write it: `half-open`."""
     return circuit.replace("_", "-")
 
 
 def event_words(kind: str, name: str, data: dict[str, Any]) -> str:
-    """One event of a fan-out in words; nothing for those that need none."""
+    """One event of a fan-out in words; empty for those that need none."""
     match kind:
         case "items_listed":
             return f"{name}: {plural(data['total'], 'item')}"
@@ -153,7 +153,7 @@ def event_words(kind: str, name: str, data: dict[str, Any]) -> str:
 
 
 def report(name: str, data: dict[str, Any]) -> str:
-    """What a fan-out reported of its failed items; all of a long report is in the event and in the dead letters."""
+    """A fan-out's report of failed items; the event and the dead letters have all of a long report."""
     items = data["items"]
     count = len(items) + data.get("more", 0)
     lines = [f"{escape(name)}: {plural(count, 'item')} failed"]
@@ -165,7 +165,7 @@ def report(name: str, data: dict[str, Any]) -> str:
 
 
 def outcome(name: str, numbers: MapMetrics) -> str:
-    """What came of a fan-out."""
+    """The outcome of a fan-out."""
     done = f"{numbers.successful} of {plural(numbers.total_items, 'item')} succeeded"
     rest = f"{numbers.failed} failed, {numbers.skipped} skipped, {numbers.held} held"
     circuit = "" if numbers.circuit == "closed" else f"; circuit {words(numbers.circuit)}"
@@ -173,7 +173,7 @@ def outcome(name: str, numbers: MapMetrics) -> str:
 
 
 def patterns(numbers: MapMetrics, columns: int) -> list[str]:
-    """The failures that many items had in common, and what to do about each."""
+    """The failures that many items had in common, each with a suggestion."""
     lines: list[str] = []
     for pattern in sorted(numbers.failure_patterns, key=lambda found: -found.frequency):
         lines.append(fit(f"  {pattern.frequency} x {escape(pattern.message)}", columns))

@@ -1,7 +1,7 @@
-"""What goes to stdout and stderr, and in which colors; shared by every command.
+"""Output to stdout and stderr, and its colors; every command uses this.
 
-stdout carries the answer: text, or with `--json` exactly one document. Everything else is said on stderr, with
-plain writes that a signal handler may use too and that never end a run when stderr is closed.
+stdout carries the result: text, or with `--json` exactly one document. Everything else goes to stderr, with plain
+writes that are safe in a signal handler and never end a run when stderr is closed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def print_document(document: object) -> None:
-    """One JSON document on stdout; indented for a person, on one line for a program."""
+    """Print one JSON document on stdout; indented for a person, on one line for a program."""
     data = encode(document)
     if sys.stdout.isatty():
         data = msgspec.json.format(data, indent=2)
@@ -40,7 +40,7 @@ def print_document(document: object) -> None:
 
 
 def encode(document: object) -> bytes:
-    """JSON of any document; what was never valid text in it is shown as the replacement character."""
+    """The JSON of any document; invalid text in it becomes the replacement character."""
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -48,12 +48,12 @@ def encode(document: object) -> bytes:
 
 
 def _legible(value: Any) -> Any:
-    """The same document without surrogates, which stand for invalid bytes or for half a character."""
+    """The document without surrogates, which represent invalid bytes or half a character."""
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         except UnicodeEncodeError:
-            # Half a character from somebody's JSON stands for no byte.
+            # Half a character, from JSON, does not represent a byte.
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
         return {_legible(key): _legible(item) for key, item in value.items()}
@@ -63,26 +63,26 @@ def _legible(value: Any) -> Any:
 
 
 def write_bytes(data: bytes) -> None:
-    """Raw bytes on stdout, at once."""
+    """Write raw bytes to stdout, unbuffered."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except OSError as error:
-        # What is still buffered would fail again with the next write.
+        # Data that is still buffered would fail again with the next write.
         abandon_stdout()
         error.filename = "standard output"
         raise
 
 
 def write_text(text: str) -> None:
-    """Text on stdout, whatever the locale can't spell."""
+    """Write text to stdout, whatever the locale."""
     write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 @contextmanager
 def stdout_reserved_for_json(json: bool) -> Iterator[None]:
-    """While a run goes, keep stdout for the document: what functions in threads print there goes to stderr."""
+    """Reserve stdout for the document while a run goes: redirect the output of functions in threads to stderr."""
     if not json:
         yield
         return
@@ -98,14 +98,14 @@ def stdout_reserved_for_json(json: bool) -> Iterator[None]:
 
 
 def abandon_stdout() -> None:
-    """The reader of stdout has gone: let what is still buffered go nowhere instead of failing at exit."""
+    """Redirect stdout to /dev/null: its reader is gone, and buffered data would fail at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
 def say(text: str) -> None:
-    """One or more lines on stderr; safe in a signal handler, silent when stderr is gone."""
+    """Print lines on stderr; safe in a signal handler, silent if stderr is closed."""
     data = (text + "\n").encode("utf-8", "backslashreplace")
     try:
         while data:
@@ -124,7 +124,7 @@ class Paint:
         self.on = when == "always" or (when == "auto" and wants_color(stream))
 
     def __call__(self, color: str, text: str) -> str:
-        """The text in this color, where colors are on and the text has something to show."""
+        """The text in this color, if colors are on and the text is not empty."""
         code = _CODES.get(color)
         return f"\x1b[{code}m{text}\x1b[0m" if self.on and code and text else text
 
@@ -134,17 +134,17 @@ class Paint:
 
 
 def wants_color(stream: TextIO) -> bool:
-    """A terminal that shows colors to a user who has not opted out."""
+    """Is this a terminal, and has the user not turned colors off?"""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """A terminal that can move its cursor."""
+    """Is this a terminal that can move its cursor?"""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def columns(stream: TextIO) -> int:
-    """How wide a terminal is; 80 where there is none, unless $COLUMNS says otherwise."""
+    """The width of a terminal; 80 if there is none, unless $COLUMNS says otherwise."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)
@@ -168,7 +168,7 @@ def duration(seconds: float) -> str:
 
 
 def delay(seconds: float) -> str:
-    """A wait for people; a short one to the millisecond, because that is what its rule says."""
+    """A wait for people; a short one to the millisecond, like its rule."""
     return duration(seconds) if seconds >= 1 else f"{round(seconds, 3):g} s"
 
 
@@ -183,12 +183,12 @@ def size_bytes(count: int) -> str:
 
 
 def clock(at: float) -> str:
-    """The time of day where the user is."""
+    """The time of day in the user's time zone."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def moment(stamp: str | None) -> float:
-    """The seconds since 1970 of a document's ISO 8601 time; 0 where there is none."""
+    """The seconds since 1970 of a document's ISO 8601 time; 0 if there is none."""
     if not stamp:
         return 0.0
     parsed = msgspec.convert(stamp, type=_datetime())
@@ -197,7 +197,7 @@ def moment(stamp: str | None) -> float:
 
 
 def _datetime() -> Any:
-    """The type of moments; loaded where one is read."""
+    """The datetime type; loaded on first use."""
     from datetime import datetime
 
     return datetime
@@ -209,7 +209,7 @@ def plural(count: int, word: str) -> str:
 
 
 def escape_control_characters(text: str) -> str:
-    """Text from outside on one line, with control characters spelled out so that they do nothing."""
+    """Text from outside on one line, with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -218,9 +218,9 @@ def escape_control_characters(text: str) -> str:
 
 
 def scoped_name(scope: str, step: str) -> str:
-    """A step as people find it: by its name, and inside a repair behind the step that it repairs.
+    """The name of a step for people: inside a repair, prefixed with the step that it repairs.
 
-    Commands without a name are called after their key (`on_failure-1`), which need not be said twice.
+    Commands without a name are named after their key (`on_failure-1`), which is not repeated.
     """
     if scope in ("", "root"):
         return step
@@ -229,13 +229,13 @@ def scoped_name(scope: str, step: str) -> str:
 
 
 def short_rule(rule: object) -> str:
-    """Where a rule stands and what it says, without the folders on the way to its file."""
+    """A rule and its place, without the folders of its file."""
     file, colon, rest = str(rule).partition(":")
     return file.rpartition("/")[2] + colon + rest
 
 
 def width(text: str) -> int:
-    """How many columns a text takes: letters of East Asian scripts take two, combining marks none."""
+    """The number of columns of a text: East Asian letters take two, combining marks none."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -244,7 +244,7 @@ def width(text: str) -> int:
 
 
 def fit(text: str, limit: int) -> str:
-    """The text, cut with an ellipsis where it is wider than `limit` columns."""
+    """The text, cut with an ellipsis if it is wider than `limit` columns."""
     if width(text) <= limit:
         return text
     kept = text[: max(limit - 1, 0)]
@@ -259,7 +259,7 @@ def pad(text: str, size: int) -> str:
 
 
 def table(heads: list[str], rows: list[list[str]], paint: Paint, total: int) -> list[str]:
-    """Aligned columns; the widest column gives way where the table would not fit. The second cell is a status."""
+    """Align columns; the widest one shrinks if the table would not fit. The second cell is a status."""
     sizes = [max(width(row[number]) for row in [heads, *rows]) for number in range(len(heads))]
     while sum(sizes) + 2 * (len(sizes) - 1) > total and max(sizes) > 8:
         sizes[sizes.index(max(sizes))] -= 1
@@ -276,7 +276,7 @@ def _line(cells: list[str], sizes: list[int]) -> str:
 
 
 def shell_quote(word: str) -> str:
-    """A word as a shell reads it back."""
+    """A word quoted for a shell."""
     if word and _PLAIN.issuperset(word):
         return word
     return "'" + word.replace("'", "'\\''") + "'"
@@ -290,5 +290,5 @@ def command_lines(commands: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def command_hint(verb: str, db: str | None) -> str:
-    """A command for the user to copy, with the database that this call named."""
+    """A command for the user to copy, with the database of this call."""
     return f"resile {verb} --db {shell_quote(db)}" if db else f"resile {verb}"

@@ -1,7 +1,7 @@
-"""What a user sees when something is wrong: the message, where, what to do. Never a traceback unasked.
+"""Reports errors to the user: message, place, remedy; a traceback only on request.
 
 ResileError     exit 2; with --json its document on stdout
-OSError         exit 2, what the system says and of which file
+OSError         exit 2, the system's message and the file
 anything else   exit 70, one line that says how to get the traceback
 """
 
@@ -22,7 +22,7 @@ SOURCE_COLUMNS_MAX = 72
 
 
 def report(error: Exception, *, json: bool, debug: bool) -> int:
-    """Say what happened; the exit code."""
+    """Print an error; return the exit code."""
     if isinstance(error, OSError) and error.strerror:
         error = _refused_by_system(error)
     expected = isinstance(error, ResileError)
@@ -44,7 +44,7 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
 
 
 def _document_of(error: ResileError) -> object:
-    """An error as JSON has it."""
+    """An error as a JSON document."""
     from resile.commands.documents.answers import ErrorDocument, ErrorText
 
     text = ErrorText(error.code, error.message, error.where, error.hint)
@@ -52,7 +52,7 @@ def _document_of(error: ResileError) -> object:
 
 
 def _refused_by_system(error: OSError) -> ResileError:
-    """What the system refused, in its own words; those for a folder that is gone would say nothing."""
+    """An OSError in the system's words; a clearer message if the current folder is gone."""
     name = "" if error.filename is None else os.fsdecode(error.filename)
     message = f"{name}: {error.strerror}" if name else str(error.strerror)
     if not name and not _has_folder():
@@ -63,7 +63,7 @@ def _refused_by_system(error: OSError) -> ResileError:
 
 
 def _has_folder() -> bool:
-    """Is the folder that we are in still there?"""
+    """Does the current folder still exist?"""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def render(error: ResileError, paint: Paint) -> str:
 
 
 def findings(diagnostics: Sequence[Diagnostic], paint: Paint) -> list[str]:
-    """Each finding with the line of the file that it is about and a caret below the place."""
+    """Each diagnostic with its line of the file and a caret below the column."""
     sources: dict[str, list[str]] = {}
     lines: list[str] = []
     for found in diagnostics:
@@ -100,7 +100,7 @@ def findings(diagnostics: Sequence[Diagnostic], paint: Paint) -> list[str]:
 
 
 def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> list[str]:
-    """The offending line and a caret, where the file can be read; long lines are shown around the place."""
+    """The line of a diagnostic and a caret, if the file can be read; long lines are cut around the column."""
     if found.file not in sources:
         sources[found.file] = _read_lines(found.file)
     source = sources[found.file]
@@ -119,7 +119,7 @@ def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> 
 
 
 def _read_lines(path: str) -> list[str]:
-    """A file's lines; none where it can't be read."""
+    """The lines of a file; none if it can't be read."""
     try:
         with open(path, "rb") as file:
             return file.read(FILE_BYTES_MAX).decode("utf-8", "replace").split("\n")

@@ -1,7 +1,7 @@
-"""The end of a run for people: verdict, counts, every route, what failed and why, and what to do next.
+"""The summary of a run for people: verdict, counts, routes, failures with their causes, and next commands.
 
-Made from the JSON document of a run, so `run` and `status` say the same. Of what happened inside the items of maps
-only so much is shown as a person reads; the maps' own lines have the numbers.
+It is made from the JSON document of a run, so that `run` and `status` print the same. It shows only the first entries
+from inside the items of maps; the lines of the maps have the numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Placed = TypeVar("_Placed", RunJob, Route)
 
 
 def summary(document: RunDocument, messages: dict[int, str], paint: Paint, columns: int, db: str | None) -> str:
-    """Everything that `resile run` says when it is done."""
+    """The text that `resile run` prints at the end."""
     lines = [
         *headline(document, paint, columns),
         *_maps(document, columns),
@@ -55,7 +55,7 @@ def summary(document: RunDocument, messages: dict[int, str], paint: Paint, colum
 
 
 def headline(document: RunDocument, paint: Paint, columns: int) -> list[str]:
-    """The verdict, how long it took, and the counts; a long name gives way."""
+    """The verdict, the duration, and the counts; a long name is cut."""
     status = document.status
     after = "for" if status == "running" else "after"
     counts = document.steps
@@ -97,7 +97,7 @@ def jobs(document: RunDocument, paint: Paint, columns: int) -> list[str]:
 
 
 def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
-    """What is of the workflow itself, and so much of what is of items."""
+    """All entries of the workflow itself, and the first entries of items."""
     kept: list[_Placed] = []
     items = 0
     for entry in found:
@@ -109,7 +109,7 @@ def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
 
 
 def _maps(document: RunDocument, columns: int) -> list[str]:
-    """What came of each map, and what its failures had in common."""
+    """The outcome of each map, and its common failures."""
     lines: list[str] = []
     for name, numbers in document.maps.items():
         lines += [outcome(name, numbers), *patterns(numbers, columns)]
@@ -117,14 +117,14 @@ def _maps(document: RunDocument, columns: int) -> list[str]:
 
 
 def _remark(job: RunJob) -> str:
-    """What else is to be said of a job."""
+    """A remark about a job: its cause, or that it was tolerated or recovered."""
     if job.cause:
         return f"{escape(job.cause.step)} is {job.cause.status}"
     return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
 
 
 def _routes(document: RunDocument, paint: Paint, columns: int) -> list[str]:
-    """Every route that was taken, under a heading; of items only some."""
+    """The routes that were taken, under a heading; only some of those in items."""
     taken = document.routes
     if not taken:
         return []
@@ -135,7 +135,7 @@ def _routes(document: RunDocument, paint: Paint, columns: int) -> list[str]:
 
 
 def route_lines(routes: list[Route], paint: Paint, columns: int) -> list[str]:
-    """When, what came of it, which step and attempt, and the rule (or the judge's reason) that said so."""
+    """One line for each route: when, the action, the step and attempt, and the rule or the judge's reason."""
     rows = [
         [
             clock(moment(route.at)),
@@ -151,7 +151,7 @@ def route_lines(routes: list[Route], paint: Paint, columns: int) -> list[str]:
 
 
 def _way(route: Route) -> str:
-    """What was done: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
+    """The action of a route: `retry`, `goto setup`, `run lint-fix`, `judge skip`."""
     who = "judge " if route.trigger == "judge" else ""
     target = f" {escape(route.target)}" if route.target else ""
     return f"{who}{route.action}{target}"
@@ -160,14 +160,14 @@ def _way(route: Route) -> str:
 def _failed_step_lines(
     heading: str, status: str, document: RunDocument, messages: dict[int, str], paint: Paint, columns: int
 ) -> list[str]:
-    """The steps that stand so, with what they said last."""
-    # A later visit of the same place, a retried item or child, says how it stands now.
+    """The steps with this status, each with its last message."""
+    # A later visit of the same step (a retried item or child) has the current status.
     last = {(job.scope, job.step): job for job in document.jobs}
     failed = [job for job in last.values() if job.status == status]
     if not failed:
         return []
     lines = ["", paint("bold", heading)]
-    # What is of the workflow itself comes first: it decided on the run.
+    # Steps of the workflow itself come first: they decided the run.
     shown = sorted(_first_items(failed), key=lambda job: in_item(job.scope))[:FAILED_SHOWN_MAX]
     for job in shown:
         how = [plural(job.attempts, "attempt")]
@@ -185,7 +185,7 @@ def _failed_step_lines(
 
 
 def _next(document: RunDocument, db: str | None) -> list[str]:
-    """Commands that help from here."""
+    """Useful next commands."""
     run = document.run
     steps: list[tuple[str, str]] = []
     match document.status:
@@ -193,7 +193,7 @@ def _next(document: RunDocument, db: str | None) -> list[str]:
             steps.append((command_hint(f"explain {run}", db), "which rules answered, and why"))
             failed = [job for job in document.jobs if job.status == "failed" and not job.tolerated]
             culprit = next((job for job in failed if job.scope == "root"), None)
-            # Without an exit code there was no process, so nothing was printed.
+            # Without an exit code there was no process, and no output.
             if culprit is not None and culprit.exit_code is not None:
                 steps.append((command_hint(f"logs {run} {shell_quote(culprit.step)}", db), "what it printed"))
             steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
@@ -220,14 +220,14 @@ def _next(document: RunDocument, db: str | None) -> list[str]:
 
 
 def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
-    """How dead letters are run again: one call for each of several maps."""
+    """The commands that retry dead letters: one for each map."""
     if len(maps) < 2:
         return [command_hint(f"dlq retry {run}", db)]
     return [command_hint(f"dlq retry {run} --step {shell_quote(name)}", db) for name in maps]
 
 
 def _judging(document: RunDocument, db: str | None) -> list[tuple[str, str]]:
-    """The commands for parked failures; of several jobs of one name only the id says which is meant."""
+    """The commands for parked failures; if several jobs have one name, only the id is unambiguous."""
     run = document.run
     parked = [job for job in document.jobs if job.status == "pending_failed"]
     first = parked[0]

@@ -1,16 +1,16 @@
-"""Looking on while a run goes: what the engine tells, what Ctrl-C does, and who shows it.
+"""Watches a run: passes the engine's events to a display, and handles Ctrl-C.
 
     engine --started, notes--> ProgressWatcher --> Tally (counts)
                                  |-----> Display: JsonDisplay (--json), Lines (no terminal), Live (terminal)
-    SIGINT, SIGTERM -----------> interrupt(), and a word to the user
+    SIGINT, SIGTERM -----------> interrupt(), and a message to the user
 
-Everything here runs on the engine's thread, so it only counts and hands on. SIGHUP keeps its usual meaning: a closed
-terminal ends the engine, the steps go on, and `resile resume` adopts them.
+Everything here runs on the engine's thread, so it only counts events and passes them on. SIGHUP keeps its usual
+meaning: a closed terminal ends the engine, the steps go on, and `resile resume` adopts them.
 """
 
 from __future__ import annotations
 
-# The bare module: the other one makes enumerations of all signals, which costs a hundredth of a short run.
+# `_signal`, because `signal` makes enumerations of all signals, which costs a hundredth of a short run.
 from _signal import SIGINT, SIGTERM
 from _signal import signal as set_handler
 from collections import deque
@@ -44,10 +44,10 @@ _ATTEMPT_OVER = frozenset({"attempt_failed", "attempt_lost"})
 
 
 class Tally:
-    """Counts of a run: its steps by status, what runs, and the last messages of failed steps.
+    """Counts of a run: its steps by status, the running steps, and the last messages of failed steps.
 
-    `before` is how many steps had ended when the engine took the run, or are kept in a new epoch. Steps inside items
-    and child workflows run, but only those of the workflow itself are counted.
+    `before` is the number of steps that had ended when the engine took over the run, or that a new epoch keeps. Only
+    steps of the workflow itself are counted, not those inside items and child workflows.
     """
 
     def __init__(self, state: State) -> None:
@@ -77,23 +77,23 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """How many steps have ended."""
+        """The number of steps that have ended."""
         return len(self._settled)
 
     @property
     def waiting(self) -> int:
-        """How many steps neither run nor have ended."""
+        """The number of steps that neither run nor have ended."""
         running = sum(note.scope == "root" and note.step != self._end for note in list(self.running.values()))
         return max(0, self.total - self.done - running)
 
     @property
     def busy(self) -> int:
-        """How many steps really run: a fan-out or a child workflow only waits for its own."""
+        """The number of steps that really run: a fan-out or a child workflow only waits for its own steps."""
         jobs = self._state.jobs
         return sum(number not in jobs or not jobs[number].hosting for number in list(self.running))
 
     def take(self, notes: list[Note]) -> None:
-        """Count what happened."""
+        """Count these events."""
         for note in notes:
             kind = note.type
             if kind == "attempt_started":
@@ -119,7 +119,7 @@ class Tally:
                 self._start_over(note.data["failed_only"])
 
     def _start_over(self, failed_only: bool) -> None:
-        """Another epoch begins: what completed is kept, or nothing is."""
+        """Start a new epoch: completed steps stay, or none do."""
         self.running.clear()
         self.messages.clear()
         for job, word in list(self._settled.items()):
@@ -137,7 +137,7 @@ class Tally:
         self.counts[word] += 1
 
     def _remember(self, note: Note, message: str) -> None:
-        """Keep what a failed step said last, of so many steps as a summary can show; items leave room for others."""
+        """Keep the last message of a failed step, for as many steps as a summary shows; items leave room for others."""
         if note.job not in self.messages:
             within_item = "[" in note.scope
             if len(self.messages) >= MESSAGES_MAX or (within_item and self._items_heard >= ITEM_MESSAGES_MAX):
@@ -147,7 +147,7 @@ class Tally:
 
 
 def _word(status: str, recovered: bool, tolerated: bool) -> str:
-    """What a job that had ended before we looked on counts as."""
+    """The count that a job belongs to if it ended before this process watched the run."""
     if status == "completed":
         return "recovered" if recovered else "completed"
     if status == "failed":
@@ -156,30 +156,30 @@ def _word(status: str, recovered: bool, tolerated: bool) -> str:
 
 
 class Display(Protocol):
-    """Shows a run while it goes."""
+    """Shows the progress of a run."""
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
-        """The run has an id."""
+        """Begin: the run has an id."""
 
     def show(self, notes: list[Note]) -> None:
-        """These events are on disk and counted."""
+        """Show events that are durable and counted."""
 
     def announce(self, text: str) -> None:
-        """Something the user must know now; called from a signal handler."""
+        """Show an urgent message; called from a signal handler."""
 
     def finish(self) -> None:
-        """The engine has left the run."""
+        """End: the engine has left the run."""
 
 
 class JsonDisplay:
-    """For programs: the run's id on stderr at once, and what a fan-out reports of its failed items."""
+    """For programs: prints the run's id on stderr at once, and the failure reports of fan-outs."""
 
     def begin(self, run: int, _state: State, _tally: Tally) -> None:
-        """Say which run it is."""
+        """Print the run's id."""
         say(f"run {run}")
 
     def show(self, notes: list[Note]) -> None:
-        """The document at the end has the rest."""
+        """Print failure reports; the document at the end has the rest."""
         for note in notes:
             if note.type == "errors_reported":
                 from resile.cli.display.maps import report
@@ -187,15 +187,15 @@ class JsonDisplay:
                 say(report(note.step, note.data))
 
     def announce(self, text: str) -> None:
-        """One line."""
+        """Print one line."""
         say(f"resile: {text}")
 
     def finish(self) -> None:
-        """Nothing was begun."""
+        """Do nothing: there is nothing to end."""
 
 
 class ProgressWatcher:
-    """The watcher of one driven run; as a context it gives the signals back when it is left."""
+    """Watches one driven run; as a context manager it restores the signal handlers at its exit."""
 
     def __init__(self, display: Display, debug: Callable[[str], None] | None = None) -> None:
         self._display = display
@@ -216,7 +216,7 @@ class ProgressWatcher:
             self._display.finish()
 
     def on_start(self, run: int, state: State, interrupt: Interrupt) -> None:
-        """The run has an id: from here on Ctrl-C stops it gently."""
+        """Begin watching: the run has an id, and from here on Ctrl-C stops it gently."""
         finish_loading()
         self.run = run
         self._interrupt = interrupt
@@ -226,23 +226,23 @@ class ProgressWatcher:
         self._display.begin(run, state, self.tally)
 
     def notes(self, _state: State, notes: list[Note]) -> None:
-        """Count, and hand on."""
+        """Count the events, and pass them to the display."""
         assert self.tally is not None
         self.tally.take(notes)
         self._display.show(notes)
 
     @property
     def messages(self) -> dict[int, str]:
-        """The last word of every failed job, by its id."""
+        """The last message of every failed job, by its id."""
         return {} if self.tally is None else self.tally.messages
 
     def _stop(self, _number: int, _frame: object) -> None:
-        """The first signal stops gently, the second kills what runs."""
+        """Handle a signal: the first one stops gently, the second kills the running steps."""
         assert self._interrupt is not None
         self._interrupt(self._stopping)
 
     def _stopping(self) -> None:
-        """A signal has taken effect: nothing starts any more, or what ran is being killed."""
+        """Tell the user the effect of a signal: no more starts, or running steps are being killed."""
         self._interrupts += 1
         running = 0 if self.tally is None else self.tally.busy
         if self._interrupts == 1:
