@@ -1,12 +1,12 @@
-"""What a template language does, and what it may ask of a run.
+"""The contract of template languages: their methods, and the services of a run that they may use.
 
     file loaded   language.check(text), names_in(text), check_url(url)
-    attempt       visible = language.visible(run, job)       what the texts of one job can name
+    attempt       visible = language.visible(run, job)       the names that the texts of one job can use
                   language.render_text, render_shell, render_data, render_url (text, visible)
     question      language.condition(condition, run, job, at), language.code(run)
 
-`resile.languages.registry.language_of(workflow)` finds the language. A language keeps no state: the engine implements
-`Run` and keeps what lasts as long as a run. The four functions at the end render in the language of `visible`.
+`resile.languages.registry.language_of(workflow)` finds the language. A language has no state: the engine implements
+`Run` and keeps the state of a run. The four functions at the end render in the language of `visible`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Seen = TypeVar("Seen", bound="Visible")
 
 
 class JobRecord(Protocol):
-    """A job as the store lists it."""
+    """A job, as the store lists it."""
 
     @property
     def id(self) -> int:
-        """Its number."""
+        """The number of the job."""
 
     @property
     def step(self) -> str:
@@ -43,21 +43,21 @@ class JobRecord(Protocol):
 
     @property
     def status(self) -> int:
-        """Its status, as a number."""
+        """The status, as a number."""
 
 
 class Memory(Protocol):
     """The memory of a run."""
 
     def namespaces(self, job: Job) -> Namespaces:
-        """The namespaces that a job can name."""
+        """The namespaces that a job can use."""
 
     def write(self, job: Job, changed: Namespaces) -> Namespaces:
-        """Replace these namespaces; the changes as the outcome of the attempt records them."""
+        """Replace these namespaces; return the changes, for the outcome of the attempt to record."""
 
 
 class Run(Protocol):
-    """What a language may ask of the run; the engine implements it (engine/evaluation/values.py)."""
+    """The services of a run for a language; the engine implements it (engine/evaluation/values.py)."""
 
     id: int
     state: State
@@ -80,16 +80,16 @@ class Run(Protocol):
         """The output of a job."""
 
     def history(self, job: Job) -> list[Any]:
-        """What each successful attempt of a job wrote in this epoch, oldest first."""
+        """The output of each successful attempt of a job in this epoch, oldest first."""
 
     def env_of(self, job: Job) -> Mapping[str, str]:
         """The environment variables of a job, with secrets."""
 
     def capturer(self, name: str, job: Job) -> str:
-        """The step that captures a name which a job can see; empty where none does."""
+        """The step that captures a name visible to a job; empty if none does."""
 
     def job_rows(self) -> Iterator[JobRecord]:
-        """Every job of the run, forgotten ones too."""
+        """Every job of the run, including those the state has dropped."""
 
     def events(self) -> Iterator[Event]:
         """The log of the run."""
@@ -98,23 +98,23 @@ class Run(Protocol):
         """The text without secrets."""
 
     def redact_url(self, url: str) -> str:
-        """The url without secrets, also where they are percent-encoded."""
+        """The URL without secrets, even percent-encoded ones."""
 
 
 class Code(Protocol):
     """Evaluates the JavaScript that decides which steps run next."""
 
     def steps_to_run(self, code: str, job: Job, at: float) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        """The steps that `run_js` names, or None; and what is wrong with it."""
+        """The steps that `run_js` names, or None; and the problems of the code."""
 
     def target(
         self, transitions: tuple[Transition, ...], code: str, job: Job, at: float
     ) -> tuple[str, bool, tuple[str, ...]]:
-        """The step to go to, if any; whether a transition says to stop; what is wrong with the code."""
+        """The step to go to, if any; whether a transition says to stop; the problems of the code."""
 
 
 class Visible(Protocol):
-    """What the texts of one job can name."""
+    """The names and values that the texts of one job can use."""
 
     @property
     def language(self) -> Language[Any]:
@@ -122,14 +122,14 @@ class Visible(Protocol):
 
     @property
     def args(self) -> dict[str, Any]:
-        """The arguments of the step; empty in a language without."""
+        """The arguments of the step; empty in a language without arguments."""
 
     def __call__(self, name: str) -> Any:
-        """The value of a `${...}` reference; MISSING where that belongs to the shell."""
+        """The value of a `${...}` reference; MISSING if the reference belongs to the shell."""
 
 
 class Program(NamedTuple):
-    """A program of ours that runs a step: its kind, and its settings as JSON data."""
+    """One of our programs that runs a step: its kind, and its settings as JSON data."""
 
     kind: Literal["http", "python", "playbook", "sql"]
     settings: dict[str, Any]
@@ -137,7 +137,7 @@ class Program(NamedTuple):
 
 
 class Language(Protocol[Seen]):
-    """One template language. `mark` begins every value in a text; `has_references` says whether `${...}` is one."""
+    """One template language. `mark` begins every value in a text; `has_references` tells whether `${...}` is one."""
 
     mark: str
     has_references: bool
@@ -146,34 +146,34 @@ class Language(Protocol[Seen]):
         """The names that a text uses."""
 
     def check(self, text: str) -> str:
-        """Why a text could never be rendered; empty where it can."""
+        """Why a text could never be rendered; empty if it can."""
 
     def check_url(self, url: str) -> tuple[str, str]:
-        """What is wrong with the url of a request as it stands in a file, and a hint; both empty where it is good."""
+        """What is wrong with the URL of a request in a workflow file, and a hint; both empty if it is valid."""
 
     def visible(self, run: Run, job: Job) -> Seen:
-        """What the texts of a job can name."""
+        """The names and values that the texts of a job can use."""
 
     def render_text(self, text: str, visible: Seen) -> str:
         """The text with its values, unquoted; raises ValueRefused."""
 
     def render_shell(self, text: str, visible: Seen, program: str = "sh") -> str:
-        """The command with its values, each quoted for its place; raises ValueRefused."""
+        """The command with its values, each quoted for its position; raises ValueRefused."""
 
     def render_data(self, data: Any, visible: Seen) -> Any:
         """The data with values in its texts; a text that is one value keeps its type. Raises ValueRefused."""
 
     def render_url(self, url: str, visible: Seen) -> str:
-        """The url with its values percent-encoded; none can change its server or leave its folder."""
+        """The URL with its values percent-encoded; no value can change its server or leave its folder."""
 
     def program(self, action: Http | Python | Query, name: str, folder: str, shared: str, visible: Seen) -> Program:
         """The program that runs a step, with its values; `folder` is the workflow's, `shared` one for the whole run."""
 
     def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
-        """Whether one condition holds, and what is wrong with it."""
+        """Whether one condition holds, and its problem."""
 
     def code(self, run: Run) -> Code:
-        """The evaluator of JavaScript with the names that this language gives it."""
+        """The JavaScript evaluator with the names of this language."""
 
 
 def render_text(text: str, visible: Visible) -> str:

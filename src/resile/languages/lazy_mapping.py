@@ -1,4 +1,4 @@
-"""A mapping for templates whose values are made when a template asks for them."""
+"""A mapping for templates that computes its values on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resile.languages.references import MISSING
 
 
 class Lazy(Mapping[str, Any]):
-    """A mapping whose values are made when they are asked for; a name without one is MISSING for `make`."""
+    """A mapping that computes its values on first use; `make` returns MISSING for a name without one."""
 
     def __init__(self, names: Callable[[], list[str]], make: Callable[[str], Any]) -> None:
         self._names = names

@@ -21,7 +21,7 @@ Key = str | int
 
 
 def problem_with(path: Sequence[Key], find: Callable[[Sequence[Key]], Any]) -> str:
-    """What is wrong with a path that has no value; empty where not even its beginning has one."""
+    """What is wrong with a path without a value; empty if not even its beginning has one."""
     for count in range(len(path) - 1, 0, -1):
         value = find(path[:count])
         if value is not MISSING:
@@ -43,7 +43,7 @@ def capturers(steps: Sequence[Step]) -> dict[str, str]:
 
 
 def _reference_of(path: Sequence[Key]) -> str:
-    """A path as a reference writes it."""
+    """A path in the syntax of references."""
     text = str(path[0])
     for key in path[1:]:
         if isinstance(key, int):
@@ -54,7 +54,7 @@ def _reference_of(path: Sequence[Key]) -> str:
 
 
 def _absence(value: Any, key: Key, root: Key) -> str:
-    """Why a value has nothing under a key, and what it has instead."""
+    """Why a value has nothing under a key, and which keys it has."""
     if isinstance(value, dict):
         names = [str(name)[:NAME_CHARACTERS_MAX] for name in value]
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""

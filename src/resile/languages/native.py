@@ -1,8 +1,8 @@
 """The native language: `${...}` in texts and commands, JavaScript in conditions.
 
-A reference whose first name the workflow knows must have a value: where its path leads nowhere, the attempt fails
-before it starts. A reference whose first name it does not know belongs to the shell and stays. In a condition both
-count as no value.
+A reference whose first name the workflow knows must have a value: if its path leads nowhere, the attempt fails before
+it starts. A reference whose first name it does not know belongs to the shell and stays. In a condition both are
+MISSING.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from resile.languages.references import Lookup
     from resile.model.workflow import Condition, Http, Python, Query
 
-# Names of ours without entries to count: behind them a number in brackets speaks of an array of the shell.
+# These names are no lists: a number in brackets after them means an array of the shell.
 _OBJECTS = ("inputs", "execution", "error")
 _FALSE_TEXTS = ("", "0", "false", "null")
 
@@ -38,7 +38,7 @@ class NativeNames:
         self._job = job
 
     def __call__(self, name: str) -> Any:
-        """The value of a reference, or MISSING; raises ValueRefused where its path leads nowhere."""
+        """The value of a reference, or MISSING; raises ValueRefused if its path leads nowhere."""
         path = path_of(name)
         value = or_default(name, self._run.find(path, self._job))
         if value is not MISSING or len(path) == 1 or (path[0] in _OBJECTS and isinstance(path[1], int)):
@@ -68,7 +68,7 @@ class Native:
         return ""
 
     def check_url(self, url: str) -> tuple[str, str]:
-        """A url whose server the file decides, or one reference to a whole url."""
+        """Check a URL: the file must determine its server, or it is one reference to a whole URL."""
         if is_one_reference(url):
             return "", ""
         return check_written_url(url)
@@ -82,7 +82,7 @@ class Native:
         return references.render_text(text, visible)
 
     def render_shell(self, text: str, visible: Lookup, program: str = "sh") -> str:
-        """The command with its values, each quoted for its place; unknown references stay."""
+        """The command with its values, each quoted for its position; unknown references stay."""
         return quoting.render_shell(text, visible, program)
 
     def render_data(self, data: Any, visible: Lookup) -> Any:
@@ -96,7 +96,7 @@ class Native:
         return _value_of(data, visible)
 
     def render_url(self, url: str, visible: Lookup) -> str:
-        """The url with its values; a url that is one reference is that value."""
+        """The URL with its values; a URL that is one reference is its value."""
         from resile.languages.urls import encode_url, encode_value, is_whole_url, leaves_folder
 
         if is_one_reference(url):
@@ -119,13 +119,13 @@ class Native:
         return program_of(action, name, folder, visible)
 
     def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
-        """One reference whose value is judged, a literal, or JavaScript."""
+        """Decide one reference by its value, a literal, or JavaScript."""
         if condition.language != "value":
             return self.code(run).decide(condition, job, at)
         return value_holds(condition.source, lambda name: find_leniently(run, name, job)), ""
 
     def code(self, run: Run) -> Expressions:
-        """JavaScript in which a `${...}` stands for its value."""
+        """JavaScript in which a `${...}` means its value."""
         from resile.languages.javascript.expressions import Expressions
 
         return Expressions(run, lambda name, job: find_leniently(run, name, job))
@@ -137,7 +137,7 @@ NativeNames.args = {}
 
 
 def find_leniently(run: Run, name: str, job: Job) -> Any:
-    """The value of a reference in a condition, where one that leads nowhere is MISSING."""
+    """The value of a reference in a condition; MISSING if its path leads nowhere."""
     return or_default(name, run.find(path_of(name), job))
 
 
@@ -148,7 +148,7 @@ def value_holds(source: str, find: Lookup) -> bool:
 
 
 def is_truthy(value: Any) -> bool:
-    """Empty, 0, false and null are false, as values and as text."""
+    """Is a value true? Empty, 0, false and null are false, as values and as text."""
     if value is MISSING or value is None:
         return False
     if isinstance(value, str):
@@ -157,7 +157,7 @@ def is_truthy(value: Any) -> bool:
 
 
 def check_written_url(url: str) -> tuple[str, str]:
-    """What is wrong with a url whose values are references, and a hint."""
+    """What is wrong with a URL whose values are references, and a hint."""
     from resile.errors import shorten
     from resile.languages.urls import is_whole_url, names_server
 
@@ -172,7 +172,7 @@ def check_written_url(url: str) -> tuple[str, str]:
 
 
 def _value_of(reference: str, lookup: Lookup) -> Any:
-    """The value of a reference; here no shell can know it instead."""
+    """The value of a reference; raises ValueRefused if there is none, because no shell reads this text."""
     value = lookup(reference[2:-1])
     if value is MISSING:
         raise ValueRefused(f"nothing is known under `{reference}`")

@@ -1,7 +1,7 @@
 """The settings of the programs that run `http` and `python` steps, with every value in place.
 
-A value is put where it stands as data only: percent-encoded in a url, without line breaks in a header, as a JSON
-value in a body or an input. ValueRefused is raised for a value that can't be put there.
+A value is only ever data: percent-encoded in a URL, without line breaks in a header, a JSON value in a body or an
+input. A value that is not allowed there raises ValueRefused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def program_of(action: Http | Python | Query, name: str, folder: str, visible: Visible) -> Program:
-    """The program of a step; `folder` is where the file of Python code is looked for."""
+    """The program of a step; `folder` contains the files of Python code."""
     if isinstance(action, Http):
         return Program("http", http_settings(action, visible))
     assert isinstance(action, Python)
@@ -29,7 +29,7 @@ def program_of(action: Http | Python | Query, name: str, folder: str, visible: V
 
 
 def http_settings(action: Http, visible: Visible, instead: str = "") -> dict[str, Any]:
-    """The settings of a request; `instead` is another url than the one it names."""
+    """The settings of a request; `instead` replaces the URL of the action."""
     url = render_url(instead or action.url, visible)
     headers = {name: _header(name, value, visible) for name, value in action.headers.items()}
     body, kind = None, ""
@@ -50,7 +50,7 @@ def http_settings(action: Http, visible: Visible, instead: str = "") -> dict[str
 
 
 def _json_text(data: Any) -> str:
-    """Data as JSON text, which has no word for what is not a number."""
+    """Data as JSON text; raises ValueRefused for NaN and infinity."""
     import json
 
     try:
@@ -60,7 +60,7 @@ def _json_text(data: Any) -> str:
 
 
 def _url_in_messages(written: str, url: str) -> str:
-    """How messages call a url: as written, so that they hold no value, and without its query."""
+    """The URL for messages: as in the file, so that it contains no value, and without its query."""
     from urllib.parse import urlsplit
 
     if is_one_reference(written):

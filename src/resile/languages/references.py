@@ -1,12 +1,12 @@
 """`${...}` in texts: which of them are ours, what they name, and plain substitution.
 
     ${inputs.x}  ${env.X}  ${steps.build.output}  ${steps['my step'].outputs.k[0]}  ${raw:NAME}  ${NAME}
-    ${item.size:-none}   a name with a path may have a default, for where there is no value or null
+    ${item.size:-none}   a name with a path may have a default, used if there is no value or null
 
 A reference is a name with a path. Everything else that starts with a dollar (`$1`, `$(...)`, `$$`,
-`${VAR:-x}`, `${#x}`, `\\${...}`) belongs to the shell and is left as it stands, and so is a reference whose name
-the workflow does not know. `shell/` substitutes in commands; here is the plain kind, for environment values,
-folders and file names, where a backslash before a reference keeps it as text and is taken away itself.
+`${VAR:-x}`, `${#x}`, `\\${...}`) belongs to the shell and stays unchanged, and so does a reference whose name the
+workflow does not know. `shell/` substitutes in commands; this module does it in environment values, folders and file
+names, where a backslash before a reference keeps it as text and is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SEGMENT = r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[-?[0-9]{1,9}\]|\['[^'\n]*'\]|\["[^
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Tokens of a text, parts of a name, one whole reference, a default; made when the first reference is met."""
+    """Patterns of tokens, parts of a name, one whole reference, a default; compiled with the first reference."""
     import re
 
     return (
@@ -43,19 +43,19 @@ class Missing:
     """The type of MISSING."""
 
     def __repr__(self) -> str:
-        """What a debugger shows."""
+        """The name, for a debugger."""
         return "MISSING"
 
 
 MISSING: Final = Missing()
-"""What a lookup answers for a name that the workflow does not know."""
+"""The result of a lookup for a name that the workflow does not know."""
 
 
 Lookup = Callable[[str], Any]
 
 
 class ValueRefused(Exception):
-    """A value can't be put where the text wants it; the attempt fails with kind `contract` before it starts."""
+    """A value is not allowed in its position; the attempt fails with kind `contract` before it starts."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -88,14 +88,14 @@ def path_of(name: str) -> tuple[str | int, ...]:
 
 
 def without_default(name: str) -> str:
-    """A name without the default behind it."""
+    """A name without its default."""
     return _patterns()[3].sub("", name) if ":-" in name else name
 
 
 def or_default(name: str, value: Any) -> Any:
-    """The value under a name, or the name's default where it has one and there is no value.
+    """The value of a name, or the name's default if it has one and there is no value.
 
-    An environment variable that is not set is empty, so there the empty text counts as none, as it does for a shell.
+    An environment variable that is not set is empty, so for these an empty text counts as no value, as in a shell.
     """
     is_unset = value is MISSING or value is None or (value == "" and name.startswith("env."))
     if ":-" not in name or not is_unset:
@@ -105,7 +105,7 @@ def or_default(name: str, value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as text: JSON for lists and maps, `true` and `false`, nothing for None."""
+    """A value as text: JSON for lists and maps, `true` and `false`, empty for None."""
     if type(value) is str:
         return value
     if value is None:
@@ -119,14 +119,14 @@ def text_of(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        # Bytes that were not UTF-8 live on as surrogates, which only the slower encoder lets through.
+        # Bytes that were not UTF-8 are surrogates here, which only the slower encoder accepts.
         import json
 
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def checked_text(name: str, value: Any) -> str:
-    """A value as text that a process can be given; a NUL can't."""
+    """A value as text for a process; raises ValueRefused for a NUL."""
     text = text_of(value)
     if "\0" in text:
         raise ValueRefused(f"the value of `${{{name}}}` holds a NUL, which no command or environment can take")
@@ -179,7 +179,7 @@ def walk(value: Any, path: Sequence[str | int]) -> Any:
 
 
 def _index(key: str | int, length: int) -> int | None:
-    """The entry of a list that a key means, `[1]` or `.1`; None where there is none."""
+    """The index of a list that a key means, `[1]` or `.1`; None if there is no such entry."""
     if isinstance(key, str):
         if not (key.isascii() and key.isdigit() and len(key) <= _INDEX_DIGITS_MAX):
             return None
@@ -188,7 +188,7 @@ def _index(key: str | int, length: int) -> int | None:
 
 
 def parse_json(value: Any) -> Any:
-    """Text that is a JSON object or list as its value; anything else as it is."""
+    """The value of a text that is a JSON object or list; anything else unchanged."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         import msgspec
 
@@ -200,7 +200,7 @@ def parse_json(value: Any) -> Any:
 
 
 def refuse_nul(text: str) -> str:
-    """The text, unless a value put a NUL into it that no process can be given."""
+    """The text; raises ValueRefused if a value put a NUL into it."""
     if "\0" in text:
         raise ValueRefused("a value holds a NUL, which no command or environment can take")
     return text

@@ -1,4 +1,4 @@
-"""Finds the language of a workflow's texts, and imports it when the first workflow has it."""
+"""Finds the language of a workflow's texts, and imports it with the first workflow that uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOADED: dict[str, Language[Any]] = {"dollar": NATIVE}
 
 
 def language_named(templates: Templates) -> Language[Any]:
-    """The language that a file calls so."""
+    """The language of this name."""
     found = _LOADED.get(templates)
     if found is None:
         found = _LOADED[templates] = _load(templates)
@@ -38,5 +38,5 @@ def language_of(workflow: Workflow) -> Language[Any]:
 
 
 def language_of_condition(condition: Condition, workflow: Workflow) -> Language[Any]:
-    """The language that decides a condition: Jinja where the condition is in it, else that of its workflow."""
+    """The language that decides a condition: Jinja if the condition is in Jinja, else that of its workflow."""
     return language_named("jinja") if condition.language in ("jinja", "case") else language_of(workflow)

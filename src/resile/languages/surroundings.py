@@ -1,4 +1,4 @@
-"""What stands around a job: the scopes whose names it sees, its item, the step that it is a part of, its failure."""
+"""The surroundings of a job: the scopes whose names it sees, its item, its host step, the failure it handles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resile.model.workflow import Child
 
 
 def frames(state: State, job: Job) -> Iterator[Scope]:
-    """The scopes whose names a job sees, nearest first, as far as its workflow reaches."""
+    """The scopes whose names a job sees, nearest first, within its workflow."""
     frame: Scope | None = state.frame_of(job.scope)
     while frame is not None:
         yield frame
@@ -37,7 +37,7 @@ def item_scope(state: State, job: Job) -> Scope | None:
 
 
 def source_item(state: State, name: str, job: Job) -> Any:
-    """The item of a job inside a fan-out over the list of this step, whose output it then is; else MISSING."""
+    """The item of a job inside a fan-out over this step's list, which replaces the step's output; else MISSING."""
     for frame in frames(state, job):
         if frame.kind == "item" and frame.item is not None:
             action = state.step_of(state.jobs[frame.owner]).action
@@ -47,7 +47,7 @@ def source_item(state: State, name: str, job: Job) -> Any:
 
 
 def host_of(state: State, job: Job) -> Job | None:
-    """The step that a job is a part of: that of a child workflow which shares everything with the one around it."""
+    """The step that a job is part of: the host of a child workflow that shares all names with its parent."""
     frame = workflow_frame(state, job)
     if frame.kind != "child":
         return None
@@ -70,7 +70,7 @@ def failed_job(state: State, job: Job) -> Job | None:
 
 
 def error_fields(failed: Job) -> dict[str, Any]:
-    """The failure of a job as `${error.*}` and `error` in code have it; empty where it has not failed."""
+    """The failure of a job for `${error.*}` and `error` in code; empty if it has not failed."""
     error = failed.error
     if error is None:
         return {}
@@ -89,7 +89,7 @@ def error_fields(failed: Job) -> dict[str, Any]:
 
 
 def utc_time(at: float) -> str:
-    """A moment in UTC as RFC 3339 writes it."""
+    """A time in UTC, as in RFC 3339."""
     import time
 
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

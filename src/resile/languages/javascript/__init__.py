@@ -1,1 +1,1 @@
-"""JavaScript from workflow files, evaluated in a process that can't touch anything and can be killed at any time."""
+"""Evaluates the JavaScript of workflow files in a process without access to anything, which can be killed anytime."""

@@ -1,4 +1,4 @@
-"""Expressions from workflow files, evaluated: `Sandbox` is what the runtime and the verbs use.
+"""Evaluates expressions of workflow files: the engine and the commands use `Sandbox`.
 
     evaluate(code, context, now, seed, form) -> Evaluation     never raises for what the code does; so many characters
                                                                `before` the user's are none that a message counts
@@ -7,9 +7,9 @@
     form "expression"   one expression: `when`, `transitions`, filters
     form "body"         statements or the inside of a function: `goto_js`, `run_js` (prelude.wrappings has the rule)
 
-The code sees frozen copies of the variables that it names, `Math` (with `Math.random` from the seed), `JSON`,
+The code sees frozen copies of the variables it names, `Math` (with `Math.random` from the seed), `JSON`,
 `Date.now` (the given time) and the plain types of the language. The same code, context, time and seed give the same
-result. One thread at a time may use a sandbox; the helper process starts with the first question.
+result. One thread at a time may use a sandbox; the helper process starts with the first request.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Form = Literal["expression", "body"]
 Kind = Literal["", "syntax", "error", "timeout", "memory", "too_large", "type", "lost"]
 
 VALUES = "$v"
-"""The variable in which the values of `${...}` references are handed over."""
+"""The variable that passes the values of `${...}` references."""
 
 _NONE: Kind = ""
 _DATA = frozenset(("Object", "Array", "String", "Number", "Boolean", "Null", "Undefined"))
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """What came of an evaluation: a value, or a problem of some kind; `milliseconds` is what the caller waited."""
+    """The result of an evaluation: a value, or a problem and its kind; `milliseconds` is how long the caller waited."""
 
     value: Any = None
     problem: str = ""
@@ -45,7 +45,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """The code or its variables can't be evaluated, or the evaluation failed: the problem and its kind."""
+    """The code or its variables can't be evaluated, or the evaluation failed; has the problem and its kind."""
 
     def __init__(self, kind: Kind, problem: str) -> None:
         super().__init__(problem)
@@ -54,14 +54,14 @@ class Refused(Exception):
 
 
 class Sandbox:
-    """A helper process that is started when needed and replaced when lost."""
+    """A helper process that is started on first use and replaced when it is lost."""
 
     def __init__(self) -> None:
         self._helper: Helper | None = None
         self._checked: dict[tuple[str, Form], str | None] = {}
 
     def start(self) -> None:
-        """Start the helper without waiting for it, so that the first evaluation need not."""
+        """Start the helper without waiting, so that the first evaluation does not wait either."""
         if self._helper is None:
             self._helper = Helper()
 
@@ -99,8 +99,8 @@ class Sandbox:
     def check_condition(self, expression: str, references: Sequence[tuple[str, int]]) -> str | None:
         """`check_syntax` for an expression with `${...}` references, given as (name, offset of its dollar).
 
-        Where the code still compiles with a character that JavaScript does not have in the place of a reference, the
-        reference stands in a string, a pattern or a comment, and its value would never be seen.
+        It replaces a reference by a character that JavaScript does not have. If the code still compiles, the reference
+        is in a string, a pattern or a comment, where its value would have no effect.
         """
         problem = self.check_syntax(expand_values(expression, references), "expression")
         for name, offset in references if problem is None else ():
@@ -111,13 +111,13 @@ class Sandbox:
         return problem
 
     def close(self) -> None:
-        """End the helper; a later question would start another."""
+        """Kill the helper; a later request would start another."""
         if self._helper is not None:
             self._helper.kill()
             self._helper = None
 
     def _problem(self, code: str, form: Form, bytes_max: int) -> str | None:
-        """Compile the code and say what is wrong with it."""
+        """Compile the code and return its problem."""
         try:
             request = b"\0".join((b"C", form.encode(), _encode_code(code, bytes_max)))
             _value(self._ask(request, limits.CHECK_SECONDS_MAX), code)
@@ -126,11 +126,11 @@ class Sandbox:
         return None
 
     def _ask(self, request: bytes, seconds: float) -> bytes:
-        """One answer, if need be from another helper.
+        """Get one answer, if need be from another helper.
 
-        The kernel ends code that takes too much CPU time, so a helper is silent only where the machine is too busy to
-        let it run; to take that for a fault of the code would send a run the wrong way. And one that is found dead may
-        have died of something else.
+        The kernel ends code that takes too much CPU time, so a helper is silent only if the machine is too busy to run
+        it. Taking that for an error of the code would send a run the wrong way. And a dead helper may have died for
+        another reason.
         """
         silences = losses = 0
         while True:
@@ -152,7 +152,7 @@ class Sandbox:
                 raise Refused("lost", f"the sandbox can't be started: {error}") from None
 
     def _replace(self) -> None:
-        """Another helper for the next question, started before it comes; a failure shows with that question."""
+        """Start another helper ahead of the next request; a failure shows with that request."""
         self.close()
         with suppress(OSError):
             self.start()
@@ -161,7 +161,7 @@ class Sandbox:
 def expand_values(expression: str, references: Sequence[tuple[str, int]]) -> str:
     """The expression with each `${...}`, given as (name, offset of its dollar), as an element of the list `$v`.
 
-    The values themselves go into the context as `{"$v": [...]}`, in the same order, so no value can become code.
+    The values go into the context as `{"$v": [...]}`, in the same order, so that no value can become code.
     """
     out: list[str] = []
     at = 0
@@ -172,12 +172,12 @@ def expand_values(expression: str, references: Sequence[tuple[str, int]]) -> str
 
 
 def holds(value: Any) -> bool:
-    """Is this result true, as JavaScript sees it? Empty lists and objects are."""
+    """Is this result true in JavaScript? Empty lists and objects are."""
     return isinstance(value, list | dict) or bool(value)
 
 
 def _encode_code(code: str, bytes_max: int) -> bytes:
-    """The code as it is sent, if it may be."""
+    """Encode the code to send it; raises Refused if it is invalid or too long."""
     try:
         data = code.encode()
     except UnicodeEncodeError:
@@ -190,7 +190,7 @@ def _encode_code(code: str, bytes_max: int) -> bytes:
 
 
 def _request(code: str, context: Mapping[str, Any], now: float, seed: str, form: Form, bytes_max: int) -> bytes:
-    """An evaluation as it is sent. Only variables whose names occur in the code are given to it."""
+    """Encode an evaluation request. It contains only the variables whose names occur in the code."""
     source = _encode_code(code, bytes_max)
     variables = _json({name: value for name, value in context.items() if name in code})
     if len(variables) > limits.VARIABLES_BYTES_MAX:
@@ -207,7 +207,7 @@ def _json(variables: dict[str, Any]) -> bytes:
         try:
             return msgspec.json.encode(variables)
         except UnicodeEncodeError:
-            # Bytes that were not UTF-8 live on as surrogates, which only the slower encoder lets through.
+            # Bytes that were not UTF-8 are surrogates here, which only the slower encoder accepts.
             import json
 
             return json.dumps(msgspec.to_builtins(variables)).encode()
@@ -216,7 +216,7 @@ def _json(variables: dict[str, Any]) -> bytes:
 
 
 def _value(answer: bytes, code: str, before: int = 0) -> Any:
-    """What an answer says: the value, or Refused."""
+    """The value in an answer; raises Refused for any other answer."""
     letter, rest = answer[:1], answer[1:]
     if letter == b"V":
         name, value = _decode(rest)
@@ -248,7 +248,7 @@ def _decode(data: bytes) -> Any:
         try:
             return msgspec.json.decode(data)
         except msgspec.DecodeError:
-            # A lone surrogate is fine in JavaScript, and with the slower decoder.
+            # JavaScript allows a lone surrogate, and so does the slower decoder.
             import json
 
             return json.loads(data)
@@ -257,9 +257,9 @@ def _decode(data: bytes) -> Any:
 
 
 def _add_position(message: str, stack: str, code: str, before: int) -> str:
-    """The message with its place in the user's code, which the frames of the stack count from the second line.
+    """The message with its position in the user's code, which starts at the second line of the stack's frames.
 
-    A place in what stands before that code, such as the inside of a helper, is none of the user's.
+    A position before that code, such as inside a helper, is not the user's.
     """
     import re
 
@@ -277,5 +277,5 @@ def _add_position(message: str, stack: str, code: str, before: int) -> str:
 
 
 def _shorten(message: str) -> str:
-    """One line of bounded length."""
+    """The message as one line of bounded length."""
     return " ".join(message[: limits.PROBLEM_CHARACTERS_MAX].split())

@@ -1,6 +1,6 @@
-"""JavaScript in a workflow: the variables that it can name, and what its result decides. It runs in the sandbox.
+"""JavaScript in a workflow: the variables that it can use, and the meaning of its result. It runs in the sandbox.
 
-A variable is only made where the code mentions its name, because outputs are read from disk.
+A variable is only made if the code mentions its name, because outputs are read from disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUTPUT_STEPS_MAX = 200
 SHOWN_CHARACTERS_MAX = 200
 
 Find = Callable[[str, "Job"], Any]
-"""The value of a `${...}` reference for a job, or MISSING."""
+"""Returns the value of a `${...}` reference for a job, or MISSING."""
 
 
 class Expressions:
@@ -39,13 +39,13 @@ class Expressions:
         self._find = find
 
     def decide(self, condition: Condition, job: Job, at: float) -> tuple[bool, str]:
-        """Does a condition hold that is JavaScript? And what is wrong with it?"""
+        """Does a JavaScript condition hold? And what is its problem?"""
         if condition.language == "js":
             return self.holds(condition.source, job, at)
         return self.check("condition", condition.source, job, at)
 
     def holds(self, source: str, job: Job, at: float) -> tuple[bool, str]:
-        """Does a `when` hold? A `${x}` in it stands for the value; what can't be evaluated does not hold."""
+        """Does a `when` hold? A `${x}` in it means the value; code that can't be evaluated does not hold."""
         references = names(source)
         found = [self._find(name.removeprefix("raw:"), job) for name, _ in references]
         given = [None if value is MISSING else value for value in found]
@@ -56,12 +56,12 @@ class Expressions:
     def check(
         self, what: str, code: str, job: Job, at: float, more: Mapping[str, Any] | None = None
     ) -> tuple[bool, str]:
-        """Does a condition hold that is code without references? What can't be evaluated does not."""
+        """Does a condition without references hold? Code that can't be evaluated does not."""
         answer = self._evaluate(what, code, job, at, "body", more)
         return holds(answer.value) and not answer.problem, answer.problem
 
     def steps_to_run(self, code: str, job: Job, at: float) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        """The steps that `run_js` names, or None with what is wrong: one unknown name drops the whole answer."""
+        """The steps that `run_js` names, or None with the problem: one unknown name rejects the whole list."""
         answer = self._evaluate("run_js", code, job, at, "body")
         if answer.problem:
             return None, (answer.problem,)
@@ -77,9 +77,9 @@ class Expressions:
     def target(
         self, transitions: tuple[Transition, ...], code: str, job: Job, at: float
     ) -> tuple[str, bool, tuple[str, ...]]:
-        """Where to go: the first transition that holds, else what `goto_js` says; empty where neither names one.
+        """The step to go to: from the first transition that holds, else from `goto_js`; empty if neither names one.
 
-        The second part is True where a transition says to stop.
+        The second part is True if a transition says to stop.
         """
         problems: list[str] = []
         for transition in transitions:
@@ -102,7 +102,7 @@ class Expressions:
     def _evaluate(
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
     ) -> Evaluation:
-        """Run code in the sandbox with what it mentions; its problems are cleaned of secrets."""
+        """Run code in the sandbox with the variables it mentions; redact secrets from its problems."""
         return self._evaluate_with(
             what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX
         )
@@ -118,7 +118,7 @@ class Expressions:
         bytes_max: int,
         before: str = "",
     ) -> Evaluation:
-        """Run code of a bounded size with these variables; what stands `before` it is ours."""
+        """Run code of bounded size with these variables; `before` is our own code in front of it."""
         seed = f"{self._state.workflow.name}/{self._state.step_of(job).name}/{job.attempt}"
         answer = self._run.sandbox.evaluate(
             before + code, context, now=at, seed=seed, form=form, bytes_max=bytes_max, before=len(before)
@@ -138,7 +138,7 @@ class Expressions:
         return {name: value for name, value in found.items() if value is not MISSING}
 
     def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:
-        """Everything that code may mention, each made when it does."""
+        """All variables that code may mention, each with a function that makes it."""
         return {
             "step": lambda: {"id": self._state.step_of(job).name, "tags": [], "group": None},
             "attempt": lambda: job.error.attempt if job.error is not None else job.attempt,
@@ -158,7 +158,7 @@ class Expressions:
         }
 
     def _foreach(self, job: Job) -> dict[str, Any] | None:
-        """Which item of a fan-out a job runs for, if it does."""
+        """The item of a fan-out that a job runs for, if any."""
         scope = item_scope(self._state, job)
         if scope is None or scope.item is None:
             return None
@@ -171,7 +171,7 @@ class Expressions:
         }
 
     def _error(self, job: Job) -> dict[str, Any] | None:
-        """The failure that is being answered, under the names that Visor's files use as well."""
+        """The failure that is being handled, also under the names in Visor's files."""
         failed = job if job.error is not None else failed_job(self._state, job)
         if failed is None:
             return None
@@ -179,7 +179,7 @@ class Expressions:
         return {**error, "code": error.get("exit_code"), "exitCode": error.get("exit_code")}
 
     def _jobs_seen(self, job: Job) -> dict[str, Job]:
-        """The jobs that a job can speak of, by step: those around it, the nearest of a name."""
+        """The jobs visible to a job, by step: those around it, the nearest of each name."""
         found: dict[str, Job] = {}
         for scope in scopes_seen(self._state, job):
             for number, step in enumerate(self._state.plan_of(scope.id).steps):
@@ -187,7 +187,7 @@ class Expressions:
         return found
 
     def _outputs(self, job: Job, code: str, *, decode: bool) -> dict[str, Any]:
-        """Outputs of steps that have ended; of many steps only those that the code names."""
+        """The outputs of steps that have ended; if there are many steps, only those that the code names."""
         found: dict[str, Any] = {}
         done = {
             name: other
@@ -212,5 +212,5 @@ class Expressions:
 
 
 def _beginning_of(value: Any) -> str:
-    """A value in a message."""
+    """The beginning of a value, for a message."""
     return repr(value)[:SHOWN_CHARACTERS_MAX]

@@ -1,7 +1,7 @@
-"""The engine's side of the helper process: start it, ask it, and end it when it does not answer in time.
+"""The engine's side of the helper process: starts it, sends requests, and kills it if it does not answer in time.
 
-A helper answers each request once and in order. One that did not answer is killed with its worker, so an answer can
-never be taken for that of another request.
+A helper answers each request once and in order. One that did not answer is killed with its worker, so that an answer is
+never mistaken for that of another request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from resile.errors import ResileError
 from resile.languages.javascript.limits import RESULT_BYTES_MAX, START_SECONDS_MAX
 
-# Packages of these names without running their __init__: the helper loads its three files and nothing else.
+# Make packages of these names without running their __init__, so that the helper loads only its three files.
 _BOOT = (
     "import sys\n"
     "path = sys.argv[1]\n"
@@ -33,7 +33,7 @@ _killed: set[int] = set()
 
 
 class HelperLost(Exception):
-    """The helper died, or does not speak the protocol."""
+    """The helper died, or violated the protocol."""
 
 
 class HelperSilent(Exception):
@@ -48,7 +48,7 @@ class Helper:
         here = os.path.dirname(os.path.abspath(__file__))
         argv = [sys.executable, "-I", "-S", "-c", _BOOT, os.path.dirname(os.path.dirname(here)), _engine_folder()]
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
-        # Nothing of the engine's environment, secrets least of all, but what the interpreter may need to start.
+        # Pass nothing of the engine's environment, least of all secrets, except what the interpreter needs to start.
         environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         actions = (
             (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
@@ -61,7 +61,7 @@ class Helper:
         self._greeted = False
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        """The answer to a request; the time that a new helper needs to start is not counted."""
+        """The answer to a request; the start of a new helper does not count towards the time."""
         try:
             if not self._greeted:
                 self._greeted = self._answer(START_SECONDS_MAX) == b"H"
@@ -74,7 +74,7 @@ class Helper:
             raise HelperLost("died over this code" if self._greeted else "can't be started") from None
 
     def _answer(self, seconds: float, request: bytes | None = None) -> bytes:
-        """Send a request, if there is one, and take the next frame."""
+        """Send a request, if there is one, and receive the next frame."""
         deadline = time.monotonic() + seconds
         if request is not None:
             self._socket.settimeout(seconds)
@@ -82,7 +82,7 @@ class Helper:
         data = bytearray()
         length = 4
         while len(data) < length:
-            # Zero would mean not to wait at all, and below it is an error.
+            # Zero would make the socket non-blocking, and a negative timeout is an error.
             self._socket.settimeout(max(deadline - time.monotonic(), 1e-6))
             more = self._socket.recv(RECEIVE_BYTES)
             data += more
@@ -93,7 +93,7 @@ class Helper:
         return bytes(data[4:])
 
     def kill(self) -> None:
-        """End it and its worker, without waiting for that."""
+        """Kill the helper and its worker, without waiting for them."""
         self._socket.close()
         with suppress(ProcessLookupError):
             os.killpg(self.pid, _SIGKILL)
@@ -102,7 +102,7 @@ class Helper:
 
 
 def reap() -> None:
-    """Take the exits of killed helpers, as far as they are gone."""
+    """Reap the killed helpers that have exited."""
     for pid in tuple(_killed):
         try:
             done = os.waitpid(pid, os.WNOHANG)[0]

@@ -1,4 +1,4 @@
-"""The helper process: it evaluates JavaScript and can do nothing else.
+"""The helper process: it evaluates JavaScript and has no access to anything else.
 
     engine <--frames, one socket--> keeper, which never sees user code and only waits
                               \\      | fork
@@ -9,7 +9,7 @@ A frame is four bytes of length and a text. A request is fields, separated by NU
     R form code variables now seed     run this (the seed is last: it alone may hold a NUL)
     C form code                        compile this
 
-An answer is one letter and what belongs to it:
+An answer is one letter and its data:
 
     H                 the keeper is there (once, unasked)
     V[class, value]   the result; null for a check          T         time is up
@@ -17,12 +17,12 @@ An answer is one letter and what belongs to it:
     S[thrown, stack]  no wrapping of the code compiles      X text    what was thrown can't be describe
                                                             D text    the variables can't be taken in
 
-Each evaluation has a context of its own, made before the request comes. What native code does not poll the time
-limit is ended by the kernel: SIGPROF at its default action kills the worker, and the keeper says `T` and forks the
-next one in a millisecond. Any other death of a worker ends the keeper too, and the engine starts a new pair. When the
-engine goes away the worker reads the end of the socket, exits with 0, and the keeper follows.
+Each evaluation has a context of its own, made before the request comes. The kernel ends native
+code, which does not check the time limit: SIGPROF at its default action kills the worker, and the keeper answers `T`
+and forks the next one in a millisecond. Any other death of a worker ends the keeper too, and the engine starts a new
+pair. When the engine goes away the worker reads the end of the socket, exits with 0, and the keeper follows.
 
-Nothing of the standard library but built-in modules is imported: it starts in the time of a bare interpreter.
+It imports only built-in modules, so that it starts as fast as a bare interpreter.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ RECEIVE_BYTES = 256 * 1024
 
 
 def main() -> None:
-    """The keeper's life: a worker at a time, until one ends otherwise than by the kernel's CPU limit."""
+    """Run the keeper: fork one worker at a time, until one ends otherwise than by the kernel's CPU limit."""
     _signal.signal(_signal.SIGPROF, _signal.SIG_DFL)
-    # What the engine inherited from its own caller is none of ours.
+    # Close descriptors that the engine inherited from its own caller.
     posix.closerange(3, limits.INHERITED_DESCRIPTORS_MAX)
     restrict(resource.RLIMIT_AS, limits.ADDRESS_SPACE_BYTES_MAX)
     restrict(resource.RLIMIT_NOFILE, limits.DESCRIPTORS_MAX)
@@ -62,21 +62,21 @@ def main() -> None:
 
 
 def restrict(what: int, limit: int) -> None:
-    """Set a limit for good; one that is lower already stays."""
+    """Set a limit permanently; a lower one stays."""
     hard = resource.getrlimit(what)[1]
     value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(what, (value, value))
 
 
 def serve() -> None:
-    """The worker's life: a context for each request, made before the request comes."""
+    """Run the worker: answer requests, each with a context that was made before the request came."""
     while True:
         sandbox = Evaluator()
         request = receive()
         if request is None:
             return
         answer = sandbox.answer(request)
-        # From here on a kill would come after the answer, and the next request would get its report.
+        # Stop the timer: a kill after the answer would be reported for the next request.
         _signal.setitimer(_signal.ITIMER_PROF, 0)
         send(answer)
 
@@ -94,13 +94,13 @@ class Evaluator:
         self.run = part("run")
 
     def answer(self, request: bytes) -> bytes:
-        """Whatever the code does, a frame that says so; unless the kernel comes first."""
+        """The answer to a request, whatever the code does, unless the kernel kills the worker first."""
         kind, form, code, *rest = request.decode("utf-8", "surrogatepass").split("\0", 5)
         if kind == "R":
             variables, now, seed = rest
             self.limit(limits.VARIABLES_CPU_SECONDS_MAX)
             try:
-                # The binding cuts whole numbers down to 32 bits.
+                # The binding truncates integers to 32 bits.
                 self.prepare(variables, float(now), random_source(code, seed), helpers_source(code))
             except _quickjs.JSException as error:
                 return b"D" + describe(error)
@@ -115,14 +115,14 @@ class Evaluator:
         return answered if len(answered) <= limits.RESULT_BYTES_MAX else b"L"
 
     def limit(self, cpu_seconds: float) -> None:
-        """Start both clocks: the one that code can be asked to stop by, and the one that does not ask."""
+        """Start both limits: the one that the JavaScript engine checks, and the kernel's."""
         _signal.setitimer(_signal.ITIMER_PROF, limits.KERNEL_CPU_SECONDS)
         self.context.set_time_limit(cpu_seconds)
 
     def compile(self, form: str, code: str) -> tuple[str, str]:
-        """The source to run and no reason, or the reason why the last wrapping that was tried does not compile.
+        """The source to run and no reason, or the reason why the last wrapping does not compile.
 
-        The `throw` keeps a probe from running any of the code; the `void` is the value of code that has none.
+        The `throw` keeps a probe from running any of the code; the `void` is the value of code without one.
         """
         reason = ""
         for before, after in wrappings(form, code):
@@ -135,7 +135,7 @@ class Evaluator:
 
 
 def describe(error: BaseException) -> bytes:
-    """What the binding says of an exception, in so many bytes."""
+    """The binding's message for an exception, cut to a bounded length."""
     return str(error)[: limits.PROBLEM_CHARACTERS_MAX].encode("utf-8", "replace")
 
 
@@ -154,7 +154,7 @@ def receive() -> bytes | None:
 
 
 def send(answer: bytes) -> None:
-    """One frame to the engine."""
+    """Send one frame to the engine."""
     data = len(answer).to_bytes(4, "big") + answer
     while data:
         data = data[posix.write(0, data) :]

@@ -1,9 +1,9 @@
-"""The numbers that bound one evaluation. CPU time is what the helper uses; wall time is what the engine waits.
+"""The limits of one evaluation. CPU time is that of the helper; wall time is how long the engine waits.
 
-    variables 50 ms CPU -> code 25 ms CPU, asked politely -> 60 ms CPU, by the kernel -> 140 ms wall, by the engine
+    variables 50 ms CPU -> code 25 ms CPU, by QuickJS -> 60 ms CPU, by the kernel -> 140 ms wall, by the engine
 
-That leaves 10 ms of the promised 150 for putting a new helper in the place of a silent one. Silence is the fault of
-a machine that is too busy, so another helper is asked, a few times.
+That leaves 10 ms of the promised 150 for replacing a silent helper. A helper is silent only on a machine that is too
+busy, so the engine asks another one, a few times.
 
 The helper imports this file too, so it imports nothing.
 """

@@ -1,19 +1,19 @@
-"""The JavaScript around user code: what a fresh context runs before, and how it gives an answer.
+"""The JavaScript around user code: it prepares a fresh context, and encodes the answer.
 
     PRELUDE -> part => {prepare, probe, run}[part]
       prepare(variables, now, random, helpers)   variables become frozen globals; the rest is source made below
-      probe(source)                              "" where it compiles, else an error
+      probe(source)                              "" if it compiles, else an error
       run(source)                                a value or an error
 
     value   V["class of the result", result as JSON]
     error   E["what was thrown", "its stack"]
 
-Nothing leaves but as text made by JSON.stringify: the binding cuts strings at a NUL, chokes on lone surrogates, and
-reads properties of what was thrown outside its time limit. Code is run by an indirect `eval`, because its completion
-value is the result. User code can redefine what it likes: its context is thrown away with it.
+All results leave as text of JSON.stringify: the binding cuts strings at a NUL, fails on lone surrogates, and reads
+properties of an exception outside its time limit. An indirect `eval` runs the code, because its completion value is the
+result. User code may redefine anything: its context is discarded with it.
 
-Compiling this costs more than all else in an evaluation, so it holds what every evaluation needs and nothing more.
-It stands in one line: in a stack, every line after the first is the user's.
+Compiling this costs more than all else in an evaluation, so it contains only what every evaluation needs. It is one
+line: in a stack, every line after the first is the user's.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ return (part) => ({
 })[part];
 })(globalThis)""".replace("\n", " ")
 
-# FNV-1a makes a number of the seed, mulberry32 a sequence of the number.
+# FNV-1a turns the seed into a number, mulberry32 the number into a sequence.
 _RANDOM = r"""(function () {
   const {imul} = Math, seed = SEED;
   let state = 2166136261;
@@ -94,23 +94,23 @@ _HELPERS = {
 
 
 def random_source(code: str, seed: str) -> str:
-    """Source of the `Math.random` that this code gets: none where the code does not name it."""
+    """The source of `Math.random` for this code; `undefined` if the code does not mention it."""
     if "random" not in code:
         return "undefined"
     return _RANDOM.replace("SEED", "'" + "".join(f"\\u{{{ord(letter):x}}}" for letter in seed) + "'")
 
 
 def helpers_source(code: str) -> str:
-    """Source of an object with the helper functions that this code names; what is no list counts as an empty one."""
+    """The source of an object with the helper functions that this code mentions; a non-list counts as empty there."""
     named = [f"{name}: {source}" for name, source in _HELPERS.items() if name in code]
     return f"{_LOWER} ({{{', '.join(named)}}})" if named else "({})"
 
 
 def wrappings(form: str, code: str) -> list[tuple[str, str]]:
-    """What may stand before and after the code, in the order to try; the first that compiles is what it means.
+    """The texts to put before and after the code, in the order to try; the first that compiles counts.
 
-    A body that begins with a brace and does not end in a semicolon is an object first, as a console reads it; then
-    statements, whose last value is the result; then, where it says `return`, the inside of a function.
+    A body that begins with a brace and does not end in a semicolon is first tried as an object, like in a console; then
+    as statements, whose last value is the result; then, if it contains `return`, as the body of a function.
     """
     if form == "expression":
         return [("(", ")")]

@@ -28,7 +28,7 @@ class Jinja:
     has_references = False
 
     def names_in(self, text: str) -> frozenset[str]:
-        """The names that a text uses; none of one that has a mistake."""
+        """The names that a text uses; none if it has a syntax error."""
         return templates.names_in(text)
 
     def check(self, text: str) -> str:
@@ -36,11 +36,11 @@ class Jinja:
         return templates.problem(text)
 
     def check_url(self, url: str) -> tuple[str, str]:
-        """A playbook may put its server together from values, so `render_url` checks that."""
+        """Check a URL without templates; a playbook may take its server from values, so `render_url` checks those."""
         return ("", "") if "{" in url or is_one_reference(url) else check_written_url(url)
 
     def visible(self, run: Run, job: Job) -> JinjaNames:
-        """What the texts of a job can name."""
+        """The names and values that the texts of a job can use."""
         return StepEvents(run).names(job)
 
     def render_text(self, text: str, visible: JinjaNames) -> str:
@@ -48,7 +48,7 @@ class Jinja:
         return refuse_nul(templates.render(text, visible.find))
 
     def render_shell(self, text: str, visible: JinjaNames, program: str = "sh") -> str:
-        """The command with its values, each quoted for its place."""
+        """The command with its values, each quoted for its position."""
         return refuse_nul(templates.render_command(text, visible.find, program))
 
     def render_data(self, data: Any, visible: JinjaNames) -> Any:
@@ -56,7 +56,7 @@ class Jinja:
         return templates.render_data(data, visible.find)
 
     def render_url(self, url: str, visible: JinjaNames) -> str:
-        """The url with its values; the attempt before has rendered the one that it asks for."""
+        """The URL with its values; one that the previous attempt asked for is already rendered."""
         is_data = url == str(visible.repeat_settings.get("url", ""))
         text = url.strip() if is_data else templates.render_url(url, visible.find)
         check_rendered(url, text, is_value=templates.is_one_output(url))
@@ -71,7 +71,7 @@ class Jinja:
         return tool_program(action, name, folder, shared, visible)
 
     def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
-        """A template, or the number of a case that has come true."""
+        """Decide a template, or the number of a case that held."""
         if condition.language in ("jinja", "case"):
             return StepEvents(run).holds(condition, job)
         if condition.language != "value":

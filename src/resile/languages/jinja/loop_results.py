@@ -1,10 +1,10 @@
-"""What the loops of a playbook gave: a list in the order of the items, read from the log of the run.
+"""The results of a playbook's loops: a list in the order of the items, read from the log of the run.
 
-    loop over one tool       what the tool gave for each item
-    over a playbook          what its steps gave, or the one that `return_step` names
-    over a pipeline          what its last tool gave
+    loop over one tool       the tool's result for each item
+    over a playbook          the results of its steps, or of the one that `return_step` names
+    over a pipeline          the result of its last tool
 
-The list has an entry for each item, in their order; it is null for an item that failed, even if a rule answered the
+The list has an entry for each item, in their order; it is null for an item that failed, even if a rule handled the
 failure, and for one that never ran.
 """
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from resile.model.workflow import Workflow
 
 FIRED = "cases"
-"""Under which name an item says which cases came true for it, and a run remembers it of a step."""
+"""The name under which an item's outcome, and the memory of a run, store the cases that held."""
 ASKED_AGAIN = "again: "
-"""How the signature of a failure begins that is a success which asked for one more attempt."""
+"""The prefix of the failure signature of a success that asked for one more attempt."""
 
 
 class LoopResults:
@@ -38,7 +38,7 @@ class LoopResults:
         self._state = run.state
 
     def results(self, fan: Job) -> list[Any]:
-        """What the items of a loop gave, each in its place."""
+        """The result of each item of a loop, by position."""
         action = self._state.step_of(fan).action
         assert isinstance(action, FanOut)
         gave = self._values_of(fan, action)
@@ -49,7 +49,7 @@ class LoopResults:
         return [gave.get(index) if index in went_well else None for index in range(total)]
 
     def came_true(self, fan: Job) -> set[str]:
-        """The cases that came true for one of the items of a loop, at its last attempt."""
+        """The cases that held for at least one item of a loop, at its last attempt."""
         action = self._state.step_of(fan).action
         assert isinstance(action, FanOut)
         inner = action.steps[-1]
@@ -58,7 +58,7 @@ class LoopResults:
         return {number for outcome in last.values() for number in outcome.values.get(FIRED, ())}
 
     def _values_of(self, fan: Job, action: FanOut) -> dict[int, Any]:
-        """What the last good attempts for the items gave, by their numbers."""
+        """The values of the last good attempts for the items, by index."""
         inner = action.steps[-1]
         if not isinstance(inner.action, Child):
             return self._of_step(fan, "", inner.name)
@@ -80,13 +80,13 @@ class LoopResults:
     def _of_step(
         self, fan: Job, within: str, name: str, kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
     ) -> dict[int, Any]:
-        """What the last good attempts of a step gave that runs for each item."""
+        """The values of the last good attempts of a step that runs for each item."""
         places = self._jobs_of_items(fan, within, name)
         found = self._outcomes(places, kind)
         return {places[job]: outcome.values.get(name) for job, outcome in found if _is_good(outcome)}
 
     def _last_of_each(self, fan: Job, within: str, pipeline: Workflow) -> dict[int, Any]:
-        """What the last tool of a pipeline gave that went well for each item."""
+        """For each item, the value of the last tool of a pipeline that succeeded."""
         tools = {
             number: (index, step.name)
             for step in pipeline.steps
@@ -96,11 +96,11 @@ class LoopResults:
         return {index: outcome.values.get(name) for index, name, outcome in found if _is_good(outcome)}
 
     def _jobs_of_items(self, fan: Job, within: str, name: str) -> dict[int, int]:
-        """The jobs of a step that runs for each item, or within what does, with the number of the item."""
+        """The jobs of a step that runs for each item, or inside an item's step, with the index of the item."""
         return {row.id: index for row, index in self._rows(fan, within, name)}
 
     def _rows(self, fan: Job, within: str, name: str) -> Iterator[tuple[JobRecord, int]]:
-        """The same, as the store has them."""
+        """Like `_jobs_of_items`, as rows of the store."""
         scope = self._state.scopes[fan.scope]
         before = (f"{scope.name}/" if scope.owner else "") + f"{self._state.step_of(fan).name}["
         for row in self._run.job_rows():
@@ -111,7 +111,7 @@ class LoopResults:
     def _outcomes(
         self, jobs: Container[int], kind: type[AttemptEnded | ValueAnswered] = AttemptEnded
     ) -> Iterator[tuple[int, Outcome]]:
-        """What these jobs came to in this epoch, attempt by attempt, as events of a kind say in the log."""
+        """The outcomes of these jobs in this epoch, attempt by attempt, from events of this kind in the log."""
         found: list[tuple[int, Outcome]] = []
         for event in self._run.events():
             if isinstance(event, EpochStarted) and not event.failed_only:
@@ -122,5 +122,5 @@ class LoopResults:
 
 
 def _is_good(outcome: Outcome) -> bool:
-    """Did an attempt give a value: did it go well, also where it then asked for one more?"""
+    """Did an attempt give a value: did it succeed, even if it then asked for one more attempt?"""
     return outcome.failure is None or outcome.failure.signature.startswith(ASKED_AGAIN)

@@ -1,11 +1,11 @@
-"""What templates see of values, and what is left of them outside: plain data, of no type but those of JSON.
+"""Converts values for templates and back: outside of templates there is only plain data, with the types of JSON.
 
-    as_result(value)    what a step gave, with the tolerance that playbooks count on     stand_in_for(value, name)
-    plain_data(value)       plain data; the one door through which a value leaves a template
+    as_result(value)    the result of a step, with the tolerance that playbooks rely on     stand_in_for(value, name)
+    plain_data(value)       plain data; every value that leaves a template passes through it
     plain_text(value)   a value as text: JSON for lists and mappings
 
-Whatever a template yields may be kept in the log of its run, so what the log could not write, or would read back as
-something else, is refused here: numbers that JSON or 64 bits can't hold, objects, data that is too deep.
+The log of a run may store the result of a template, so this module refuses values that the log can't write or would
+read back differently: numbers that don't fit JSON or 64 bits, objects, data that is nested too deeply.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ NUMBER_MIN, NUMBER_MAX = -(2**63), 2**64 - 1
 _SELF = ("data", "result")
 _SELF_OF_TEXT = ("data", "result", "stdout", "output")
 _LISTED = (list, tuple, set, frozenset, range, Iterator, KeysView, ValuesView, ItemsView)
-"""What is a list as data; filters give their values one by one."""
+"""Types that count as a list; filters return iterators."""
 
 
 class ResultDict(dict[str, Any]):
-    """What a step gave, as a mapping: `.data` and `.result` are it itself where it has no such key."""
+    """The result of a step, as a mapping: `.data` and `.result` are the mapping itself if it has no such key."""
 
 
 class ResultList(list[Any]):
-    """What a step gave, as a list; of a query also under `.rows` and `.command_0`."""
+    """The result of a step, as a list; that of a query also under `.rows` and `.command_0`."""
 
 
 class ResultText(str):
-    """What a step gave, as text."""
+    """The result of a step, as text."""
 
 
 def as_result(value: Any) -> Any:
-    """A value as templates see what a step gave."""
+    """A value as templates see the result of a step."""
     if isinstance(value, dict):
         return ResultDict(value)
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def as_result(value: Any) -> Any:
 
 
 def stand_in_for(value: Any, name: Any) -> Any:
-    """What stands for a part that a step's result does not have, or MISSING."""
+    """The substitute for a part that a step's result does not have, or MISSING."""
     if isinstance(value, ResultDict):
         inner = value.get("data")
         if isinstance(inner, dict) and name in inner:
@@ -59,11 +59,11 @@ def stand_in_for(value: Any, name: Any) -> Any:
 
 
 def plain_data(value: Any, depth: int = 0) -> Any:
-    """A value as plain data; raises ValueRefused for what is none, and what Jinja raises for what is not there."""
+    """A value as plain data; raises ValueRefused for other types, and Jinja's error for an undefined value."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        # A subclass knows things that only templates ask for, and that no log can write.
+        # Drop the subclass, which has methods for templates and can't be stored in the log.
         return str.__str__(value)
     if isinstance(value, int):
         if not NUMBER_MIN <= value <= NUMBER_MAX:
@@ -83,11 +83,11 @@ def plain_data(value: Any, depth: int = 0) -> Any:
 
 
 def _text_of_object(value: Any) -> str:
-    """What is neither text, number, list nor mapping, as text where it has one."""
+    """The text of a value that is neither text, number, list nor mapping, if it has one."""
     from jinja2 import Undefined
 
     if isinstance(value, Undefined):
-        # The strict kind says what it is that is not there.
+        # str() of a strict undefined value raises an error that names it.
         str(value)
     try:
         return text_of(value)

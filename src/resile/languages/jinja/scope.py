@@ -1,14 +1,14 @@
-"""What the texts of a playbook's step can name, and the lookup behind which they are rendered.
+"""The names that the texts of a playbook's step can use, and their lookup.
 
-    args of the arc > args of the step > the item > variables > steps > workload > what every step knows
+    args of the arc > args of the step > the item > variables > steps > workload > common names
 
     workload, vars, ctx, payload, args, env, keychain, execution_id, job, execution, now()
-    NAME                 what the step of this name gave; one that has not run is no value, and false in a condition
-    item, loop, LOOP     the item of a loop, under the name that the loop gives it as well
-    result, response     what the step gave from which the path came here; in a case, what the step itself gave
-    event, error         in a case: what happened
+    NAME                 the result of the step of this name; undefined if it has not run, and false in a condition
+    item, loop, LOOP     the item of a loop, also under the name that the loop gives it
+    result, response     the result of the step that led here; in a case, the result of the step itself
+    event, error         in a case: the event and the failure
 
-Only what a text names is looked up. Variables are the namespace `vars` of the run's memory.
+Only names that a text uses are looked up. Variables are the namespace `vars` of the run's memory.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 VARS = "vars"
 AGAIN = "again"
-"""Namespaces of the memory: variables, and settings of an attempt that is asked for once more."""
+"""Namespaces of the memory: variables, and the settings of a requested further attempt."""
 COLLECTED = "collected"
 ITER = "iter"
 PREVIOUS = "_prev"
-"""What the tools of a pipeline keep for each other, and which of them was the last."""
+"""The values that the tools of a pipeline share, and the name of the previous tool."""
 CONTEXT = (
     "workload", "vars", "ctx", "payload", "args", "execution_id", "catalog_id", "job", "execution", "attempt",
     "item", "loop", "loop_index", "result", "response",
 )  # fmt: skip
-"""What code that asks for its whole `context` gets, besides steps, variables and the workload."""
+"""The names that code with a `context` parameter gets, besides steps, variables and the workload."""
 
 Maker = Callable[[], Any]
 
 
 class JinjaNames:
-    """What the texts of one job can name; values are kept for as long as it is rendered."""
+    """The names that the texts of one job can use; it caches values while the job is rendered."""
 
     language: Language[JinjaNames]
 
@@ -86,15 +86,15 @@ class JinjaNames:
 
     @property
     def repeat_settings(self) -> dict[str, Any]:
-        """The settings that are other in this attempt because the last one asked for it."""
+        """The settings that differ in this attempt because the previous one asked for it."""
         return self._scope.repeat_settings(self._job)
 
     def redact_url(self, url: str) -> str:
-        """A url without the secrets of the run."""
+        """A URL without the secrets of the run."""
         return self._scope.run.redact_url(url)
 
     def context(self) -> dict[str, Any]:
-        """Everything the step sees, as data; what can't be had is left out."""
+        """Everything that the step sees, as data, without undefined values."""
         return self._scope.context(self._job, self.find)
 
 
@@ -107,11 +107,11 @@ class JinjaScope:
         self._state = run.state
 
     def names(self, job: Job, more: Mapping[str, Any] | None = None, args: dict[str, Any] | None = None) -> JinjaNames:
-        """What a job's texts can name; `more` are names that only they see, `args` other arguments than usual."""
+        """The names that a job's texts can use; `more` are names only for them, `args` replace the usual arguments."""
         return JinjaNames(self, job, more, args)
 
     def subject_of(self, job: Job) -> Job:
-        """The job that another one is about: what follows a step is about that step."""
+        """The job that another one refers to: a job that follows a step refers to that step."""
         scope = self._state.scopes[job.scope]
         return self._state.jobs[scope.owner] if scope.kind == "repair" else job
 
@@ -126,30 +126,30 @@ class JinjaScope:
         return self.args(job) if name == "args" else self._behind_args(name, job)
 
     def args(self, job: Job) -> dict[str, Any]:
-        """The arguments of a step: those of the arc that led to it before its own."""
+        """The arguments of a step: those of the arc that led to it override its own."""
         job = self.subject_of(job)
         host = self.host(job)
         names = dict.fromkeys([*self._state.step_of(job).args, *self.arc_arguments(job)])
         return {**(self.args(host) if host is not None else {}), **{name: self.find(name, job) for name in names}}
 
     def arc_arguments(self, job: Job) -> dict[str, Any]:
-        """What the arc carried that led to a step; for an item, to its loop."""
+        """The arguments of the arc that led to a step; for an item, to its loop."""
         scope = self._state.scopes[job.scope]
         if scope.kind == "item":
             return self.arc_arguments(self._state.jobs[scope.owner])
         return scope.arc_arguments.get(self._state.step_of(job).name, {})
 
     def host(self, job: Job) -> Job | None:
-        """The step whose pipeline a job is a part of."""
+        """The step whose pipeline a job is part of."""
         return host_of(self._state, job)
 
     def scratch(self, job: Job) -> dict[str, Any]:
-        """What the tools of a pipeline keep for each other."""
+        """The values that the tools of a pipeline share."""
         found: dict[str, Any] = self._state.frame_of(job.scope).values.get(ITER, {})
         return found
 
     def _of_pipeline(self, name: str, job: Job, host: Job) -> Any:
-        """A name as a tool of a pipeline sees it: the others' by their labels, else what the step sees."""
+        """A name as a tool of a pipeline sees it: the other tools by their labels, else the names of the step."""
         if name == ITER:
             around = self.find(ITER, host)
             return {**(around if isinstance(around, Mapping) else {}), **self.scratch(job)}
@@ -161,7 +161,7 @@ class JinjaScope:
         return {"_task": self._state.step_of(job).name, "attempt": job.attempt}.get(name) or self.find(name, host)
 
     def _behind_args(self, name: str, job: Job) -> Any:
-        """A name as the arguments themselves see it: of those, only what the arc carried."""
+        """A name as the arguments themselves see it: of those, only the arguments of the arc."""
         host = self.host(job)
         if host is not None and name not in self.arc_arguments(job):
             return self._of_pipeline(name, job, host)
@@ -177,12 +177,12 @@ class JinjaScope:
         return MISSING if maker is None else maker()
 
     def repeat_settings(self, job: Job) -> dict[str, Any]:
-        """The settings that are other in this attempt."""
+        """The settings that differ in this attempt."""
         found: dict[str, Any] = self.run.memory.namespaces(job).get(AGAIN, {}).get(self.memory_key(job), {})
         return found
 
     def memory_key(self, job: Job) -> str:
-        """What a job is called in the memory."""
+        """The key of a job in the memory."""
         return f"{self._state.scopes[job.scope].name}/{self._state.step_of(job).name}"
 
     def variables(self, job: Job) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class JinjaScope:
         return self.run.memory.namespaces(job).get(VARS, {})
 
     def _item(self, job: Job) -> dict[str, Any]:
-        """What is known of the item that a job runs for."""
+        """The names of the item that a job runs for."""
         scope = item_scope(self._state, job)
         if scope is None or scope.item is None:
             return {}
@@ -203,7 +203,7 @@ class JinjaScope:
         return {"item": scope.item.value, "loop": loop, "loop_index": index, ITER: {**named, "index": index}, **named}
 
     def step_result(self, name: str, job: Job) -> Any:
-        """What the step of a name gave, MISSING where there is none; one that has not run is not defined."""
+        """The result of the step of this name, MISSING if there is no such step; undefined if it has not run."""
         other = self._state.job_named(name, job.scope)
         if other is None:
             return MISSING
@@ -215,7 +215,7 @@ class JinjaScope:
         return as_result(value)
 
     def result_of(self, job: Job) -> Any:
-        """What a job gave, or MISSING."""
+        """The result of a job, or MISSING."""
         step, frame = self._state.step_of(job), self._state.frame_of(job.scope)
         match step.action:
             case FanOut():
@@ -228,11 +228,11 @@ class JinjaScope:
         return value
 
     def _failed_result(self, job: Job, message: str) -> dict[str, Any]:
-        """What a step gave that failed."""
+        """The result of a failed step."""
         return {"id": self.memory_key(job), "status": "error", "error": message}
 
     def own_names(self, job: Job, value: Any, failure: Failure | None) -> dict[str, Any]:
-        """A step by its own name, as it has just ended with this value; nothing where something else is called so."""
+        """The step under its own name, with the value it has just given; empty if the name means something else."""
         scope, step = self._state.scopes[job.scope], self._state.step_of(job)
         named = self._state.step_of(self._state.jobs[scope.owner]) if scope.kind == "item" else step
         if failure is not None and not isinstance(value, list):
@@ -242,7 +242,7 @@ class JinjaScope:
         return {} if value is MISSING else dict.fromkeys(names, as_result(value))
 
     def child_result(self, job: Job) -> Any:
-        """What the playbook of a step gave, or MISSING."""
+        """The result of a step's child playbook, or MISSING."""
         step = self._state.step_of(job)
         assert isinstance(step.action, Child)
         found = self._state.frame_of(job.scope).outputs.get(step.name)
@@ -253,11 +253,11 @@ class JinjaScope:
         return found.get(step.action.result, MISSING) if step.action.result else dict(found)
 
     def _workload(self, job: Job) -> Mapping[str, Any]:
-        """The inputs of the playbook; defaults are templates, rendered when they are asked for, all else is data."""
+        """The inputs of the playbook; defaults are templates, rendered on first use, all other inputs are data."""
         inputs, declared = self._inputs(job), self._state.workflow_of(job.scope).inputs
 
         def make(name: str) -> Any:
-            """One of them; what a caller gave says nothing to Jinja unless the file itself says the very same."""
+            """One input; a value from the caller is not rendered, unless it equals the default in the file."""
             if name not in declared or inputs[name] != declared[name].default:
                 return inputs[name]
             return render_data(inputs[name], lambda other: self._behind_workload(other, name, job))
@@ -265,7 +265,7 @@ class JinjaScope:
         return Lazy(lambda: list(inputs), lambda name: make(name) if name in inputs else MISSING)
 
     def _inputs(self, job: Job) -> dict[str, Any]:
-        """The inputs of the playbook as they were given."""
+        """The inputs of the playbook as the caller gave them."""
         found: dict[str, Any] = self.run.find(("inputs",), job)
         return found
 
@@ -281,7 +281,7 @@ class JinjaScope:
         return MISSING if maker is None or name in (VARS, "ctx", "args") else maker()
 
     def _makers(self, job: Job) -> dict[str, Maker]:
-        """What every step knows, each made when it is asked for."""
+        """The names that every step can use, each with a function that makes its value."""
         return {
             "workload": lambda: self._workload(job),
             "payload": lambda: self._workload(job),
@@ -305,7 +305,7 @@ class JinjaScope:
         }
 
     def _all_variables(self, job: Job) -> Mapping[str, Any]:
-        """Variables, and the workload behind them."""
+        """The variables, with the workload as fallback."""
         own, workload = self.variables(job), self._workload(job)
         return Lazy(
             lambda: list(dict.fromkeys([*own, *workload])),
@@ -321,7 +321,7 @@ class JinjaScope:
         return found
 
     def _execution(self, job: Job) -> dict[str, Any]:
-        """What has become of the playbook so far, with what its steps gave."""
+        """The state of the playbook so far, with the results of its steps."""
         frame = workflow_frame(self._state, job)
         found = execution(self._state, frame.id)
         results: dict[str, Any] = {}
@@ -332,17 +332,17 @@ class JinjaScope:
             if value is not MISSING:
                 results[name] = value
             if name in found["failed_steps"] and other is not None:
-                # The last that was noted of a failed step is that it failed.
+                # The last event of a failed step is its failure.
                 failed.append((other.last_event_seq, name))
         first, broken = min(failed)[1] if failed else None, found["first_failure"]
         for step in self._state.plan_of(frame.id).steps:
             if broken is not None and isinstance(step.action, FanOut) and broken["step"] == step.action.steps[-1].name:
-                # What runs for an item has a name that the file does not know.
+                # A step that runs for an item has a name that the file does not use.
                 found["first_failure"] = {**broken, "step": step.name}
         return {**found, "id": str(self.run.id), "results": results, "original_failed_step": first}
 
     def _result_before(self, job: Job) -> Any:
-        """What the step gave from which the path led to this job."""
+        """The result of the step that led to this job."""
         scope: Scope = self._state.scopes[job.scope]
         if scope.kind == "item":
             return self._result_before(self._state.jobs[scope.owner])
@@ -366,7 +366,7 @@ class JinjaScope:
 
 
 def _as_data(value: Any) -> Any:
-    """A value as data; MISSING for what a step gave that has not run."""
+    """A value as data; MISSING for a step that has not run."""
     from jinja2 import Undefined
 
     return MISSING if value is MISSING or isinstance(value, Undefined) else plain_data(value)

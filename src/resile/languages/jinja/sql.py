@@ -1,10 +1,10 @@
-"""SQL with values in it: every value is written for the place where it stands, so that none can become a statement.
+"""SQL with values in it: every value is written for its position, so that none can become a statement.
 
     '... {{ x }} ...'    quotes are doubled (and backslashes in E'...')      "{{ x }}"   a quoted name
-    $tag$ {{ x }} $tag$  as it is, unless it would end the quotes             -- {{ x }}  inert
+    $tag$ {{ x }} $tag$  unchanged, unless it would end the quotes            -- {{ x }}  inert
     {{ x }}              a number, true, false or NULL as such; a plain name as a name; any other text as a text
 
-A text that is one `{{ ... }}` and nothing else is the statement itself: the author of the file asked for that.
+If a text is only one `{{ ... }}`, its value is the statement: the author of the file asked for that.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 Place = Literal["code", "text", "escaped", "name", "dollar", "line", "block"]
 
-# Two characters of a private area, between which a number says which value it is.
+# Two characters of a private use area, with the number of a value between them.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _DOLLAR = re.compile(r"\$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)?\$")
 _WORD = re.compile(r"[A-Za-z0-9_$\x80-\U0010ffff]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*){0,3}")
-# A file may double the quotes itself; here that is done for it, once.
+# A file may double the quotes itself; remove that, because this module does it.
 _DOUBLED = re.compile(r"""\|\s*replace\(\s*(["'])'\1\s*,\s*(["'])''\2\s*\)\s*(?=}})""")
 _WORD_PART = re.compile(r"[A-Za-z0-9_]+")
 _JOINS = ("_", "&", _CLOSE)
@@ -38,7 +38,7 @@ _QUOTED: dict[str, Place] = {"'": "text", '"': "name"}
 
 
 class Piece(Struct, frozen=True):
-    """A part of a statement, and where it stands; `end` is what would end the place."""
+    """A part of a statement, and its position; `end` is the text that would end the position."""
 
     text: str
     place: Place
@@ -46,7 +46,7 @@ class Piece(Struct, frozen=True):
 
 
 def render_sql(text: str, find: Find) -> str:
-    """The statements with their values; raises ValueRefused where one can't be put into its place."""
+    """The statements with their values; raises ValueRefused if a value is not allowed in its position."""
     if not is_template(text):
         return text
     if is_one_output(text):
@@ -56,7 +56,7 @@ def render_sql(text: str, find: Find) -> str:
     values: list[Any] = []
 
     def write(value: Any) -> str:
-        """A mark in the place of the value."""
+        """Write a mark in place of the value."""
         values.append(value)
         return f"{_OPEN}{len(values) - 1}{_CLOSE}"
 
@@ -65,12 +65,12 @@ def render_sql(text: str, find: Find) -> str:
 
 
 def _statements_of(value: Any) -> str:
-    """The statement that a value is; a list is several."""
+    """The statement in a value; a list holds several."""
     return ";\n".join(plain_text(item) for item in value) if isinstance(value, list) else plain_text(value)
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """The parts of some statements, each with its place."""
+    """The parts of some statements, each with its position."""
     at = start = 0
     while at < len(text):
         found = _quoted_from(text, at)
@@ -86,7 +86,7 @@ def pieces(text: str) -> Iterator[Piece]:
 
 
 def _quoted_from(text: str, at: int) -> tuple[Place, int, str, int] | None:
-    """What begins here: its place, where its inside begins, what ends it, and where it is over."""
+    """The quoted part that begins here: its position, where its inside begins, what ends it, and where it ends."""
     character = text[at]
     if character in _QUOTED:
         place = _QUOTED[character]
@@ -107,7 +107,7 @@ def _quoted_from(text: str, at: int) -> tuple[Place, int, str, int] | None:
 
 
 def _end_of_quotes(text: str, at: int, quote: str, escapes: bool) -> int:
-    """Where the quotes end that began before `at`: after the closing one."""
+    """The offset after the quotes that began before `at`."""
     while at < len(text):
         if escapes and text[at] == "\\":
             at += 2
@@ -126,7 +126,7 @@ def _fill(piece: Piece, values: list[Any]) -> str:
 
 
 def _value(piece: Piece, value: Any, before: str) -> str:
-    """One value for its place, and for the character before it."""
+    """One value, written for its position and for the character before it."""
     if piece.place == "code":
         return _part_of_word(value) if before in _JOINS or before.isalnum() else _literal(value)
     text = plain_text(value)
@@ -140,7 +140,7 @@ def _value(piece: Piece, value: Any, before: str) -> str:
         case "name":
             return text.replace('"', '""')
         case "dollar":
-            # Also a part of the end, to which the text around could add the rest.
+            # Refuse also a part of the end, which the text around could complete.
             if "$" in text and (piece.end in text or text.endswith("$") or piece.end[:-1] in text):
                 raise ValueRefused(f"a value holds `{piece.end}`, which would end the quotes that it stands in")
             return text
@@ -151,7 +151,7 @@ def _value(piece: Piece, value: Any, before: str) -> str:
 
 
 def _part_of_word(value: Any) -> str:
-    """A value that goes on with a word, to which quotes would give another meaning."""
+    """A value that continues a word, where quotes would change the meaning."""
     text = plain_text(value)
     if not _WORD_PART.fullmatch(text):
         raise ValueRefused("a value stands inside a word of SQL and is no plain name")
@@ -159,7 +159,7 @@ def _part_of_word(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value that stands alone: as a number, a word, a name, or a text in quotes."""
+    """A value that stands alone: a number, a keyword, a name, or a quoted text."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -175,7 +175,7 @@ def _literal(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """A number, which must be one that SQL knows; a negative one apart from what stands before it."""
+    """A finite number; a negative one with a space before it."""
     if value - value != 0:
         raise ValueRefused("a number is not finite, which SQL can't say")
     return f" {value!r}" if value < 0 else repr(value)

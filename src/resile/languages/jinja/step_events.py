@@ -1,11 +1,11 @@
-"""Events of a playbook's steps, the cases that hold at them, and the effects of those.
+"""Events of a playbook's steps, the cases that hold at them, and the effects of these cases.
 
     events of a success   call.done, step.exit, step.done          of a loop as a whole also   loop.done
-    events of a failure   call.error, call.done, step.exit, step.failed   (only cases that speak of `error` answer one)
+    events of a failure   call.error, call.done, step.exit, step.failed   (only cases that mention `error` apply)
 
     at each event the first case that holds counts --> effects (kept with the outcome)   arcs, rules, sinks (`case`)
 
-A condition that names something unknown does not hold. A case of a loop is also true where it was for one of its items.
+A condition with an unknown name does not hold. A case of a loop also holds if it held for one of its items.
 Effects are part of the attempt's outcome, so that the memory of a run is in its log.
 """
 
@@ -36,12 +36,12 @@ ON_SUCCESS = ("call.done", "step.exit", "step.done")
 ON_SUCCESS_OF_LOOP = ("call.done", "step.exit", "loop.done", "step.done")
 ON_FAILURE = ("call.error", "call.done", "step.exit", "step.failed")
 ON_ENTER = "step.enter"
-# What a case may name that is not there at every event; to name it in vain is no mistake.
+# Names that exist only at some events; a case may use them at others, too.
 _SOMETIMES = frozenset(("event", "error", "response", "result", "data", "page"))
 _ANSWERS = "answers"
-"""The namespace of the memory for what tools answered, where cases made something else of it."""
+"""The namespace of the memory for the responses of tools whose result cases have changed."""
 _ANSWER = ("response", "page")
-# No name holds a line break, so that a name with an attempt behind it is no other name.
+# No name contains a line break, so a name followed by an attempt is never another name.
 _ATTEMPT = "\n"
 _JUDGING = ("again", "fail")
 _HTTP = re.compile(r"HTTP ([1-5][0-9]{2})\b")
@@ -56,7 +56,7 @@ RETRYABLE = ("connection", "timeout", "rate_limit", "server_error")
 
 
 class ErrorText(str):
-    """A failure as templates see it: its message, which has parts."""
+    """A failure as templates see it: a text, its message, with fields."""
 
     status: int | None
     kind: str
@@ -81,7 +81,7 @@ def error_of(failure: Failure) -> ErrorText:
 
 
 def kind_of(failure: Failure, status: int | None) -> str:
-    """The kind of a failure, by the names that `retry_on` uses."""
+    """The kind of a failure, in the words of `retry_on`."""
     if status is not None:
         return _BY_STATUS.get(status, "server_error" if status >= 500 else "client_error")
     text = f"{failure.message}\n{failure.stderr}"
@@ -91,19 +91,19 @@ def kind_of(failure: Failure, status: int | None) -> str:
 
 
 class Success(str):
-    """The status of an outcome that went well, which playbooks call `success` or `ok`."""
+    """The status of a successful outcome, which playbooks call `success` or `ok`."""
 
     def __eq__(self, other: object) -> bool:
-        """Is this one of its two names?"""
+        """Is the other text one of the two names?"""
         return other in ("success", "ok")
 
     def __hash__(self) -> int:
-        """As of the first of them."""
+        """The hash of the first name."""
         return hash("success")
 
 
 def _outcome_of(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
-    """What the tool of a pipeline came to, as its rules see it."""
+    """The outcome of a tool in a pipeline, as its rules see it."""
     known = {"result": result, "http": {"status": status}}
     return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
 
@@ -117,7 +117,7 @@ class StepEvents:
         self._memory = run.memory
 
     def names(self, job: Job) -> JinjaNames:
-        """What the texts of a job can name; what follows a step sees what that step gave."""
+        """The names that a job's texts can use; a job that follows a step sees the result of that step."""
         subject = self._scope.subject_of(job)
         if subject is job:
             return self._scope.names(job)
@@ -126,7 +126,7 @@ class StepEvents:
         return self._scope.names(job, {**about, **own}, own)
 
     def holds(self, condition: Condition, job: Job) -> tuple[bool, str]:
-        """Does a condition hold, of a text or by the number of a case? And what is wrong with it?"""
+        """Does a condition hold, given as text or as the number of a case? And what is its problem?"""
         subject = self._scope.subject_of(job)
         if condition.language == "case":
             return condition.source in self._cases_true(subject), ""
@@ -136,18 +136,18 @@ class StepEvents:
         return self._condition_holds(condition.source, subject, about)
 
     def arguments_of_arcs(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
-        """What the arcs carry that are taken, by the step that they lead to; raises ValueRefused."""
+        """The arguments of the taken arcs, by target step; raises ValueRefused."""
         names = self._scope.names(job, self._names_about(job, "step.exit"))
         return {arc.step: render_data(arc.args, names.find) for arc in arcs if arc.args}
 
     def enter(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
-        """Set the variables that a step sets when it starts; the changes, for its outcome to record."""
+        """Set the variables that a step sets at its start; return the changes, for its outcome to record."""
         names = self._scope.names(job, {"event": self._event(job, ON_ENTER)})
         changed = {one.name: render_data(one.value, names.find) for one in step.effects if one.kind == "enter"}
         return self._memory.write(job, {VARS: {**self._scope.variables(job), **changed}}) if changed else {}
 
     def conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
-        """The outcome of an attempt with what follows from it."""
+        """The outcome of an attempt after the step's cases and effects."""
         try:
             return self._conclude(job, step, outcome)
         except ValueRefused as problem:
@@ -156,7 +156,7 @@ class StepEvents:
             return replace(outcome, failure=Failure(Kind.CONTRACT, str(problem), signature="contract: value refused"))
 
     def _conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
-        """The same, or ValueRefused."""
+        """Like `conclude`, but raises ValueRefused."""
         pages = any(effect.kind == "again" for effect in step.effects)
         keeper = _Keeper(dict(self._scope.variables(job)), self._scope.repeat_settings(job) if pages else None)
         if self._scope.host(job) is not None:
@@ -192,7 +192,7 @@ class StepEvents:
                 values = {**values, step.name: {**value, "message": keeper.said}}
         if keeper.scratch is not None:
             values = {**values, ITER: keeper.scratch}
-        # What the step set when it started is recorded with its end.
+        # The end of the step records the variables that it set at its start.
         sets = any(effect.kind == "enter" for effect in step.effects)
         changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
         judged_anew = bool(keeper.said) if outcome.failure is not None else keeper.result is not MISSING
@@ -201,12 +201,12 @@ class StepEvents:
             changed |= self._memory_of_answer(job, step, value if keeper.result is not MISSING else MISSING)
         memory = self._memory.write(job, changed | self._memory_of_repeat(job, keeper, over=failure is None))
         if fired and self._state.scopes[job.scope].kind == "item":
-            # The loop as a whole is asked about them when its items are gone.
+            # The loop as a whole needs them after its items are dropped.
             values = {**values, FIRED: fired}
         return replace(outcome, values=values, failure=failure, memory={**outcome.memory, **memory})
 
     def _carry_out(self, job: Job, effect: Effect, event: str, seen: Mapping[str, Any], keeper: _Keeper) -> None:
-        """One effect, where its conditions hold; it sees what those before it kept."""
+        """Carry out one effect if its conditions hold; it sees the results of the effects before it."""
         if effect.kind == "enter":
             return
         kept = {"vars": {**dict(self._all_variables(job)), **keeper.variables}, "ctx": keeper.variables}
@@ -219,7 +219,7 @@ class StepEvents:
             keeper.keep(effect, render_data(effect.value, self._scope.names(job, more).find))
 
     def _at_some_event(self, text: str, job: Job, more: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
-        """Does a condition hold: as it stands, or where it speaks of events at one of those of the step?"""
+        """Does a condition hold: as it is, or, if it mentions events, at one of the step's events?"""
         if "event" not in names_in(condition_text(text)):
             return self._condition_holds(text, job, more)[0]
         events = ON_FAILURE if "error" in seen else _events_of_success(self._state.step_of(job))
@@ -228,24 +228,24 @@ class StepEvents:
         )
 
     def conclude_child(self, job: Job, step: Step) -> Outcome:
-        """What a step comes to whose playbook went well."""
+        """The outcome of a step whose child playbook succeeded."""
         value = self._scope.child_result(job)
         return self.conclude(job, step, Outcome(0, values={} if value is MISSING else {step.name: value}))
 
     def conclude_loop(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
-        """What a loop leaves in the memory when it is over."""
+        """The changes that a finished loop makes to the memory."""
         value = self._scope.result_of(job)
         failure = job.error.failure if job.error is not None else None
         outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
         return self._conclude(job, step, outcome).memory
 
     def _all_variables(self, job: Job) -> Mapping[str, Any]:
-        """The variables with the workload behind them."""
+        """The variables, with the workload as fallback."""
         found: Mapping[str, Any] = self._scope.find("vars", job)
         return found
 
     def _memory_of_answer(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
-        """What a tool answered, kept where that is not the step's result and something that follows may ask for it."""
+        """Store the response of a tool, if it is not the step's result and a follower of the step may use it."""
         before, key = self._memory.namespaces(job).get(_ANSWERS, {}), self._scope.memory_key(job)
         kept = {name: value for name, value in before.items() if name != key}
         after = repr((step.arcs, step.on_success, step.rules))
@@ -254,7 +254,7 @@ class StepEvents:
         return {_ANSWERS: kept} if kept != before else {}
 
     def _memory_of_cases(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
-        """The cases that came true, kept where they changed what they were asked about: the result, or the message."""
+        """Store the cases that held, if they changed what they depend on: the result, or the message."""
         before, key = self._memory.namespaces(job).get(FIRED, {}), self._scope.memory_key(job)
         kept = {name: value for name, value in before.items() if name.partition(_ATTEMPT)[0] != key}
         if fired is not None:
@@ -262,7 +262,7 @@ class StepEvents:
         return {FIRED: kept} if kept != before else {}
 
     def _memory_of_repeat(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
-        """The settings of one more attempt; none are left when the step is over."""
+        """Store the settings of a further attempt; remove them when the step is over."""
         kept = dict(self._memory.namespaces(job).get(AGAIN, {}))
         key, wanted = self._scope.memory_key(job), keeper.again
         if wanted is None and not (over and key in kept):
@@ -274,7 +274,7 @@ class StepEvents:
         return {AGAIN: kept}
 
     def _cases_true(self, job: Job) -> set[str]:
-        """The cases that have come true for a job as it stands: after a success, or after a failure."""
+        """The cases that hold for a job in its present state, after a success or a failure."""
         step, error = self._state.step_of(job), job.error
         if error is not None and error.failure.signature.startswith(ASKED_AGAIN):
             return {error.failure.signature.removeprefix(ASKED_AGAIN)}
@@ -290,7 +290,7 @@ class StepEvents:
     def _cases_fired(
         self, job: Job, step: Step, events: tuple[str, ...], seen: Mapping[str, Any]
     ) -> Iterator[tuple[str, int]]:
-        """At each event the first case that holds."""
+        """The first case that holds, at each event."""
         failed = "error" in seen
         told: set[int] = set()
         for event in events:
@@ -313,7 +313,7 @@ class StepEvents:
             return False, problem.message
 
     def _names_about(self, job: Job, event: str) -> dict[str, Any]:
-        """What conditions and arcs of a job can name besides what its texts can."""
+        """The names that conditions and arcs of a job can use in addition to its texts."""
         seen = self._names_of_result(job, _failure_of(job))
         answers = self._memory.namespaces(job).get(_ANSWERS, {})
         if "error" not in seen and self._scope.memory_key(job) in answers:
@@ -321,7 +321,7 @@ class StepEvents:
         return {**seen, "event": self._event(job, event, seen)}
 
     def _names_of_result(self, job: Job, failure: Failure | None) -> dict[str, Any]:
-        """The names for what a job came to, its own among them."""
+        """The names for the result of a job, including its own name."""
         value = self._scope.result_of(job)
         return {
             **self._scope.own_names(job, value, failure),
@@ -329,7 +329,7 @@ class StepEvents:
         }
 
     def _result_names(self, value: Any, failure: Failure | None) -> dict[str, Any]:
-        """The names for what an attempt came to."""
+        """The names for the result of an attempt."""
         if failure is not None:
             error = error_of(failure)
             seen = {"error": error, "success": False, "status_code": error.status, "result": None, "data": None}
@@ -340,14 +340,14 @@ class StepEvents:
         return {**gave, "success": True, "status_code": status, "outcome": _outcome_of(status, whole, None)}
 
     def _event(self, job: Job, name: str, seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The event that a condition speaks of."""
+        """The event that a condition refers to."""
         step = self._state.step_of(job).name
         payload = {"response": (seen or {}).get("response"), "error": (seen or {}).get("error")}
         return {"name": name, "step": step, "payload": payload, "timestamp": self._state.last_at}
 
 
 class _Keeper:
-    """What the effects of one attempt come to, one after the other."""
+    """Collects the results of an attempt's effects."""
 
     def __init__(self, variables: dict[str, Any], again: dict[str, Any] | None) -> None:
         self.variables = variables
@@ -355,16 +355,16 @@ class _Keeper:
         self.failure: Failure | None = None
         # The step itself, by its name.
         self.own: dict[str, Any] = {}
-        # Why the attempt failed, in the words of a case.
+        # The reason of the failure, given by a case.
         self.said = ""
         self.again: dict[str, Any] | None = None
-        # What the tools of a pipeline keep for each other, where this is one of them.
+        # The values that the tools of a pipeline share, if the step is one of them.
         self.scratch: dict[str, Any] | None = None
-        # What a step collects that asks for further attempts belongs to these, and begins anew with each visit.
+        # Values collected over several attempts of a step; each visit of the step starts anew.
         self.pages: dict[str, Any] | None = None if again is None else dict(again.get(COLLECTED, {}))
 
     def keep(self, effect: Effect, value: Any) -> None:
-        """One effect."""
+        """Apply one effect."""
         if effect.path:
             value = _part_of(value, effect.path)
         match effect.kind:
@@ -387,23 +387,23 @@ class _Keeper:
 
 
 def _answers_failure(effect: Effect) -> bool:
-    """Does an effect follow from a failure, because its condition speaks of one?"""
+    """Does an effect apply to a failure, because its condition mentions one?"""
     return "step.failed" in effect.when or "error" in names_in(condition_text(effect.when or "true"))
 
 
 def _failure_of(job: Job) -> Failure | None:
-    """Why a job failed; a success that asks for one more attempt did not."""
+    """The failure of a job; None for a success that asks for one more attempt."""
     failure = job.error.failure if job.error is not None else None
     return None if failure is not None and failure.signature.startswith(ASKED_AGAIN) else failure
 
 
 def _events_of_success(step: Step) -> tuple[str, ...]:
-    """The events of a step that went well."""
+    """The events of a successful step."""
     return ON_SUCCESS_OF_LOOP if isinstance(step.action, FanOut) else ON_SUCCESS
 
 
 def _part_of(value: Any, path: str) -> Any:
-    """A part of a result; of an answer, of what it carries first."""
+    """A part of a result; of a response, first of its `data`."""
     inner = value.get("data") if isinstance(value, dict) else None
     for whole in (inner, value):
         found = walk(whole, path.split("."))
@@ -413,7 +413,7 @@ def _part_of(value: Any, path: str) -> Any:
 
 
 def _join(effect: Effect, old: Any, value: Any) -> Any:
-    """A value as it is, or together with what was there."""
+    """The new value: the given one, or its combination with the old one."""
     match effect.kind:
         case "append":
             return [*_as_list(old), *(value if isinstance(value, list) and effect.path else [value])]

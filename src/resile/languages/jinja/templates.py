@@ -1,13 +1,13 @@
-"""Jinja as playbooks use it: read once, checked when a file is loaded, rendered for the place where the text is used.
+"""Jinja as playbooks use it: parsed once, checked when a file is loaded, rendered for the position of the text.
 
     problem(text)              why the template could never be rendered, or an empty text
-    expression_of(text)        what stands between the braces, or in a condition without any
-    value_of(text, find)       the value itself where the text is one `{{ ... }}`, else the rendered text
+    expression_of(text)        the text between the braces, or a condition without braces
+    value_of(text, find)       the value itself if the text is one `{{ ... }}`, else the rendered text
     render(text, find)         plain text                       render_data(data, find)   data with its texts rendered
     render_command, render_url no value can become code         holds(text, find)      a condition
 
-`find` gives the value of a name, or MISSING; it is only called for names that a template mentions. A name that is
-MISSING is an error that says which (Unknown). Templates run in Jinja's sandbox, with few statements, and
+`find` returns the value of a name, or MISSING; it is only called for names that a template mentions. A MISSING name
+raises Unknown. Templates run in Jinja's sandbox, with few statements, and
 results are bounded.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 STATEMENTS = ("if", "for", "set")
-"""The statements that are run; others load files, define functions, or write text that no place could be known for."""
+"""The statements that are allowed; others load files, define functions, or write text for an unknown position."""
 LOOP_DEPTH_MAX = 2
 NUMBER_BITS_MAX = 4_096
 _LENGTH_OF_VALUE = VALUE_BYTES_MAX
-# Not a name that a template could hold.
+# Not a valid name in a template.
 _WRITE = "write a value"
 _FALSE_TEXTS = ("", "0", "false", "none", "null")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "null": None}
@@ -43,10 +43,10 @@ _NAME = re.compile(
     r"\s*\{\{-?\s*[A-Za-z_]\w*(?:\.\w+|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])*\s*"
     r"(?:\|\s*d(?:efault)?\([^()]*\)\s*)?-?\}\}\s*"
 )
-"""A template that is the name of a value, with a default or without."""
+"""A template that is the name of a value, with or without a default."""
 _OUTPUT = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
-# How our own types for values are called in what Python says of them.
+# The names of our value types in Python's messages.
 _TYPES = {"ResultDict": "dict", "ResultList": "list", "ResultText": "str", "ErrorText": "str", "Lazy": "dict"}
 _TYPE = re.compile(rf"'({'|'.join(_TYPES)})'")
 
@@ -59,7 +59,7 @@ class Unknown(ValueRefused):
 
 
 class Parsed(Struct, frozen=True):
-    """A template that is ready: the names it asks for, and whether it is one `{{ ... }}` and nothing else."""
+    """A parsed template: the names it uses, and whether it is one `{{ ... }}` and nothing else."""
 
     template: Any
     names: frozenset[str]
@@ -75,12 +75,12 @@ def _environment() -> Environment:
     from resile.languages.jinja.undefined import Absent
 
     class Bounded(ImmutableSandboxedEnvironment):
-        """The sandbox, with bounds on what grows, and with a mapping's keys before its methods."""
+        """The sandbox, with limits on sizes, and with a mapping's keys before its methods."""
 
         intercepted_binops = frozenset(("*", "**"))
 
         def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-            """A product or a power of bounded size."""
+            """Compute a product or a power of bounded size."""
             _check_size(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
@@ -104,7 +104,7 @@ def _environment() -> Environment:
 
     @pass_context
     def finalize(context: Context, value: Any) -> str:
-        """An output that the renderer's `write` function writes."""
+        """Write an output with the renderer's `write` function."""
         if isinstance(value, Absent):
             str(value)
         text: str = context[_WRITE](value)
@@ -118,7 +118,7 @@ def _environment() -> Environment:
 
 
 def _check_size(operator: str, left: Any, right: Any) -> None:
-    """Refuse what would grow without bounds."""
+    """Refuse an operation whose result would be too large."""
     from jinja2.exceptions import SecurityError
 
     numbers = [value for value in (left, right) if isinstance(value, int)]
@@ -135,12 +135,12 @@ def _check_size(operator: str, left: Any, right: Any) -> None:
 
 
 def _filters() -> dict[str, Callable[..., Any]]:
-    """The filters beyond Jinja's own, or in their place."""
+    """The filters in addition to Jinja's own, or replacing them."""
     import base64
     import json
 
     def tojson(value: Any, indent: int | None = None) -> str:
-        """A value as JSON, as it stands in no page."""
+        """A value as JSON, without escapes for HTML."""
         return json.dumps(plain_data(value), ensure_ascii=False, indent=indent)
 
     return {
@@ -156,12 +156,12 @@ def _filters() -> dict[str, Callable[..., Any]]:
 
 
 def _filter_items(items: Any, name: str, condition: str, **known: Any) -> list[Any]:
-    """The items for which a condition holds that calls them by this name; `known` are the other names in it."""
+    """The items for which a condition holds that calls them by this name; `known` are its other names."""
     return [item for item in items if holds(condition, _finder({**known, name: item}))]
 
 
 def _sort_items(items: Any, name: str, key: str, reverse: bool = False, **known: Any) -> list[Any]:
-    """The items in the order of what a template with this name for them comes to."""
+    """The items, sorted by the value of a template that calls them by this name."""
     return sorted(items, key=lambda item: value_of(key, _finder({**known, name: item})), reverse=reverse)
 
 
@@ -171,13 +171,13 @@ def _finder(known: Mapping[str, Any]) -> Find:
 
 
 def is_template(text: str) -> bool:
-    """Does the text hold anything that Jinja would change?"""
+    """Does the text contain anything that Jinja would change?"""
     return "{{" in text or "{%" in text or "{#" in text
 
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def parse(text: str) -> Parsed:
-    """A template; raises what Jinja raises, and ValueError for what is not run here."""
+    """Parse a template; raises Jinja's errors, and ValueError for a statement that is not allowed."""
     from jinja2 import meta, nodes
 
     environment = _environment()
@@ -191,7 +191,7 @@ def parse(text: str) -> Parsed:
 
 
 def _check(node: Node, depth: int) -> None:
-    """Refuse the statements that are not run."""
+    """Refuse the statements that are not allowed."""
     from jinja2 import nodes
 
     for part in node.iter_child_nodes():
@@ -222,7 +222,7 @@ def problem(text: str) -> str:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The names that a template without a problem asks for."""
+    """The names that a template without a problem uses."""
     return parse(text).names if is_template(text) and not problem(text) else frozenset()
 
 
@@ -233,14 +233,14 @@ def is_one_output(text: str) -> bool:
 
 
 def expression_of(text: str) -> str:
-    """The expression in a text that is one output, or in one without braces; empty where it is neither."""
+    """The expression in a text that is one output, or in one without braces; empty if it is neither."""
     if not is_template(text):
         return text.strip()
     return text.strip()[2:-2].removeprefix("-").removesuffix("-").strip() if is_one_output(text) else ""
 
 
 def text_expression(text: str) -> str:
-    """A text that may hold `{{ ... }}` as one expression; empty where it holds anything else of Jinja's."""
+    """A text with `{{ ... }}` as one expression; empty if it contains other Jinja syntax."""
     if is_one_output(text):
         return f"({expression_of(text)})"
     parts = _OUTPUT.split(text)
@@ -250,7 +250,7 @@ def text_expression(text: str) -> str:
 
 
 def render(text: str, find: Find, write: Write = plain_text) -> str:
-    """The text with its values; raises ValueRefused where it can't be had, Unknown where a name is not known."""
+    """The text with its values; raises ValueRefused if that fails, Unknown for an unknown name."""
     if not is_template(text):
         return text
     from jinja2.exceptions import UndefinedError
@@ -270,7 +270,7 @@ def render(text: str, find: Find, write: Write = plain_text) -> str:
     except ValueRefused:
         raise
     except Exception as error:
-        # Whatever a value does when it is added, compared or passed to a filter.
+        # Any error of a value that is added, compared or passed to a filter.
         said = " ".join(_TYPE.sub(lambda found: repr(_TYPES[found[1]]), str(error)).split()) or type(error).__name__
         raise ValueRefused(f"the template `{_beginning_of(text)}` can't be rendered: {said}") from error
     if len(rendered) > VALUE_BYTES_MAX:
@@ -285,13 +285,13 @@ def _beginning_of(text: str) -> str:
 
 
 def value_of(text: str, find: Find) -> Any:
-    """The value itself where the text is one output, else the rendered text."""
+    """The value itself if the text is one output, else the rendered text."""
     if not is_one_output(text):
         return render(text, find)
     found: list[Any] = []
 
     def write(value: Any) -> str:
-        """Keep the value, as data while whatever goes wrong with it is still the template's."""
+        """Keep the value as data, while its errors still count as the template's."""
         try:
             found.append(plain_data(value))
         except ValueRefused as refused:
@@ -305,7 +305,7 @@ def value_of(text: str, find: Find) -> Any:
 
 
 def render_data(data: Any, find: Find) -> Any:
-    """Data with its templates rendered; a name keeps the type of its value, other text is read as what it says."""
+    """Data with its templates rendered; a name keeps the type of its value, other text is parsed."""
     if isinstance(data, str):
         value = value_of(data, find)
         return (
@@ -319,7 +319,7 @@ def render_data(data: Any, find: Find) -> Any:
 
 
 def _read_text(text: str) -> Any:
-    """Text that a template wrote, as playbooks mean it: JSON, true, false, none or a number; any other as it is."""
+    """Parse text that a template wrote, as playbooks mean it: JSON, true, false, none or a number; else unchanged."""
     import json
 
     found = text.strip()
@@ -330,12 +330,12 @@ def _read_text(text: str) -> Any:
             return text
     if found.lower() in _WORDS:
         return _WORDS[found.lower()]
-    # No number is read that would be written in another way: leading zeros mean something.
+    # Parse only numbers that are written in the canonical way: leading zeros mean something.
     return json.loads(found) if _NUMBER.fullmatch(found) and found != "-0" else text
 
 
 def condition_text(text: str) -> str:
-    """A condition as a template: the braces may be left out."""
+    """A condition as a template; its braces are optional."""
     return text.strip() if is_template(text) else f"{{{{ {text.strip()} }}}}"
 
 
@@ -347,14 +347,14 @@ def holds(text: str, find: Find) -> bool:
         from resile.languages.jinja.undefined import NoResult
 
         if isinstance(problem.__cause__, NoResult):
-            # What a condition asks of a step that has not run does not hold.
+            # A condition on a step that has not run does not hold.
             return False
         raise
     return value.strip().lower() not in _FALSE_TEXTS if isinstance(value, str) else bool(value)
 
 
 def render_command(text: str, find: Find, program: str = "sh") -> str:
-    """A command with its values, each quoted for its place."""
+    """A command with its values, each quoted for its position."""
     if not is_template(text):
         return text
     from resile.languages.shell.quoting import knows_ansi
@@ -366,7 +366,7 @@ def render_command(text: str, find: Find, program: str = "sh") -> str:
     values: dict[str, str] = {}
 
     def write(value: Any) -> str:
-        """A reference in the place of the value."""
+        """Write a reference in place of the value."""
         name = f"{prefix}{len(values)}"
         values[name] = plain_text(value)
         return f"${{{name}}}"
@@ -375,7 +375,7 @@ def render_command(text: str, find: Find, program: str = "sh") -> str:
     seen: set[str] = set()
 
     def lookup(name: str) -> Any:
-        """The value of one of our references; any other belongs to the shell."""
+        """The value of one of our references; any other reference belongs to the shell."""
         seen.add(name)
         return values.get(name, MISSING)
 
@@ -386,19 +386,19 @@ def render_command(text: str, find: Find, program: str = "sh") -> str:
 
 
 def render_url(text: str, find: Find) -> str:
-    """A url with its values percent-encoded; one that stands at its beginning gives the address as it is."""
+    """A URL with its values percent-encoded; a value at its beginning gives the address unchanged."""
     from urllib.parse import quote
 
     count = 0
     starts = text.lstrip().startswith("{{")
 
     def write(value: Any) -> str:
-        """The value for its place."""
+        """Encode the value for its position."""
         nonlocal count
         count += 1
         if starts and count == 1:
             return plain_text(value)
-        # A slash is part of a path, as in `owner/name`; `render_url` of the language checks dots that lead upwards.
+        # A slash is part of a path, as in `owner/name`; the language's `render_url` checks dots that lead upwards.
         return quote(plain_text(value), "/", "utf-8", "surrogateescape")
 
     return render(text, find, write).strip()

@@ -1,8 +1,8 @@
 """The settings of the programs that run the tools of a playbook, with every value in place.
 
-Python  main's parameters by name, out of everything the step sees; values inside the code are data as well
-Http    the url with its parameters, and what a case changed for one more attempt
-Query   statements with every value written for its place, or rows for a table
+Python  main's parameters by name, from everything the step sees; values inside the code are data as well
+Http    the URL with its parameters, and the changes that a case made for a further attempt
+Query   statements with every value written for its position, or rows for a table
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BODIES = ("payload", "data", "body", "json")
 
 
 def tool_program(action: Http | Python | Query, name: str, folder: str, shared: str, names: JinjaNames) -> Program:
-    """The program of a tool; `folder` is that of the playbook, `shared` is one that all steps of a run have."""
+    """The program of a tool; `folder` is the playbook's, `shared` one for all steps of the run."""
     match action:
         case Http():
             return Program("http", _http(action, names))
@@ -36,12 +36,12 @@ def tool_program(action: Http | Python | Query, name: str, folder: str, shared: 
 
 
 def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[str, Any]:
-    """A piece of code with what it asks for."""
+    """The settings of Python code, with the values it uses."""
     file = render_text(action.file, names)
     if file and os.path.splitext(file)[1] not in (".py", ""):
         raise ValueRefused(f"the script {file!r} is no Python file")
     args = {**names.args, **names.repeat_settings.get("args", {})}
-    # What code in a file asks for can't be seen from here.
+    # The names that code in a file uses are not known here.
     whole = CONTEXT in action.names or bool(action.file)
     context = names.context() if whole else {}
     for wanted in action.names:
@@ -61,7 +61,7 @@ def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[s
 
 
 def _script(folder: str, file: str) -> str:
-    """Where a script is: beside the playbook, or else as the step sees it from where the run was started."""
+    """The path of a script: beside the playbook, else relative to the directory of the run."""
     beside = os.path.join(folder, file)
     return beside if file and os.path.exists(beside) else file
 
@@ -74,7 +74,7 @@ def _is_undefined(value: Any) -> bool:
 
 
 def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
-    """A request, with what a case changed for this attempt."""
+    """The settings of a request, with the changes that a case made for this attempt."""
     from urllib.parse import urlencode
 
     again = names.repeat_settings
@@ -101,7 +101,7 @@ def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
 
 
 def _pairs(data: Any) -> list[tuple[str, str]]:
-    """Names and values for a url or a form; nothing is left out, a list is a name several times."""
+    """Names and values for a URL or a form; nothing is omitted, a list repeats its name."""
     if not isinstance(data, dict):
         raise ValueRefused("a form must come to a mapping of names to values")
     return [
@@ -113,16 +113,16 @@ def _pairs(data: Any) -> list[tuple[str, str]]:
 
 
 def _tables(names: JinjaNames) -> str:
-    """The file for tables of a run that names none: what a step creates is there for the next one.
+    """The database file of a run that names none, so that a step sees the tables of earlier steps.
 
-    It is called by the run itself, because the folder may be left over from a run with the same number: those are
-    counted anew in every store.
+    Its name contains the run's uuid, because the folder may be left over from a run with the same number: every store
+    counts runs anew.
     """
     return f"tables-{names.find('job')['uuid']}.duckdb"
 
 
 def _query(action: Query, folder: str, shared: str, names: JinjaNames) -> dict[str, Any]:
-    """Statements, or rows for a table."""
+    """The settings of statements, or of rows for a table."""
     file = render_text(action.file, names)
     return {
         "engine": action.engine,

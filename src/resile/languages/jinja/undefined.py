@@ -1,11 +1,11 @@
-"""What stands in a template for a value that is not there: its parts are not there either, and any use is an error.
+"""Undefined values in templates: their parts are undefined too, and any use is an error.
 
-    {{ hot.v | default(cold.v) }}   `hot.v` is absent, so the default counts
-    {{ workload.typo.x }}           an error where it is written, compared or walked over, which names the whole path
+    {{ hot.v | default(cold.v) }}   `hot.v` is undefined, so the default counts
+    {{ workload.typo.x }}           an error if it is written, compared or iterated; it names the whole path
 
-Of a step that has not run there is nothing; that is false in a condition, where any other absent value is an error.
-Jinja tells only the last part of a name, so the whole path is found again in the template. To be imported where a
-template is at hand, because it needs Jinja itself.
+A step that has not run has an undefined value; that is false in a condition, where any other undefined value is an
+error. Jinja reports only the last part of a name, so this module finds the whole path in the template. It imports
+Jinja, so import it only for a template.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ class NoResult(UndefinedError):
 
 
 class Absent(StrictUndefined):
-    """There is nothing under a name; `_undefined_name` is the path to it, as far as it is known."""
+    """An undefined value; `_undefined_name` is the path to it, as far as it is known."""
 
     __slots__ = ()
 
     @property
     def _undefined_message(self) -> str:
-        """What is said of it; what the sandbox refuses has its own words."""
+        """The error message; the sandbox gives its own."""
         if self._undefined_hint:
             return self._undefined_hint
         return f"`{path_to('', self._undefined_name)}` is not defined"
 
     def part(self, name: Any) -> Absent:
-        """A part of nothing, which is nothing."""
+        """A part of an undefined value, which is undefined too."""
         path = path_to(path_to("", self._undefined_name), name)
         return type(self)(self._undefined_hint, self._undefined_obj, path, self._undefined_exception)
 
 
 class NotRun(Absent):
-    """There is nothing because a step has not run; the hint is its name."""
+    """The undefined value of a step that has not run; the hint is the step's name."""
 
     __slots__ = ()
 
     @property
     def _undefined_message(self) -> str:
-        """Why there is nothing."""
+        """The error message."""
         return f"`{self._undefined_name}` is not defined: the step {self._undefined_hint!r} has no result here"
 
     def __bool__(self) -> bool:  # type: ignore[override]
-        """Nothing is false."""
+        """An undefined value is false."""
         return False
 
 
 def result_not_there(step: str) -> Absent:
-    """What stands for a step without a result: false in a condition, an error wherever its value is needed."""
+    """The value of a step without a result: false in a condition, an error wherever the value is needed."""
     return NotRun(step, name=step, exc=NoResult)
 
 
 def path_to(path: str, part: Any) -> str:
-    """The way to a part of what is at a path, as templates write it; the first part may stand alone."""
+    """The path to a part of the value at `path`, as templates write it; the first part may stand alone."""
     if not isinstance(part, str):
         return f"{path}[{part!r}]"
     if not path:
@@ -74,7 +74,7 @@ def path_to(path: str, part: Any) -> str:
 
 
 def message_of(error: UndefinedError, text: str, known: Mapping[str, Any], environment: Environment) -> str:
-    """The message of an error about an absent value, with the whole path to it as this template writes it."""
+    """The message of an error about an undefined value, with the whole path as in this template."""
     message = str(error.message)
     found, closed, rest = message.removeprefix("`").partition("` is not defined")
     if not closed:
@@ -83,7 +83,7 @@ def message_of(error: UndefinedError, text: str, known: Mapping[str, Any], envir
 
 
 def _path_in(end: str, text: str, known: Mapping[str, Any], environment: Environment) -> str:
-    """The path in a template that ends like this and leads to nothing."""
+    """The path in a template that has this end and no value."""
     of_others = ""
     for root, parts in _paths(environment.parse(text)):
         path, value = root, known.get(root, MISSING)
@@ -94,22 +94,22 @@ def _path_in(end: str, text: str, known: Mapping[str, Any], environment: Environ
             continue
         if isinstance(value, Undefined):
             return path
-        # What a loop in the template calls something is known only there.
+        # A name that a loop in the template assigns is known only there.
         of_others = of_others or (path if value is MISSING else "")
     return of_others or end
 
 
 def _part_of(environment: Environment, value: Any, name: Any) -> Any:
-    """A part of a value, or MISSING where even looking at it goes wrong."""
+    """A part of a value, or MISSING if the access fails."""
     try:
         return environment.getitem(value, name)
     except Exception:
-        # The message is about something else, which has already gone wrong.
+        # Ignore this error: the message is about another one, which came first.
         return MISSING
 
 
 def _paths(tree: nodes.Template) -> Iterator[tuple[str, list[Any]]]:
-    """The names in a template with the parts behind them."""
+    """The names in a template, each with the parts after it."""
     for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
         parts: list[Any] = []
         inner: nodes.Node = node

@@ -28,7 +28,7 @@ UNKNOWN_HERE = {
     "is_contributor": "an account of a code host",
     "is_first_timer": "an account of a code host",
 }
-"""Filters that are known and refused, with what they would need."""
+"""Filters that are known and refused, each with the reason."""
 _LABEL = re.compile(r"[^A-Za-z0-9:/\- ]")
 _CONDITION = re.compile(r"^\s*(\w+)(?:\.([\w.-]+))?\s*(==|!=|>=|<=|>|<|contains)\s*(\S.*)$")
 MEMORY = "memory_data"
@@ -36,14 +36,14 @@ FOLDER = "readfile_folder"
 
 
 def _plain_data(value: Any) -> Any:
-    """Nothing instead of what is not defined, and plain data instead of what only looks like it."""
+    """Plain data: None for an undefined value, a dict for any other mapping."""
     if hasattr(value, "__liquid__"):
         return value.__liquid__()
     return dict(value) if isinstance(value, Mapping) and not isinstance(value, dict) else value
 
 
 def _json(value: Any, indent: Any = 0) -> str:
-    """The value as JSON text, in one line or laid out."""
+    """The value as JSON text, on one line or indented."""
     import json
 
     value, blanks = _plain_data(value), _whole_number(indent)
@@ -57,7 +57,7 @@ def _json(value: Any, indent: Any = 0) -> str:
 
 
 def _parse_json(value: Any) -> Any:
-    """What JSON text stands for; anything else as it is."""
+    """The value of JSON text; anything else unchanged."""
     import msgspec
 
     if not isinstance(value, str):
@@ -69,7 +69,7 @@ def _parse_json(value: Any) -> Any:
 
 
 def _json_escape(value: Any) -> str:
-    """Text that can stand between the quotes of a JSON string."""
+    """The text, escaped for the inside of a JSON string."""
     return _json(text_of(_plain_data(value)))[1:-1]
 
 
@@ -81,7 +81,7 @@ def _base64(value: Any) -> str:
 
 
 def _base64_decode(value: Any) -> str:
-    """The text that stands behind base 64; what is none gives nothing."""
+    """Decode base 64; invalid input gives an empty text."""
     import base64
     import binascii
 
@@ -92,7 +92,7 @@ def _base64_decode(value: Any) -> str:
 
 
 def _keep(value: Any) -> Any:
-    """Quoting is done where the value is put into the command."""
+    """The value unchanged: it is quoted later, for its position in the command."""
     return value
 
 
@@ -109,13 +109,13 @@ def _get(value: Any, path: Any, default: Any = None) -> Any:
 
 
 def _not_empty(value: Any) -> bool:
-    """Is there anything?"""
+    """Is the value not empty?"""
     value = _plain_data(value)
     return bool(value.strip() if isinstance(value, str) else value)
 
 
 def _coalesce(value: Any, *others: Any) -> Any:
-    """The first that is something."""
+    """The first value that is not empty."""
     return next((found for found in (value, *others) if _not_empty(found) or found in (0, False)), "")
 
 
@@ -133,7 +133,7 @@ def _where_exp(items: Any, _: Any, expression: Any) -> list[Any]:
 
 
 def _compare(left: Any, sign: str, right: Any) -> bool:
-    """One comparison; what can't be compared does not hold."""
+    """One comparison; False if the values can't be compared."""
     try:
         match sign:
             case "==":
@@ -160,17 +160,17 @@ def _safe_label(value: Any) -> str:
 
 
 def _safe_label_list(value: Any) -> list[str]:
-    """The same for a list, without what is left empty."""
+    """The labels of a list, without empty ones."""
     return [label for item in (value if isinstance(value, list) else []) if (label := _safe_label(item))]
 
 
 def _unescape_newlines(value: Any) -> str:
-    """Line breaks where `\\n` is written."""
+    """Replace `\\n` with line breaks."""
     return text_of(_plain_data(value)).replace("\\n", "\n")
 
 
 def _memory(context: RenderContext, namespace: Any) -> Mapping[str, Any]:
-    """The part of the run's memory that a filter is about."""
+    """The namespace of the run's memory that a filter uses."""
     data: Any = context.globals.get(MEMORY) or {}
     name = text_of(_plain_data(namespace)) if namespace is not None else data.get("", "default")
     found: Any = data.get(name, {})
@@ -178,12 +178,12 @@ def _memory(context: RenderContext, namespace: Any) -> Mapping[str, Any]:
 
 
 def _memory_get(key: Any, namespace: Any = None, *, context: RenderContext) -> Any:
-    """What the run's memory holds under a key."""
+    """The value under a key of the run's memory."""
     return _memory(context, namespace).get(text_of(_plain_data(key)))
 
 
 def _memory_has(key: Any, namespace: Any = None, *, context: RenderContext) -> bool:
-    """Does the run's memory hold anything under a key?"""
+    """Does the run's memory have this key?"""
     return text_of(_plain_data(key)) in _memory(context, namespace)
 
 
@@ -225,7 +225,7 @@ def _whole_number(value: Any) -> int:
 
 
 def _number(value: Any) -> int | float:
-    """A number, or what a text says; anything else is none."""
+    """A number, or the number in a text; 0 for anything else."""
     value = _plain_data(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
@@ -237,7 +237,7 @@ def _number(value: Any) -> int | float:
 
 
 def _divided_by(value: Any, by: Any, is_whole: Any = False) -> int | float:
-    """The quotient, with its fraction, as in the language of Visor."""
+    """The quotient with its fraction, as in JavaScript."""
     left, right = _number(value), _number(by)
     if right == 0:
         raise ValueRefused("a number can't be divided by zero")
@@ -246,7 +246,7 @@ def _divided_by(value: Any, by: Any, is_whole: Any = False) -> int | float:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A list, or one of the one thing that there is."""
+    """A list, or a list of the one value."""
     value = _plain_data(value)
     return list(value) if isinstance(value, list | tuple | range) else [] if value is None else [value]
 
@@ -274,7 +274,7 @@ def _slug(value: Any) -> str:
 
 
 def _percent(value: Any) -> str:
-    """Text for a url, in which what divides a url stays."""
+    """The text percent-encoded, except the separators of a URL."""
     from urllib.parse import quote
 
     return quote(text_of(_plain_data(value)), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
@@ -298,7 +298,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "safe_label_list": _safe_label_list,
     "unescape_newlines": _unescape_newlines,
     "divided_by": _divided_by,
-    # Those of liquidjs that Liquid itself does not have.
+    # Filters of liquidjs that Liquid itself does not have.
     "jsonify": _json,
     "inspect": _json,
     "raw": _keep,
@@ -320,4 +320,4 @@ CONTEXT_FILTERS: dict[str, Callable[..., Any]] = {
     "memory_has": _memory_has,
     "memory_list": _memory_list,
 }
-"""Filters that also get the context in which they stand."""
+"""Filters that also get the rendering context."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from resile.core.state import Job
     from resile.languages.contract import Run
 
-# What stands around the code is ours, and not counted.
+# Our own code around the user's does not count towards its limit.
 _AROUND_BYTES_MAX = 8 * 1024
 
 
@@ -34,7 +34,7 @@ class LiquidCode(Expressions):
         self._scope = LiquidScope(run)
 
     def run_script(self, code: str, namespace: str, job: Job, at: float) -> Evaluation:
-        """The value of a script, with the memory that it changed and what it logged."""
+        """Run a script; the result has its value, the memory that it changed and its log."""
         before, after = program_parts(code, namespace)
         return self._evaluate_after("script", code + after, job, at, "body", self._variables(code, job, at), before)
 
@@ -48,7 +48,7 @@ class LiquidCode(Expressions):
         output: Any = None,
         outputs: dict[str, Any] | None = None,
     ) -> Evaluation:
-        """A value; `output` is what it is made of, `outputs` are there beside those of the steps."""
+        """Evaluate code to a value; `output` is its input, `outputs` are added to those of the steps."""
         more = self._variables(code, job, at)
         if output is not None:
             more |= {"output": output}
@@ -59,7 +59,7 @@ class LiquidCode(Expressions):
     def _evaluate(
         self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
     ) -> Evaluation:
-        """Run code with what it mentions, the memory to read, and a log that goes nowhere."""
+        """Run code with the variables it mentions, a memory to read, and a log that is discarded."""
         variables = {**self._variables(code, job, at), **(more or {})}
         before = prelude_for(code, self._namespace(job))
         if form == "expression" and before:
@@ -69,22 +69,22 @@ class LiquidCode(Expressions):
     def _evaluate_after(
         self, what: str, code: str, job: Job, at: float, form: Form, variables: Mapping[str, Any], before: str
     ) -> Evaluation:
-        """Run code with exactly these variables, behind what stands before it."""
+        """Run code with exactly these variables, after the code `before` it."""
         return self._evaluate_with(what, code, job, at, form, variables, SCRIPT_BYTES_MAX + _AROUND_BYTES_MAX, before)
 
     def _namespace(self, job: Job) -> str:
-        """The part of the memory that code means where it says none."""
+        """The default namespace of the memory."""
         return self._state.workflow_of(job.scope).memory_namespace
 
     def _variables(self, code: str, job: Job, at: float) -> dict[str, Any]:
-        """The variables that code mentions, and what the code around it needs."""
+        """The variables that code mentions, and those that the code around it needs."""
         context = self._context(code, job)
-        # A script's memory is always asked for, whether it mentions it or not.
+        # Always pass the memory, even if the script does not mention it.
         context["$memory"] = self._scope.names_in_code(job, code)["$memory"]()
         if "Date" in code:
             context["$now"] = int(at * 1e3)
         return context
 
     def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:
-        """What code may mention: the names of any workflow, and those of this language."""
+        """The variables that code may mention: those of any workflow, and those of this language."""
         return {**super()._makers(code, job), **self._scope.names_in_code(job, code)}

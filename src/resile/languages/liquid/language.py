@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LiquidNames:
-    """The variables of one job's texts, put together when the first text needs them."""
+    """The variables of one job's texts, computed when the first text needs them."""
 
     language: Liquid
     args: dict[str, Any]
@@ -52,7 +52,7 @@ class Liquid:
     has_references = False
 
     def names_in(self, text: str) -> frozenset[str]:
-        """The variables that a text uses; none of one that has a mistake."""
+        """The variables that a text uses; none if it has a syntax error."""
         return templates.names_in(text)
 
     def check(self, text: str) -> str:
@@ -60,7 +60,7 @@ class Liquid:
         return templates.problem(text)
 
     def check_url(self, url: str) -> tuple[str, str]:
-        """A url whose server the file decides, or one that begins with the output that names it."""
+        """Check a URL: the file must determine its server, or it begins with the output that names it."""
         if is_one_reference(url):
             return "", ""
         if "{" not in url:
@@ -79,7 +79,7 @@ class Liquid:
         return refuse_nul(templates.render(text, visible.variables)) if templates.is_template(text) else text
 
     def render_shell(self, text: str, visible: LiquidNames, program: str = "sh") -> str:
-        """The command with its values, each quoted for its place."""
+        """The command with its values, each quoted for its position."""
         if not templates.is_template(text):
             return text
         return refuse_nul(templates.render_command(text, visible.variables, program))
@@ -104,7 +104,7 @@ class Liquid:
         return program_of(action, name, folder, visible)
 
     def condition(self, condition: Condition, run: Run, job: Job, at: float) -> tuple[bool, str]:
-        """JavaScript, or a literal."""
+        """Decide JavaScript, or a literal."""
         if condition.language != "value":
             return self.code(run).decide(condition, job, at)
         return value_holds(condition.source, lambda _: MISSING), ""

@@ -1,4 +1,4 @@
-"""Texts as users of Visor write them, as Liquid that can be parsed: what liquidjs takes or its users mean by it.
+"""Rewrites the texts of Visor's users to strict Liquid: forms that liquidjs accepts, or what its users mean by them.
 
     {{ a ? b : c }}                    if, else              {{ a || b }}                  a ? a : b
     {% for x in list | slice: 0, 3 %}  filtered first        {% readfile "notes.md" %}     a value like any other
@@ -6,11 +6,10 @@
     === !== && || !  in a condition    == != and or not      a?.b                          a.b
     split: "\\n"                       a line break          "say \\"hi\\""                 quotes in quotes
 
-`!` binds closest, then `&&`, then `||`, as where they come from; Liquid's own `and` and `or` group from the right.
-In what is asked before a `?`, and before a `||`, the empty text and zero count as no, as they do there.
+`!` binds closest, then `&&`, then `||`, as in JavaScript; Liquid's own `and` and `or` group from the right. In a
+condition before `?` or `||`, the empty text and zero are false, as in JavaScript.
 
-Nothing else is touched, nor what stands in `raw`. Without escapes lines stay where they are, so that messages can
-count them.
+Nothing else is changed, and nothing in `raw`. Unless escapes are resolved, lines keep their numbers, for messages.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import re
 from collections.abc import Callable
 
 EMPTY_LIST = "empty_list"
-"""The name of a list without items, which Liquid can't write."""
+"""The name of an empty list, which Liquid has no syntax for."""
 READ_FILE = "readfile"
 Literal = Callable[[str], str]
-"""What becomes of a text in quotes."""
+"""Converts a quoted text."""
 
 PART_CHARACTERS_MAX = 4_000
-"""A longer tag or output is left as it is."""
+"""A longer tag or output is left unchanged."""
 
 _CLOSERS = {"{{": "}}", "{%": "%}"}
 _RAW = re.compile(r"-?\s*raw\s*-?")
@@ -48,7 +47,7 @@ _FILTER_COLON = re.compile(r"\|\s*\w+\Z")
 
 
 def as_liquid(text: str, *, is_resolved: bool = True) -> str:
-    """The text with each of these forms as Liquid has it; escapes in quotes are resolved, or left."""
+    """The text with each of these forms in Liquid's syntax; escapes in quotes are resolved, or left."""
     literal = _resolve_escapes if is_resolved else str
     parts: list[str] = []
     at, has_raw = 0, True
@@ -64,7 +63,7 @@ def as_liquid(text: str, *, is_resolved: bool = True) -> str:
         inside = text[start + 2 : end]
         is_raw = has_raw and opener == "{%" and _RAW.fullmatch(inside) is not None
         raw = _END_RAW.search(text, end) if is_raw else None
-        # One that has no end has none further on.
+        # If this one has no end, later ones have none either.
         has_raw = has_raw and not (is_raw and raw is None)
         parts.append(text[at:start])
         at = raw.end() if raw is not None else end + 2
@@ -75,7 +74,7 @@ def as_liquid(text: str, *, is_resolved: bool = True) -> str:
 
 
 def _rewrite_output(inside: str, literal: Literal) -> str:
-    """An output; one of two values becomes a condition."""
+    """Rewrite an output; a choice between two values becomes a condition."""
     left, right = inside[:1] == "-", inside[-1:] == "-" and len(inside) > 1
     inner = inside[left : len(inside) - right]
     choice = _choice_of(inner) or _first_of_two(inner)
@@ -88,7 +87,7 @@ def _rewrite_output(inside: str, literal: Literal) -> str:
 
 
 def _rewrite_tag(inside: str, literal: Literal) -> str:
-    """A tag."""
+    """Rewrite a tag."""
     condition = _CONDITION.match(inside)
     if condition is not None:
         return "{%" + condition[1] + _rewrite_condition(condition[2], literal) + condition[3] + "%}"
@@ -113,7 +112,7 @@ def _rewrite_words(inner: str, literal: Literal) -> str:
     """An expression without the words that Liquid does not have."""
 
     def text_outside_quotes(part: str) -> str:
-        """What is not in quotes."""
+        """Rewrite text outside quotes."""
         part = part.replace("?.", ".")
         part = _CALL.sub("", part)
         part = re.sub(r"([:,]\s*)\[\s*\]", rf"\1{EMPTY_LIST}", part)
@@ -123,7 +122,7 @@ def _rewrite_words(inner: str, literal: Literal) -> str:
 
 
 def _resolve_escapes(quoted: str) -> str:
-    """A text in quotes with its escapes resolved, as far as Liquid can write it."""
+    """A quoted text with its escapes resolved, as far as Liquid can express it."""
     if "\\" not in quoted:
         return quoted
     value = _ESCAPE.sub(lambda found: _ESCAPES.get(found[1]) or _character(found[1]), quoted[1:-1])
@@ -132,7 +131,7 @@ def _resolve_escapes(quoted: str) -> str:
 
 
 def _character(escape: str) -> str:
-    """The character behind a backslash; half of a pair is left as it is written."""
+    """The character of an escape; half of a surrogate pair stays escaped."""
     if len(escape) == 1:
         return escape
     code = int(escape[1:], 16)
@@ -140,10 +139,10 @@ def _character(escape: str) -> str:
 
 
 def _rewrite_condition(condition: str, literal: Literal) -> str:
-    """A condition in the words of Liquid."""
+    """A condition in Liquid's syntax."""
 
     def text_outside_quotes(part: str) -> str:
-        """What is not in quotes."""
+        """Rewrite text outside quotes."""
         part = part.replace("!==", "!=").replace("===", "==").replace("&&", " and ").replace("||", " or ")
         return re.sub(r"!(?!=)\s*", " not ", part)
 
@@ -155,18 +154,18 @@ def _add_parentheses(condition: str) -> str:
     masked = _mask(condition)
     is_mixed = "&&" in masked and "||" in masked
     marks: list[tuple[int, str]] = []
-    # For each level of parentheses, where its last run begins, and whether it has `&&`; and the `!` before it.
+    # For each level of parentheses: where its last run begins, and whether it has `&&`; and the `!` before it.
     runs = [(0, False)]
     before: list[list[int]] = []
     nots: list[int] = []
 
     def enclose(starts: list[int], end: int) -> None:
-        """Parentheses from each of these places to one."""
+        """Add parentheses from each of these offsets to `end`."""
         for start in starts:
             marks.extend(((start, "("), (end, ")")))
 
     def close(end: int) -> None:
-        """The last run is over."""
+        """Close the last run."""
         start, has_both = runs.pop()
         enclose([start] if has_both and is_mixed else [], end)
 
@@ -184,7 +183,7 @@ def _add_parentheses(condition: str) -> str:
                 before.append(nots)
                 nots = []
             case ")" if not before:
-                # One too many, which Liquid will name.
+                # One parenthesis too many: Liquid reports the error.
                 return condition
             case ")":
                 close(found.start())
@@ -199,7 +198,7 @@ def _add_parentheses(condition: str) -> str:
 
 
 def _compare_bare_values(condition: str) -> str:
-    """A condition in which, of a value by itself, the empty text and zero count as no."""
+    """A condition in which a bare value that is an empty text or zero counts as false."""
     masked = _mask(condition)
     if _COMPARED_GROUP.search(masked):
         return condition
@@ -219,7 +218,7 @@ def _compare_bare_values(condition: str) -> str:
 
 
 def _first_of_two(inner: str) -> tuple[str, str, str] | None:
-    """`a || b` as the three parts of a choice, with the filters behind it for either; None where it is none."""
+    """`a || b` as the three parts of a choice, each with the filters after it; None if it is no such expression."""
     masked = _mask(inner) if "||" in inner else ""
     at = masked.find("||")
     if at < 0 or not _PATH.fullmatch(masked[:at].strip()):
@@ -230,7 +229,7 @@ def _first_of_two(inner: str) -> tuple[str, str, str] | None:
 
 
 def _choice_of(inner: str) -> tuple[str, str, str] | None:
-    """The three parts of `a ? b : c`, or None where it is none."""
+    """The three parts of `a ? b : c`, or None if it is no such expression."""
     masked = _mask(inner)
     mark = re.search(r"\?(?![.?])", masked)
     if mark is None or not inner[: mark.start()].strip():
@@ -243,15 +242,15 @@ def _choice_of(inner: str) -> tuple[str, str, str] | None:
 
 
 def _mask(inner: str) -> str:
-    """The same text with other letters in place of what stands in quotes, and of the parentheses of a call."""
+    """The text with quoted parts and the parentheses of calls replaced by other characters."""
     return _CALL.sub(_hide, _QUOTED.sub(_hide, inner))
 
 
 def _hide(found: re.Match[str]) -> str:
-    """As many letters that mean nothing."""
+    """The same number of neutral characters."""
     return "'" * len(found[0])
 
 
 def _outside_quotes(text: str, change: Callable[[str], str], literal: Literal = str) -> str:
-    """The text with what is not in quotes changed, and what is in them as `literal` has it."""
+    """The text with `change` applied outside quotes and `literal` inside."""
     return "".join(literal(part) if number % 2 else change(part) for number, part in enumerate(_QUOTED.split(text)))

@@ -4,8 +4,8 @@
     program_parts(code, namespace)   the sources before and after a script, which can also write it; the program
                                      returns {value, memory, log}
 
-A part only stands before code that mentions it, all on the first line; the sandbox subtracts its length, so that
-positions in messages are those in the code.
+Only the parts that the code mentions are put before it, all on the first line; the sandbox subtracts their length, so
+that positions in messages are those in the code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _MEMORY = (
     "clear: (name) => { write(name); data[name ?? own] = {}; }, "
     "$changed: () => Object.fromEntries([...changed].map((name) => [name, data[name]])) }; })(); "
 )
-# What an answer has that is no object, so that code need not ask what it is: a text itself, and no issues.
+# Fields of a result that is no object, so that code need not check its type: `text` is the text itself, `issues` is
+# empty.
 _OF_PLAIN_VALUES = {
     "text": "Object.defineProperty(String.prototype, 'text', { get() { return String(this); } }); ",
     "issues": "for (const kind of [String, Number, Boolean]) "
@@ -69,7 +70,7 @@ _HELPERS = {
 
 
 def prelude_for(code: str, namespace: str) -> str:
-    """The source before code that may read the memory and log; empty where it mentions neither."""
+    """The source before code that may read the memory and log; empty if it mentions neither."""
     return _prelude_of(code, namespace, _READ_ONLY)
 
 
@@ -80,7 +81,7 @@ def program_parts(code: str, namespace: str) -> tuple[str, str]:
 
 
 def _prelude_of(code: str, namespace: str, write: str) -> str:
-    """The source of what the code mentions; `write` is the JavaScript before each write to the memory."""
+    """The source of the parts that the code mentions; `write` is the JavaScript before each write to the memory."""
     parts = [source for word, source in _OF_PLAIN_VALUES.items() if f".{word}" in code]
     if "memory" in code:
         import msgspec

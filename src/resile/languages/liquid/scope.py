@@ -1,10 +1,10 @@
-"""What the texts and the code of a step see in a workflow with Liquid templates: names for everything around it.
+"""The names that the texts and the code of a step can use in a workflow with Liquid templates.
 
-    outputs.NAME           the value of a step; inside a fan-out over a step, that step's is the item
+    outputs.NAME           the value of a step; inside a fan-out over a step, that step's value is the item
     outputs_history.NAME   every value of it, oldest first          outputs_raw.NAME, outputs['NAME-raw']   whole lists
     inputs, args, env, steps.NAME.output, memory, event, step, error, forEach, ...
 
-Only what is asked for is read. A step that is not done has no value, but for those that run because it called for them.
+Values are read on first use. An unfinished step has no value, except for the steps that run because it called them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _RAW = "-raw"
 Given = tuple[int, Any, bool]
-"""A job, what an attempt of it gave, and whether that worked."""
+"""A job, the value of one of its attempts, and whether the attempt succeeded."""
 
 
 class LiquidScope:
-    """Finds what the jobs of one run see."""
+    """Finds the values visible to the jobs of one run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -68,7 +68,7 @@ class LiquidScope:
         return {**found, "args": render_all(args, found)} if args else found
 
     def names_in_code(self, job: Job, code: str) -> dict[str, Callable[[], Any]]:
-        """The variables that code may mention, each made when it does."""
+        """The variables that code may mention, each with a function that makes it."""
         return {
             "outputs": lambda: self._outputs(job, code),
             "outputs_history": lambda: self._histories(job, code),
@@ -107,17 +107,17 @@ class LiquidScope:
             whole = name.removesuffix(_RAW)
             return self.whole_value(whole, job) if whole != name else MISSING
         if other is job and not isinstance(self._state.step_of(job).action, FanOut):
-            # Its own value, once it has one.
+            # The step's own value, once it has one.
             value = self._run.output(job) if job.attempt else None
             return MISSING if value is None else value
         item = source_item(self._state, known, job)
         if item is not MISSING:
-            # Also while the step whose list it is runs once more.
+            # This holds even while the step that gave the list runs again.
             return item
         return self._value_of(known, other, job) if self._is_seen(other, job) else MISSING
 
     def _is_seen(self, other: Job, job: Job) -> bool:
-        """Is a job over, or does the asking job run, directly or not, because it called for that?"""
+        """Is a job over, or does the asking job run, directly or indirectly, because the other called it?"""
         if not other.attempt:
             return False
         if other.status in TERMINAL:
@@ -136,17 +136,17 @@ class LiquidScope:
         if isinstance(action, FanOut):
             return self.results(other, _inner_name(action, name))
         if other.error is not None:
-            # What was captured may be of an earlier attempt.
+            # The captured value may be that of an earlier attempt.
             given = [value for _, value, _ in self.recorded_values(name, {other.id}, isinstance(action, Child))]
             return given[-1] if given else failed_value(other.error.failure)
         if isinstance(action, Child):
             return self._run.output(other)
         value = self._run.find(("steps", name, "output"), job)
-        # An answer is text, also where it looks like a number.
+        # An answer is text, even if it looks like a number.
         return text_of(value) or action.default if isinstance(action, Ask) else value
 
     def whole_value(self, name: str, job: Job) -> Any:
-        """The value of a step, also where an item of it is what this job runs for; of one inside items, all of them."""
+        """The whole value of a step, even if this job runs for one of its items; of a step inside items, all values."""
         known = self._state.step_of(job).aliases.get(name, name)
         other = self._state.job_named(known, job.scope)
         if other is None:
@@ -158,7 +158,7 @@ class LiquidScope:
         return self._value_of(known, other, job) if fans or other.error is not None else self._run.output(other)
 
     def _own_value(self, job: Job) -> Any:
-        """The value of the job itself; in what follows a step, of that step, and in what follows items, their list."""
+        """The value of the job itself; of a step for a job that follows it; the list, for a job that follows items."""
         scope = self._state.scopes[job.scope]
         subject = self._state.jobs[scope.owner] if scope.kind == "repair" else job
         producer = self._producer_of(subject)
@@ -167,13 +167,13 @@ class LiquidScope:
         return self._run.output(subject) if subject.attempt else MISSING
 
     def _producer_of(self, job: Job) -> Job | None:
-        """The step whose list a fan-out runs for, of which `on_finish` speaks."""
+        """The step whose list a fan-out runs over; `on_finish` refers to it."""
         action = self._state.step_of(job).action
         over = action.source.step if isinstance(action, FanOut) else ""
         return self._state.job_named(over, job.scope) if over else None
 
     def _foreach(self, job: Job) -> dict[str, Any] | None:
-        """What code of a step with `forEach` knows of its list; others have none."""
+        """What the code of a step with `forEach` sees of its list; None for other steps."""
         subject = self._producer_of(job) or job
         transform = self._state.step_of(subject).transform
         if transform is None or not transform.as_items:
@@ -183,7 +183,7 @@ class LiquidScope:
         return {"is_parent": True, "last_wave_size": len(items), "last_items": items}
 
     def _fan_with(self, name: str, job: Job) -> Job | None:
-        """The fan-out around whose items a step of this name runs, seen from outside."""
+        """The fan-out whose items run a step of this name, seen from outside."""
         for frame in frames(self._state, job):
             for number, step in enumerate(self._state.plan_of(frame.id).steps):
                 if isinstance(step.action, FanOut) and any(inner.name == name for inner in step.action.steps):
@@ -191,14 +191,14 @@ class LiquidScope:
         return None
 
     def results(self, fan: Job, name: str) -> list[Any]:
-        """What a step gave for each item that it succeeded for, in the order of the items, as they ran last."""
+        """The last value of a step for each item for which it succeeded, in the order of the items."""
         wave = self._state.fan_of(fan)
         places = {} if wave is None else self._jobs_of_items(fan, name, wave.after)
         last = {places[job]: value for job, value, worked in self._values_of_items(fan, name, set(places)) if worked}
         return [last[index] for index in sorted(last)]
 
     def _jobs_of_items(self, fan: Job, name: str, after: int = 0) -> dict[int, int]:
-        """The jobs of a step in the items of a fan-out, those after a number, each with the index of its item."""
+        """The jobs of a step in the items of a fan-out with a number above `after`, each with the item's index."""
         scope = self._state.scopes[fan.scope]
         action = self._state.step_of(fan).action
         assert isinstance(action, FanOut)
@@ -214,14 +214,14 @@ class LiquidScope:
         }
 
     def _values_of_items(self, fan: Job, name: str, jobs: set[int]) -> list[Given]:
-        """What a step gave in items, wave by wave and in the order of the items: a later one has a greater number."""
+        """The values of a step in items, wave by wave and in the order of the items (by job number)."""
         action = self._state.step_of(fan).action
         assert isinstance(action, FanOut)
         is_child = any(step.name == name and gives_of_child(step) for step in action.steps)
         return sorted(self.recorded_values(name, jobs, is_child), key=lambda given: given[0])
 
     def history(self, name: str, job: Job) -> list[Any]:
-        """Every value that a step gave, oldest first, also those of failed attempts; inside items, in all of them."""
+        """Every value of a step, oldest first, including those of failed attempts; inside items, those of all items."""
         known = self._state.step_of(job).aliases.get(name, name)
         other = self._state.job_named(known, job.scope)
         action = None if other is None else self._state.step_of(other).action
@@ -235,9 +235,9 @@ class LiquidScope:
         return [value for _, value, _ in self.recorded_values(known, {other.id}, is_child)]
 
     def recorded_values(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[Given]:
-        """What attempts of these jobs gave in this epoch, as the log has it: the job, the value, whether it worked."""
+        """The values of these jobs' attempts in this epoch, from the log: the job, the value, whether it succeeded."""
         found: list[Given] = []
-        # The attempt that opens a child workflow gives the inputs of that, and no value.
+        # The attempt that opens a child workflow gives the child's inputs, not a value.
         kind = ValueAnswered if is_child else AttemptEnded
         for event in self._run.events():
             if isinstance(event, EpochStarted) and not event.failed_only:
@@ -249,7 +249,7 @@ class LiquidScope:
         yield from found
 
     def _names_seen(self, job: Job) -> list[str]:
-        """The steps whose values a job can see."""
+        """The steps whose values are visible to a job."""
         scopes = scopes_seen(self._state, job)
         names = [step.name for scope in scopes for step in self._state.plan_of(scope.id).steps]
         inner = [
@@ -263,14 +263,14 @@ class LiquidScope:
         return [name for name in dict.fromkeys(names + inner + aliases) if self.output(name, job) is not MISSING]
 
     def _names_mentioned(self, job: Job, code: str) -> list[str]:
-        """The steps that code speaks of; all of them where it walks over the mapping itself."""
+        """The steps that code mentions; all steps if it iterates over the mapping itself."""
         names = self._names_seen(job)
         named = [name for name in names if name in code]
         walks = "Object." in code or " in outputs" in code or "stringify(outputs" in code
         return names if walks else named
 
     def _outputs(self, job: Job, code: str) -> dict[str, Any]:
-        """The outputs that code speaks of, with their history where it says so."""
+        """The outputs that code mentions, with their history if it mentions that."""
         found = {name: self.output(name, job) for name in self._names_mentioned(job, code)}
         found |= {
             f"{name}{_RAW}": self.whole_value(name, job) for name in found if f"{name}{_RAW}" in code
@@ -280,18 +280,18 @@ class LiquidScope:
         return known_of(found)
 
     def _histories(self, job: Job, code: str) -> dict[str, list[Any]]:
-        """Every value of the steps that code speaks of."""
+        """Every value of the steps that code mentions."""
         scopes = scopes_seen(self._state, job)
         names = {step.name for scope in scopes for step in self._state.plan_of(scope.id).steps if step.name in code}
         return {name: self.history(name, job) for name in sorted(names | set(self._names_mentioned(job, code)))}
 
     def _step_fields_of(self, name: str, job: Job) -> Any:
-        """A step as code of a workflow's outputs sees it."""
+        """A step, as the code of a workflow's outputs sees it."""
         value = self.output(name, job)
         return MISSING if value is MISSING else {"output": value}
 
     def _step_fields(self, job: Job) -> dict[str, Any]:
-        """The step itself; in what follows items, the one whose list they are."""
+        """The step itself; for a job that follows items, the step that gave their list."""
         step = self._state.step_of(self._producer_of(job) or job)
         return {"id": step.name, "tags": list(step.tags), "events": list(step.events), "group": step.group or None}
 
@@ -303,7 +303,7 @@ class LiquidScope:
         return {"name": name, "event_name": name}
 
     def _error(self, job: Job) -> Any:
-        """The failure that is being answered, if there is one."""
+        """The failure that is being handled, if there is one."""
         failed = job if job.error is not None else failed_job(self._state, job)
         return MISSING if failed is None else error_fields(failed)
 
@@ -313,22 +313,22 @@ class LiquidScope:
 
 
 def known_of(found: dict[str, Any]) -> dict[str, Any]:
-    """These without the missing ones."""
+    """The entries without the missing ones."""
     return {name: value for name, value in found.items() if value is not MISSING}
 
 
 def _inner_name(fan: FanOut, name: str) -> str:
-    """The step of the items that is meant where a fan-out is named: the one called so, else the last."""
+    """The step of the items that the name of a fan-out means: the one of this name, else the last."""
     return name if any(step.name == name for step in fan.steps) else fan.steps[-1].name
 
 
 def gives_of_child(step: Step) -> bool:
-    """Is a step's value made of what a child workflow gave?"""
+    """Is a step's value made from the values of a child workflow?"""
     return isinstance(step.action, Child) and step.transform is not None
 
 
 def failed_value(failure: Failure) -> dict[str, Any]:
-    """What a failed step gives to those that go on without its success."""
+    """The value of a failed step, for steps that run in spite of the failure."""
     return {
         "error": True,
         "exit_code": failure.exit_code,

@@ -1,14 +1,14 @@
-"""Liquid templates: read once, checked when a file is loaded, rendered for the place where the text is used.
+"""Liquid templates: parsed once, checked when a file is loaded, rendered for the position of the text.
 
     problem(text)                     why the template could never be rendered, or an empty text
     render(text, variables)           plain text: prompts, messages, bodies
     render_command(text, variables)   for a shell: no value can become code
     render_url(text, variables)       for a url: values are percent-encoded
 
-In a command each `{{ ... }}` first becomes a reference with a name of its own; what the template makes of the text
-around it (`if`, `for`) is then read as shell, and every value is quoted for the place where its reference stands.
+In a command each `{{ ... }}` first becomes a reference with a unique name; the lexer then reads the rendered text
+(after `if`, `for`) as shell, and every value is quoted for the position of its reference.
 Filters that quote for the shell change nothing there. `{% capture %}` makes a value, which is quoted as a whole.
-lenient_syntax.py first rewrites what Visor accepts and Liquid does not.
+lenient_syntax.py first rewrites the forms that Visor accepts and Liquid does not.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ TAGS = (
     "assign", "capture", "case", "comment", "cycle", "decrement", "echo", "for", "if", "increment", "liquid",
     "tablerow", "unless", "#", "break", "continue", "raw", "doc",
 )  # fmt: skip
-"""The tags that are run; others load files or write what no place could be known for."""
+"""The tags that are allowed; others load files or write text for an unknown position."""
 SERVER_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 _SLOT = "slot"
 Write = Callable[[Any], str]
 
 
 def _make_environment() -> Environment:
-    """An environment with our limits, in which an answer is text or has one."""
+    """An environment class with our limits, in which a text has itself as its `text`."""
     from io import StringIO
 
     from liquid import BoundTemplate, Environment, RenderContext
     from liquid.exceptions import OutputStreamLimitError
 
     class Output(StringIO):
-        """What is written, up to the limit; bytes that were not UTF-8 count as the bytes that they are."""
+        """The output buffer, up to a limit; bytes that were not UTF-8 count as such."""
 
         size = 0
 
         def write(self, text: str, /) -> int:
-            """Write some more."""
+            """Write some text."""
             self.size += len(text.encode("utf-8", "surrogateescape"))
             if self.size > VALUE_BYTES_MAX:
                 raise OutputStreamLimitError("output stream limit reached", token=None)
             return super().write(text)
 
     class Context(RenderContext):
-        """Values by their paths; an answer that is text has itself as its `text`."""
+        """Finds values by their paths; a text has itself as its `text`."""
 
         def get_buffer(self, buf: Any = None) -> StringIO:
-            """Where a block is written to, which counts with what is around it."""
+            """The buffer of a block, which counts together with the text around it."""
             inner = Output()
             inner.size = buf.size if isinstance(buf, Output) else 0
             return inner
@@ -72,16 +72,16 @@ def _make_environment() -> Environment:
             return obj if key == "text" and isinstance(obj, str) else super().get_item(obj, key)
 
     class Template(BoundTemplate):
-        """A template whose paths are followed, and whose output is counted, so."""
+        """A template with this context and this output buffer."""
 
         context_class = Context
 
         def _get_buffer(self) -> StringIO:
-            """Where the template is written to."""
+            """The buffer of the template."""
             return Output()
 
     class Bounded(Environment):
-        """An environment in which no template runs for ever or writes without end."""
+        """An environment in which no template runs forever or writes without limit."""
 
         loop_iteration_limit = LOOPS_MAX
         local_namespace_limit = VALUE_BYTES_MAX
@@ -104,17 +104,17 @@ def _environment() -> Environment:
     from liquid.filter import with_context
 
     class Writing(OutputNode):
-        """An output that the renderer's `write` function writes."""
+        """Writes an output with the renderer's `write` function."""
 
         def render_to_output(self, context: RenderContext, buffer: Any) -> int:
             """Write the value."""
             return int(buffer.write(_writer(context)(self.expression.evaluate(context))))
 
     class Echoing(Writing, EchoNode):
-        """The same as a tag."""
+        """Writes the output of an `echo` tag in the same way."""
 
     class Cycling(CycleNode):
-        """The next of several values, written in the same way."""
+        """Writes the next value of a `cycle` tag in the same way."""
 
         def render_to_output(self, context: RenderContext, buffer: Any) -> int:
             """Write the value whose turn it is."""
@@ -147,14 +147,14 @@ def _environment() -> Environment:
 
 
 def _writer(context: RenderContext) -> Write:
-    """How values are written in this rendering."""
+    """The function that writes values in this rendering."""
     inner: Write | None = context.tag_namespace.get(_SLOT)
     written: Any = context.globals.get(_SLOT)
     return inner or written or plain_text
 
 
 def plain_text(value: Any) -> str:
-    """A value as text: JSON for lists and mappings, whole numbers without a fraction, nothing for nothing."""
+    """A value as text: JSON for lists and mappings, whole numbers without a fraction, empty for None."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if hasattr(value, "__liquid__"):
@@ -168,12 +168,12 @@ def plain_text(value: Any) -> str:
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def _parse(text: str) -> BoundTemplate:
-    """A template; raises LiquidError."""
+    """Parse a template; raises LiquidError."""
     return _environment().from_string(as_liquid(text))
 
 
 def is_template(text: str) -> bool:
-    """Does the text hold anything that Liquid would change?"""
+    """Does the text contain anything that Liquid would change?"""
     return "{{" in text or "{%" in text
 
 
@@ -203,14 +203,14 @@ def problem(text: str) -> str:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The variables that a template without a problem asks for."""
+    """The variables that a template without a problem uses."""
     if not is_template(text) or problem(text):
         return frozenset()
     return frozenset(_parse(text).analyze(include_partials=False).globals)
 
 
 def _line_of(error: LiquidError, text: str) -> int:
-    """The line of a mistake, counted as the text is written: an escaped line break is none."""
+    """The line of an error in the original text, where an escaped line break does not count."""
     from liquid.exceptions import LiquidError
 
     plain = as_liquid(text, is_resolved=False)
@@ -223,7 +223,7 @@ def _line_of(error: LiquidError, text: str) -> int:
 
 
 def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -> str:
-    """The text with its values; raises ValueRefused where it can't be had."""
+    """The text with its values; raises ValueRefused if that fails."""
     if not is_template(text):
         return text
     from liquid.exceptions import LiquidError
@@ -236,7 +236,7 @@ def render(text: str, variables: Mapping[str, Any], write: Write = plain_text) -
     except ValueRefused:
         raise
     except Exception as error:
-        # Whatever a value does when it is written, compared or passed to a filter.
+        # Any error of a value that is written, compared or passed to a filter.
         said = str(error.message) if isinstance(error, LiquidError) else _reason(error)
         shown = shorten(said.encode("utf-8", "backslashreplace").decode(), REASON_CHARACTERS_MAX)
         raise ValueRefused(f"the template `{shorten(text)}` can't be rendered: {shown}") from error
@@ -253,7 +253,7 @@ def _reason(error: Exception) -> str:
 
 
 def render_command(text: str, variables: Mapping[str, Any], program: str = "sh") -> str:
-    """A command with its values, each quoted for its place."""
+    """A command with its values, each quoted for its position."""
     if not is_template(text):
         return text
     from resile.languages.shell.quoting import knows_ansi
@@ -265,7 +265,7 @@ def render_command(text: str, variables: Mapping[str, Any], program: str = "sh")
     values: list[Any] = []
 
     def write(value: Any) -> str:
-        """A reference in the place of the value."""
+        """Write a reference in place of the value."""
         values.append(plain_text(value))
         return f"${{{prefix}{len(values) - 1}}}"
 
@@ -276,7 +276,7 @@ def render_command(text: str, variables: Mapping[str, Any], program: str = "sh")
     seen: set[str] = set()
 
     def lookup(name: str) -> Any:
-        """The value of one of our references; any other belongs to the shell."""
+        """The value of one of our references; any other reference belongs to the shell."""
         seen.add(name)
         return named.get(name, MISSING)
 
@@ -287,9 +287,9 @@ def render_command(text: str, variables: Mapping[str, Any], program: str = "sh")
 
 
 def render_url(text: str, variables: Mapping[str, Any]) -> str:
-    """A url with its values percent-encoded; one output that is all of the text gives the whole url.
+    """A URL with its values percent-encoded; if the text is one output, its value is the whole URL.
 
-    A variable of the caller's environment at the beginning says which server it is.
+    A variable of the caller's environment at the beginning gives the server.
     """
     import re
     from urllib.parse import quote
@@ -309,7 +309,7 @@ def is_one_output(text: str) -> bool:
 
 
 def value_of(text: str, variables: Mapping[str, Any]) -> Any:
-    """The value itself where the text is one output, else the rendered text."""
+    """The value itself if the text is one output, else the rendered text."""
     if not is_one_output(text.strip()):
         return render(text, variables)
     found: list[Any] = []

@@ -1,1 +1,1 @@
-"""Python in workflows: functions found by their names, and values that travel between processes."""
+"""Python in workflows: functions found by name, and values that processes exchange."""

@@ -1,4 +1,4 @@
-"""Functions and classes of the user's own programs, found by file or module and by name, in any process alike."""
+"""Finds functions and classes of the user's programs by file or module and by name, the same way in every process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from threading import RLock
 from typing import Any
 
 MAIN = "__resile_main__"
-"""The module that a workflow's own file is loaded as, in every process alike, so that pickles find their classes."""
+"""The name under which every process loads the workflow's own file, so that pickles find their classes."""
 
 Home = tuple[str, str]
-"""The program that a workflow was written in, by its file or by its module; both empty where it is unknown."""
+"""The program that defines a workflow, by its file or its module; both empty if it is unknown."""
 NO_HOME: Home = ("", "")
 
 _lock = RLock()
@@ -40,10 +40,10 @@ def import_module(module: str) -> Any:
 
 
 def load_file(file: str) -> Any:
-    """The module in a workflow's own file: the running program where it is that file, else loaded once.
+    """The module of a workflow's own file: the running program if it is that file, else loaded once.
 
-    `<stdin>` and notebook cells have no file: what was typed there belongs to the running program. Threads that need
-    the file at the same time wait for the one that loads it.
+    `<stdin>` and notebook cells have no file: their functions belong to the running program. Threads that need the file
+    at the same time wait for the one that loads it.
     """
     if file.startswith("<"):
         return sys.modules["__main__"]
@@ -81,10 +81,10 @@ def _load(file: str) -> Any:
 
 
 def type_name(kind: type) -> str:
-    """The name of a type in rules; built-in types and those of the workflow's own file have no module before it."""
+    """The name of a type in rules; built-in types and those of the workflow's own file have no module prefix."""
     module = kind.__module__
     if module == "__main__":
-        # Workers know a program that was started by `python -m` by its module.
+        # Workers know a program started with `python -m` by its module.
         spec = getattr(sys.modules["__main__"], "__spec__", None)
         module = MAIN if spec is None else spec.name
     return kind.__qualname__ if module in ("builtins", MAIN) else f"{module}.{kind.__qualname__}"

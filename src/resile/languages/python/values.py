@@ -1,9 +1,9 @@
-"""Python values as data: JSON where that brings back the very same value, else a pickle inside JSON.
+"""Python values as data: JSON if that restores exactly the same value, else a pickle inside JSON.
 
     {"__pickle__": base64}
 
-Only workers and callers who ask for a result unpickle. A pickle that was made in the workflow's own program names its
-classes by `__main__`; they are looked up at `home`, that program's file or module, whichever program runs now.
+Only workers, and callers that read a result, unpickle. A pickle from the workflow's own program names its classes by
+`__main__`; the reader looks them up in `home`, that program's file or module, whichever program runs now.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 class ValueUnfit(Exception):
-    """A value that can't be carried: too large, or nothing that pickle takes."""
+    """A value can't be transferred: it is too large, or pickle refuses it."""
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Does JSON bring back this very value?"""
+    """Does JSON restore exactly this value?"""
     kind = type(value)
     if kind in _PLAIN:
         return kind is not float or value - value == 0
@@ -61,14 +61,14 @@ def portable(value: Any, what: str) -> Any:
 
 
 def _fit(value: Any, size: int, what: str) -> Any:
-    """The value, where it is small enough."""
+    """The value, if it is small enough; else raises ValueUnfit."""
     if size > VALUE_BYTES_MAX:
         raise ValueUnfit(f"{what} has {size} bytes, at most {VALUE_BYTES_MAX} are kept: hand over a path instead")
     return value
 
 
 def revive(value: Any, home: Home) -> Any:
-    """JSON data with the objects that were pickled into it."""
+    """JSON data with its pickled objects restored."""
     if isinstance(value, list):
         return [revive(item, home) for item in value]
     if not isinstance(value, dict):
@@ -83,11 +83,11 @@ def revive(value: Any, home: Home) -> Any:
 
 @cache
 def _unpickler() -> Any:
-    """A class that reads pickles as pickle does, but for what the workflow's own program has defined."""
+    """A pickle reader class that finds the classes of the workflow's own program."""
     import pickle
 
     class Unpickler(pickle.Unpickler):
-        """Finds the classes of the workflow's own program in whatever program this is."""
+        """Finds the classes of the workflow's own program, whichever program runs now."""
 
         def __init__(self, file: Any, home: Home) -> None:
             super().__init__(file)
@@ -99,7 +99,7 @@ def _unpickler() -> Any:
                 try:
                     return object_named(self._home, name)
                 except AttributeError:
-                    # Then it is of a program that the workflow does not know, which may be this one.
+                    # The class belongs to a program that the workflow does not know, perhaps to this one.
                     pass
             return super().find_class(module, name)
 
@@ -107,7 +107,7 @@ def _unpickler() -> Any:
 
 
 def mentions_pickle(value: Any) -> bool:
-    """Is there anything to revive?"""
+    """Does the data contain a pickle?"""
     if isinstance(value, list):
         return any(map(mentions_pickle, value))
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""Shell commands with values in them: every value is quoted for the place where it stands."""
+"""Shell commands with values in them: every value is quoted for its position."""

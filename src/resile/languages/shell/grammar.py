@@ -1,4 +1,4 @@
-"""The level of shell grammar at which words, separators and keywords count; what is inside words is the Lexer's."""
+"""The level of shell grammar with words, separators and keywords; the Lexer reads the inside of words."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Command:
             raise Unclear(f"a `{self.frames[-1]}` never ends")
 
     def evaluates(self, at: int) -> Literal["number", "name", ""]:
-        """What the shell makes of a value at `at` beyond reading it: bash runs what stands in `a[$(...)]`."""
+        """How the shell evaluates a value at `at`, beyond reading it: bash runs the command in `a[$(...)]`."""
         text, word = self.lexer.text, self.lexer.text[self.word_at : at]
         top = self.frames[-1] if self.frames else ""
         if top == "[[":
@@ -80,13 +80,13 @@ class Command:
         return ""
 
     def _begin_command(self) -> None:
-        """Behind a separator: the next word may be a command, unless it is an element of an array."""
+        """After a separator: the next word may be a command, unless it is an element of an array."""
         self.word_starts = True
         self.command_starts = self.awaits_command = not self.frames or self.frames[-1] != "=("
         self.command_word = ""
 
     def _begin_word(self, word: str) -> None:
-        """A word starts here; the first that is no assignment and no redirection's target is the command."""
+        """Begin a word; the first one that is no assignment and no redirection's target is the command."""
         self.word_at = self.lexer.at
         if self.frames and self.frames[-1] == "case of":
             self.frames[-1] = "case subject"
@@ -97,7 +97,7 @@ class Command:
             self.awaits_command = False
 
     def _index(self) -> bool:
-        """`a[...]=` where an assignment may stand: bash evaluates the index, blanks and all, so holes are numbers."""
+        """Read `a[...]=` where an assignment is allowed: bash evaluates the index, so holes in it are numbers."""
         lexer, text = self.lexer, self.lexer.text
         in_array = bool(self.frames) and self.frames[-1] == "=("
         index = (
@@ -116,7 +116,7 @@ class Command:
         return True
 
     def _run(self, word: str, after: int) -> None:
-        """A stretch of ordinary characters; a whole word may be one of the shell's own."""
+        """Read ordinary characters; a whole word may be a keyword of the shell."""
         whole = self.word_starts and (after >= self.end or self.lexer.text[after] in " \t\n;&|()<>")
         top = self.frames[-1] if self.frames else ""
         opens = False
@@ -141,7 +141,7 @@ class Command:
         self.lexer.at = after
 
     def _character(self, character: str) -> bool:
-        """One special character; True when it closed this level."""
+        """Read one special character; True if it closed this level."""
         lexer = self.lexer
         if character in " \t\n":
             lexer.at += 1
@@ -162,7 +162,7 @@ class Command:
         return False
 
     def _quote(self, character: str) -> None:
-        """Something that is part of a word."""
+        """Read a quoted or substituted part of a word."""
         lexer = self.lexer
         continues_line = lexer.text.startswith("\\\n", lexer.at)
         before = lexer.at
@@ -189,14 +189,14 @@ class Command:
                 raise Unclear("a here-document starts on a line that ends inside quotes")
 
     def _newline(self) -> None:
-        """A line ended: here-documents that it announced follow."""
+        """Read a line's end, and the here-documents that the line announced."""
         self._begin_command()
         for delimiter, is_quoted, strips_tabs in self.documents:
             self._body(delimiter, is_quoted, strips_tabs)
         self.documents = []
 
     def _separator(self, character: str) -> None:
-        """`;`, `&`, `|` and their doubles; `;;` ends a branch of `case`."""
+        """Read `;`, `&`, `|` or their doubles; `;;` ends a branch of `case`."""
         lexer = self.lexer
         if character == ";" and lexer.text[lexer.at : lexer.at + 2] in (";;", ";&"):
             lexer.at += 1
@@ -205,7 +205,7 @@ class Command:
         self._begin_command()
 
     def _parenthesis(self, character: str) -> bool:
-        """A parenthesis: a group, a pattern of `case`, arithmetic, or the end of this level."""
+        """Read a parenthesis: a group, a pattern of `case`, arithmetic, or the end of this level."""
         lexer = self.lexer
         if character == "(":
             if self.command_starts and lexer.text.startswith("((", lexer.at) and lexer.arithmetic(lexer.at, self.end):
@@ -230,7 +230,7 @@ class Command:
         return False
 
     def _redirect(self) -> None:
-        """A redirection; `<<` announces a here-document."""
+        """Read a redirection; `<<` announces a here-document."""
         lexer = self.lexer
         redirect = _REDIRECT.match(lexer.text, lexer.at, self.end)
         if lexer.text.startswith("<<", lexer.at) and not lexer.text.startswith("<<<", lexer.at):
@@ -248,7 +248,7 @@ class Command:
         self.command_starts = False
 
     def _body(self, delimiter: str, is_quoted: bool, strips_tabs: bool) -> None:
-        """The lines of a here-document, up to the one that is its delimiter."""
+        """Read the lines of a here-document, up to its delimiter."""
         lexer, text = self.lexer, self.lexer.text
         start = line_start = lexer.at
         after = body_end = self.end

@@ -1,10 +1,10 @@
-"""Where in a shell text each reference stands: the part of the shell's grammar that decides on quoting.
+"""Finds the position of each reference in a shell text: the part of the shell's grammar that determines quoting.
 
     text -> Lexer: command <-> double quotes <-> ${V:-...} <-> $( ... ) <-> here-document ...
          -> pieces: literal text, holes with their place, marks around here-documents
 
-A place is decided once for each text. What the lexer can't follow (a quote that never ends, a form that shells
-read differently) makes every hole of the text `refused`: better no value than one in the wrong quotes.
+Each text is read once. If the lexer can't follow it (a quote that never ends, a form that shells read differently), it
+marks every hole of the text as `refused`: better no value than one in the wrong quotes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?$!#-])?"
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def read(text: str, knows_ansi: bool) -> tuple[Piece, ...]:
-    """The pieces of a command; `knows_ansi` is whether the shell reads `$'...'` as bash does."""
+    """The pieces of a command; `knows_ansi` tells whether the shell reads `$'...'` like bash."""
     references = {offset: name for name, offset in names(text)}
     lexer = Lexer(text, references, knows_ansi)
     try:
@@ -39,7 +39,7 @@ def read(text: str, knows_ansi: bool) -> tuple[Piece, ...]:
 
 
 class Lexer:
-    """Walks a shell text once. Each method starts at `at` and leaves `at` behind what it has read."""
+    """Reads a shell text once. Each method starts at `at` and moves `at` behind the part it has read."""
 
     def __init__(self, text: str, references: dict[int, str], knows_ansi: bool) -> None:
         self.text = text
@@ -55,18 +55,18 @@ class Lexer:
         self.level: Command | None = None
 
     def finish(self) -> tuple[Piece, ...]:
-        """All pieces, the rest of the text included."""
+        """All pieces, including the rest of the text."""
         self.flush(len(self.text))
         return tuple(self.pieces)
 
     def flush(self, upto: int) -> None:
-        """Literal text up to here."""
+        """Add the literal text up to here."""
         if upto > self.written:
             self.pieces.append(self.text[self.written : upto])
         self.written = upto
 
     def hole(self, place: Place, reason: str = "") -> None:
-        """The reference at `at` is a hole."""
+        """Add the reference at `at` as a hole."""
         name = self.references[self.at]
         end = self.at + len(name) + 3
         self.flush(self.at)
@@ -86,14 +86,14 @@ class Lexer:
         self.at = self.written = end
 
     def holes(self, start: int, end: int, place: Place, reason: str = "") -> None:
-        """Every reference in a stretch of text, in one place."""
+        """Add every reference in a stretch of text as a hole of one kind."""
         for offset in self.offsets[bisect_left(self.offsets, start) : bisect_left(self.offsets, end)]:
             self.at = offset
             self.hole(place, reason)
         self.at = end
 
     def command(self, end: int, closer: str) -> None:
-        """Shell code up to an unmatched `closer`, or to `end` where there is none."""
+        """Read shell code up to an unmatched `closer`, or to `end` if there is none."""
         self.nesting += 1
         if self.nesting > NESTING_MAX:
             raise Unclear(f"it is nested deeper than {NESTING_MAX} levels")
@@ -103,14 +103,14 @@ class Lexer:
         self.nesting -= 1
 
     def level_of(self, end: int, closer: str) -> Command:
-        """What reads a level of shell code."""
+        """The reader of a level of shell code."""
         return Command(self, end, closer)
 
     def single(self, end: int) -> None:
-        """Behind a `'`, up to and with the next one; only our own escape is known in here."""
+        """After a `'`: read up to and including the next one; the only escape here is our own."""
         closing = self.text.find("'", self.at, end)
         while closing >= 0:
-            # A reference may hold quotes of its own (`['my step']`): those do not end the string.
+            # A reference may contain quotes (`['my step']`), which do not end the string.
             last = self.offsets[bisect_left(self.offsets, closing) - 1] if self.offsets else 0
             behind = last + len(self.references.get(last, "")) + 3
             if not self.at <= last < closing < behind:
@@ -122,7 +122,7 @@ class Lexer:
         self.at = closing + 1
 
     def ansi(self, end: int) -> None:
-        """At `$'`, up to the quote that ends it; shells without this form must find the same end."""
+        """At `$'`: read up to the closing quote; shells without this form must find the same end."""
         text, at = self.text, self.at + 2
         start = at
         first = -1
@@ -143,7 +143,7 @@ class Lexer:
         self.at = at + 1
 
     def read_quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
-        """Behind a `"` up to and with the next one, or the body of a here-document up to `end`."""
+        """After a `"`: read up to and including the next one; or read the body of a here-document up to `end`."""
         text = self.text
         while self.at < end:
             run = _DOUBLE_RUN.match(text, self.at, end)
@@ -165,7 +165,7 @@ class Lexer:
             raise Unclear("a double quote never ends")
 
     def backquote(self, end: int) -> None:
-        """A command in backquotes; with backslashes in it its holes are refused, for they would be read twice."""
+        """Read a command in backquotes; if it has backslashes, refuse its holes: they would be read twice."""
         start = closing = self.at + 1
         while closing < end and self.text[closing] != "`":
             closing += 2 if self.text[closing] == "\\" else 1
@@ -181,7 +181,7 @@ class Lexer:
         self.at = closing + 1
 
     def dollar(self, place: Place, end: int, reason: str = "") -> None:
-        """At a `$`: a reference, a substitution, a parameter, arithmetic, or just a dollar."""
+        """At a `$`: read a reference, a substitution, a parameter, arithmetic, or just a dollar."""
         text, at = self.text, self.at
         if at in self.references:
             self.hole(place, reason)
@@ -203,7 +203,7 @@ class Lexer:
             self.at = min(at + (2 if text.startswith("$$", at) else 1), end)
 
     def arithmetic(self, start: int, end: int) -> bool:
-        """`((` ... `))` at `start`: every hole is a number. False where the parentheses say it is something else."""
+        """Read `((` ... `))` at `start`: every hole is a number. False if the parentheses are something else."""
         depth, at = 2, start + 2
         while at < end and depth > 1:
             if at in self.references:
@@ -220,7 +220,7 @@ class Lexer:
         return True
 
     def parameter(self, place: Place, end: int) -> None:
-        """`${NAME...}` of the shell, whose operator decides what a hole behind it is."""
+        """Read a `${NAME...}` of the shell, whose operator decides the kind of the holes after it."""
         text = self.text
         head = _PARAMETER.match(text, self.at, end)
         self.at = head.end() if head else self.at + 2
@@ -262,7 +262,7 @@ class Lexer:
         raise Unclear("a ${ never ends")
 
     def closing_bracket(self, at: int, end: int) -> int:
-        """Where the index whose text starts at `at` has its `]`; `end` where it has none."""
+        """The offset of the `]` of an index whose text starts at `at`; `end` if there is none."""
         depth = 1
         while at < end:
             if at in self.references:

@@ -1,11 +1,11 @@
-"""Values in shell commands, quoted for the place where they stand; and commands that need no shell at all.
+"""Values in shell commands, quoted for their position; and commands that need no shell at all.
 
     render_shell("echo \\"${x}\\"", lookup)   text -> lexer.read -> render
     plain_argv("make -j4 all")              words that run without a shell, as make decides it
 
-Whatever a value holds, the shell reads it as that value: it never ends a quote, never starts a command. Where a
-value can't be had safely (arithmetic and a text that is no number, a here-document and a line that would end
-it, a place whose reading differs between shells) `ValueRefused` is raised and the attempt fails before it starts.
+The shell reads every value as that value: it never ends a quote and never starts a command. A value that is not safe in
+its position (a text that is no number in arithmetic, a line that would end its here-document, a position that shells
+read differently) raises `ValueRefused`, and the attempt fails before it starts.
 `${raw:name}` opts out.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from resile.languages.references import Lookup
 
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh")
-"""The programs whose quoting is known; a value for any other could run code."""
+"""The programs whose quoting is known; for any other program a value could run code."""
 
 
 def render_shell(text: str, lookup: Lookup, program: str = "sh") -> str:
-    """The command with the values of its references, each quoted for its place; unknown ones stay."""
+    """The command with the values of its references, each quoted for its position; unknown ones stay."""
     if "${" not in text:
         return text
     from resile.languages.shell.render import render
@@ -33,7 +33,7 @@ def render_shell(text: str, lookup: Lookup, program: str = "sh") -> str:
 
 
 def knows_ansi(program: str) -> bool:
-    """Does this shell certainly read `$'...'` as bash does?"""
+    """Does this shell certainly read `$'...'` like bash?"""
     return program.rpartition("/")[2] not in ("sh", "dash", "ash")
 
 
@@ -51,10 +51,10 @@ _SPEAKING_WORDS = frozenset({"echo", "printf"})
 
 @lru_cache(maxsize=TEMPLATES_KEPT)
 def plain_argv(command: str) -> tuple[str, ...] | None:
-    """The words of a command that means the same without a shell; None where it needs one.
+    """The words of a command that means the same without a shell; None if it needs one.
 
-    `kill`, `test` and `pwd` exist as programs but differ from the shell's own; `echo` and `printf` differ only
-    where there are options or backslashes.
+    `kill`, `test` and `pwd` exist as programs but differ from the shell's own; `echo` and `printf` differ only with
+    options or backslashes.
     """
     words = _split(command) if "'" in command or '"' in command else _words(command)
     if not words or not words[0]:
@@ -68,7 +68,7 @@ def plain_argv(command: str) -> tuple[str, ...] | None:
 
 
 def _words(command: str) -> list[str] | None:
-    """The words of a command without quotes; None where a character means something to the shell."""
+    """The words of a command without quotes; None if a character has a meaning for the shell."""
     if not _SPECIAL.isdisjoint(command):
         return None
     words = [word for word in command.replace("\t", " ").split(" ") if word]
@@ -76,7 +76,7 @@ def _words(command: str) -> list[str] | None:
 
 
 def _split(command: str) -> list[str] | None:
-    """The same for a command with quoted words."""
+    """The words of a command with quotes; None if a character has a meaning for the shell."""
     words: list[str] = []
     word: str | None = None
     at = 0

@@ -1,4 +1,4 @@
-"""A command with its values: pieces of `lexer.read`, each hole written for its place."""
+"""Renders a command: the pieces of `lexer.read`, with each hole's value written for its position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
-    """The command with the values of its references, each quoted for its place; unknown ones stay."""
+    """The command with the values of its references, each quoted for its position; unknown ones stay."""
     out: list[str] = []
     bodies: list[int] = []
     for piece in read(text, knows_ansi):
@@ -44,25 +44,25 @@ def render(text: str, lookup: Lookup, knows_ansi: bool) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """A value as text. JSON is written so that `echo` leaves it alone, which in many a shell takes `\\n` for a line."""
+    """A value as text. JSON is written so that `echo`, which in many shells expands `\\n`, leaves it alone."""
     text = checked_text(name, value)
     return text if isinstance(value, str) else _ESCAPED.sub(lambda found: _ECHOED.get(found[0], found[0]), text)
 
 
 def _quote(hole: Hole, value: str) -> str:
-    """The value, written so that the shell reads exactly it in this place."""
+    """The value, written so that the shell reads exactly this value here."""
     if hole.is_raw:
         return value
     text = _write_for_place(hole, value)
     if hole.in_document and hole.place in ("word", "single"):
-        # In a here-document bash joins lines at a backslash even inside single quotes: part the two.
+        # In a here-document bash joins lines at a backslash even inside single quotes: separate the two.
         text = text.replace("\\\n", "\\''\n")
-    # Inside backquotes the shell takes one level of backslashes away before it reads the command.
+    # Inside backquotes the shell removes one level of backslashes before it reads the command.
     return _HEREDOC.sub(r"\\\g<0>", text) if hole.in_backquotes else text
 
 
 def _write_for_place(hole: Hole, value: str) -> str:
-    """The value as its innermost place wants it."""
+    """The value, written for its innermost position."""
     match hole.place:
         case "word":
             return "'" + value.replace("'", "'\\''") + "'"
@@ -71,7 +71,7 @@ def _write_for_place(hole: Hole, value: str) -> str:
         case "double":
             return _DOUBLE.sub(r"\\\g<0>", value)
         case "default":
-            # Inside "${V:-...}" bash looks for the partner of `'` and of `<(`, unless quotes of their own hide them.
+            # Inside "${V:-...}" bash looks for the closing `'` and the end of `<(`, unless they are quoted.
             return _PAIRED.sub(r'"\g<0>"', _DEFAULT.sub(r"\\\g<0>", value))
         case "heredoc":
             return _HEREDOC.sub(r"\\\g<0>", value)
@@ -84,7 +84,7 @@ def _write_for_place(hole: Hole, value: str) -> str:
         case "number":
             if not _NUMBER.fullmatch(value):
                 raise ValueRefused(f"`{hole.source}` stands in arithmetic and its value is not a whole number")
-            # The blank keeps a minus from joining one before it, and from reading as `:-`.
+            # The blank keeps a minus from joining the one before it, and from being read as `:-`.
             return f" {value}" if value.startswith("-") else value
         case "name":
             if not _NAME.fullmatch(value):
@@ -97,7 +97,7 @@ def _write_for_place(hole: Hole, value: str) -> str:
 
 
 def _check_body(end: BodyEnd, body: str) -> None:
-    """A value must not end the here-document that it stands in."""
+    """Check that no value ends the here-document that contains it."""
     for line in body.split("\n"):
         line = line.lstrip("\t") if end.strips_tabs else line
         if line == end.delimiter or (end.is_nested and line.startswith(end.delimiter)):

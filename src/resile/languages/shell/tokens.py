@@ -12,7 +12,7 @@ Place = Literal[
 
 
 class Hole(Struct, frozen=True, gc=False):
-    """A reference in a command: its name, how it was written, and the place that decides on its quoting."""
+    """A reference in a command: its name, its form, and the position that determines its quoting."""
 
     name: str
     source: str
@@ -39,11 +39,11 @@ Piece = str | Hole | BodyStart | BodyEnd
 
 
 class Unclear(Exception):
-    """The text can't be followed; the message says why."""
+    """The lexer can't follow the text; the message says why."""
 
 
 class WordReader(Protocol):
-    """What a level of shell code asks of the lexer: its place in the text, and readers of what words are made of."""
+    """The lexer, as a level of shell code uses it: its position in the text, and readers for the parts of words."""
 
     text: str
     offsets: list[int]
@@ -59,19 +59,19 @@ class WordReader(Protocol):
         """Add every reference in a stretch of text to the pieces."""
 
     def single(self, end: int) -> None:
-        """Read up to and with the next `'`."""
+        """Read up to and including the next `'`."""
 
     def read_quoted(self, end: int, place: Literal["double", "heredoc"], reason: str = "") -> None:
-        """Read up to and with the next `"`, or the body of a here-document up to `end`."""
+        """Read up to and including the next `"`, or the body of a here-document up to `end`."""
 
     def backquote(self, end: int) -> None:
         """Read a command in backquotes."""
 
     def dollar(self, place: Place, end: int, reason: str = "") -> None:
-        """Read what a `$` begins."""
+        """Read the expansion that a `$` begins."""
 
     def arithmetic(self, start: int, end: int) -> bool:
-        """Read `((` ... `))`; False where the parentheses are something else."""
+        """Read `((` ... `))`; False if the parentheses are something else."""
 
     def closing_bracket(self, at: int, end: int) -> int:
-        """Where the index whose text starts at `at` has its `]`; `end` where it has none."""
+        """The offset of the `]` of an index whose text starts at `at`; `end` if there is none."""
