@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow fuzz equal lint format bench docs lock clean
+.PHONY: help install demo test test-slow fuzz equal mutate lint format bench docs lock clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,10 @@ fuzz: $(STAMP) ## compile N mutated files of other systems: N=10000 SEED=1
 equal: $(STAMP) ## compile and run everything as an older version did: OLD=REVISION ARGS="--only 'examples/*' --no-run"
 	$(BIN)/python -m tests.equal $(if $(OLD),--old $(OLD)) $(ARGS)
 
+mutate: $(STAMP) ## change the source in small ways and count what the tests notice: ARGS="--sample 60 --only core"
+	$(PIP) install --require-hashes -r requirements-mutate.txt
+	$(BIN)/python -m tests.mutate $(ARGS)
+
 lint: $(STAMP) ## ruff, its formatter, and mypy in strict mode
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,6 +69,7 @@ docs: $(STAMP) ## write the pages of docs/ that are read off the program
 lock: ## pin the requirements anew from pyproject.toml (needs uv)
 	$(COMPILE) pyproject.toml --output-file requirements.txt
 	$(COMPILE) pyproject.toml --extra dev --output-file requirements-dev.txt
+	$(COMPILE) pyproject.toml --extra dev --extra mutate --output-file requirements-mutate.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build bench.json .mypy_cache .ruff_cache .hypothesis

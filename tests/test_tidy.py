@@ -331,7 +331,7 @@ def test_no_path_of_one_machine() -> None:
 def test_requirements_are_pinned_by_hash_and_by_nothing_else() -> None:
     """There is no lock file with addresses, and every requirement has a version, hashes and no address."""
     assert [where(file) for file, _ in texts() if file.name in LOCK_FILES] == []
-    for name in ("requirements.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements-dev.txt", "requirements-mutate.txt"):
         text = (ROOT / name).read_text()
         assert ADDRESS.search(text) is None, name
         pins = text.replace("\\\n", " ").splitlines()

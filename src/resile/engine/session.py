@@ -10,6 +10,7 @@ import msgspec
 
 from resile.core.events import Capacity, EpochStarted, Event, RunResumed, RunStarted
 from resile.core.state import State, new_state
+from resile.core.transitions import refuse_unlisted_transitions
 from resile.engine.clock import Clock, SystemClock
 from resile.engine.env_files import load_env_files
 from resile.engine.evaluation.evaluators import Evaluators
@@ -109,6 +110,8 @@ class Session:
         self._state = state
         self._env = env
         self._listener = listener
+        if env.get("RESILE_CHECK") == "1":
+            refuse_unlisted_transitions()
 
     def record(self, lease: Lease, event: Event) -> State:
         """Record one event without performing orders: `reset`, and a judgement while no engine drives the run."""

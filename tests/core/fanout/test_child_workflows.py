@@ -15,7 +15,7 @@ from resile.core.state import ROOT
 from resile.model.builtin_actions import Transform
 from resile.model.failure import Outcome
 from resile.model.rules import Rule
-from resile.model.workflow import Child, Step
+from resile.model.workflow import Arc, Child, Step
 from tests.core.items import SH, Items, fan, step
 from tests.core.world import OK, failed, flow
 
@@ -45,6 +45,22 @@ def test_a_failed_child_fails_its_step_and_the_ladder_answers() -> None:
     assert [note.data["message"] for note in world.notes if note.type == "attempt_failed" and note.step == "sub"] == [
         "one failed: exit code 4"
     ]
+
+
+def test_a_child_that_loops_too_often_fails_alone() -> None:
+    """An arc leads to a step of the child that runs already: its second visit is beyond the child's budget."""
+    arcs = {"a": (Arc("b"),), "c": (Arc("b"),)}
+    steps = [Step(name=name, action=SH, arcs=arcs.get(name, ())) for name in ("a", "c", "b")]
+    sub = Step(name="sub", action=Child("c.yaml", flow(*steps, loops_max=0)))
+    world = Items(flow(sub, step("after")), parallel=3).until_end()
+    assert sorted(world.runs) == ["after", "end", "sub", "sub/a", "sub/b", "sub/c", "sub/end"]
+    assert world.types("loop_budget_exceeded") == ["loop_budget_exceeded"]
+    assert [note.type for note in world.notes if note.step == "b"][-3:] == [
+        "loop_budget_exceeded",
+        "step.exit",
+        "step_failed",
+    ]
+    assert (world.statuses(), world.ended) == ({"sub": "failed", "after": "completed", "end": "completed"}, "failed")
 
 
 def valued(*rules: Rule) -> Step:

@@ -134,6 +134,23 @@ def test_a_handler_that_runs_out_of_time_is_killed_and_has_failed() -> None:
     assert world.state.jobs[1].tolerated
 
 
+def test_a_handler_that_runs_out_of_time_never_starts_what_it_reserved() -> None:
+    """A command that is reserved but has not started when the time is up is taken back, like one that runs."""
+    rule = Rule(then="recovered", text="h", repair=commands("h1", timeout_seconds=5.0))
+    world = World(flow(step("a", rules=(rule, TOLERATE))), failing(a=-1)).start()
+    world.perform()
+    timer, start = world.orders
+    assert isinstance(start, StartAttempt)
+    assert world.state.jobs[start.job].status.name == "pending"
+    world.orders.clear()
+    (kill,) = world.feed(TimerFired(6.0, 1, timer.attempt, repair=True))  # type: ignore[union-attr]
+    assert isinstance(kill, KillAttempt)
+    assert (kill.job, kill.attempt) == (start.job, start.attempt)
+    world.orders.clear()
+    world.feed(AttemptEnded(7.0, kill.job, kill.attempt, failed(143), canceled=True))
+    assert (world.statuses()["a"], world.state.jobs[1].tolerated) == ("failed", True)
+
+
 def test_nested_handlers_have_scopes_of_their_own() -> None:
     """A command of a handler is repaired by its own handler; it passes, and so does the outer one."""
     inner = Step(name="h", action=Noop(), rules=(Rule(then="retry", text="inner", repair=commands("hh")),))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from resile.core.actions import StartAttempt
 from resile.core.events import AttemptEnded, AttemptStarted
 from resile.model.rules import Rule
 from resile.model.workflow import Arc, Condition, Need, Noop, Resources, Step
@@ -17,6 +20,15 @@ def step(name: str, *needs: str, **keys: object) -> Step:
 def after(name: str, previous: str, **keys: object) -> Step:
     """A step that follows another in list order."""
     return Step(name=name, action=Noop(), needs=(Need((previous,), True),), **keys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("resources", [Resources(cpus=4), Resources(memory_bytes=1000), Resources(gpus=2)])
+def test_a_step_that_fits_exactly_runs(resources: Resources) -> None:
+    """A step may take all CPUs, all memory or all GPUs of the machine, and the next one has to wait for it."""
+    world = World(flow(step("a", resources=resources), step("b", resources=resources)), parallel=2).start()
+    assert [world.name(order.job) for order in world.orders if isinstance(order, StartAttempt)] == ["a"]
+    world.perform()
+    assert [world.name(order.job) for order in world.orders if isinstance(order, StartAttempt)] == ["b"]
 
 
 def test_a_chain_runs_in_order() -> None:

@@ -1,0 +1,77 @@
+"""The mutants of a file: every small change that cosmic-ray's operators can make to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Operators that make real mistakes. The others compare by identity instead of by value, or replace an operator by
+# each of a dozen others, and tell no more.
+KEPT = (
+    "core/AddNot",
+    "core/NumberReplacer",
+    "core/ReplaceAndWithOr",
+    "core/ReplaceOrWithAnd",
+    "core/ReplaceTrueWithFalse",
+    "core/ReplaceFalseWithTrue",
+    "core/ReplaceBreakWithContinue",
+    "core/ReplaceContinueWithBreak",
+    "core/ReplaceUnaryOperator_Delete_Not",
+    "core/ZeroIterationForLoop",
+    "core/ExceptionReplacer",
+    *(
+        f"core/ReplaceComparisonOperator_{change}"
+        for change in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is", "Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt")
+    ),
+    "core/ReplaceComparisonOperator_In_NotIn",
+    "core/ReplaceComparisonOperator_NotIn_In",
+    *(f"core/ReplaceBinaryOperator_{change}" for change in ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Mod_Mul")),
+)
+
+
+class Mutant(NamedTuple):
+    """One change: the `occurrence`-th place in a file where an operator can be applied."""
+
+    path: str
+    operator: str
+    occurrence: int
+
+
+def operators() -> dict[str, Any]:
+    """The operators that are used, by name."""
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    return {name: get_operator(name) for name in sorted(set(operator_names()) & set(KEPT))}
+
+
+def mutants_of(root: Path, path: str) -> Iterator[Mutant]:
+    """Every mutant of a file."""
+    from cosmic_ray.ast import Visitor, get_ast
+
+    tree = get_ast((root / path).read_text())
+
+    class Counter(Visitor):  # type: ignore[misc]
+        """Counts the places where an operator can be applied."""
+
+        def __init__(self, operator: Any) -> None:
+            self.operator = operator
+            self.count = 0
+
+        def visit(self, node: Any) -> Any:
+            """Look at a node and leave it as it is."""
+            self.count += len(list(self.operator.mutation_positions(node)))
+            return node
+
+    for name, operator in operators().items():
+        counter = Counter(operator())
+        counter.walk(tree)
+        yield from (Mutant(path, name, occurrence) for occurrence in range(counter.count))
+
+
+def mutate(code: str, mutant: Mutant) -> str | None:
+    """The text of a file with the change made; None where it changes nothing."""
+    from cosmic_ray.mutating import mutate_code
+
+    changed: str | None = mutate_code(code, operators()[mutant.operator](), mutant.occurrence)
+    return None if changed == code else changed
