@@ -243,10 +243,11 @@ if __name__ == "__main__":
             if number == count // 10:
                 ask(os.getpid())
         ask(os.getpid())
-    ready = flow.compile()
     begin = time.perf_counter()
-    done = run(ready)
-    seconds = time.perf_counter() - begin
+    flow.compile()
+    compiled = time.perf_counter()
+    done = run(flow)  # which compiles it once more
+    seconds = time.perf_counter() - compiled - (compiled - begin)
     assert done.status == "completed"
     early, late = seen
     print(seconds, *((b - a) / (count - count // 10) for a, b in zip(early, late)))

@@ -226,7 +226,7 @@ def test_paths_may_be_paths_and_nonsense_is_refused(tmp_path: Path) -> None:
     file.write_text("resile: 1\nname: y\nsteps: {say: {shell: echo hi}}\n")
     db = str(tmp_path / "r.db")
     assert resile.run(file, db=db, output=str(tmp_path)).result("say") == "hi"
-    with pytest.raises(TypeError, match=r"run\(\) takes a Workflow, a loaded one or the path of a file, not 3"):
+    with pytest.raises(TypeError, match=r"run\(\) takes a Workflow, a loaded one or the path of a file, not int"):
         resile.run(3)  # type: ignore[arg-type]
     for number in (0, 10_001, True, "2"):
         refused = f"max_parallel is a whole number from 1 to 10000, not {number!r}"

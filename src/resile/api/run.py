@@ -170,7 +170,7 @@ def run(
     elif isinstance(workflow, str | PathLike):
         path, definition = fspath(workflow), None
     else:
-        raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {workflow!r}")
+        raise TypeError(f"run() takes a Workflow, a loaded one or the path of a file, not {type(workflow).__name__}")
     settings = run_settings.get()
     if settings is not None:
         definition = settings.prepare(definition or Workflow.load(path).compile())

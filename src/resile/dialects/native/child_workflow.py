@@ -82,8 +82,8 @@ def _from_file(reading: NativeReading, path: str, node: Node) -> Workflow | None
 
 
 def refuse_parallel(reading: NativeReading, root: Mapping) -> None:
-    """Refuse `max_parallel` in a called workflow: all steps of a run share the caller's limit."""
-    if reading.level or _compiling.get() is not None:
+    """Refuse `max_parallel` in a called native workflow: all steps of a run share the caller's limit."""
+    if reading.dialect == "native" and (reading.level or _compiling.get() is not None):
         message = "`max_parallel` has no meaning in a workflow that another one calls: the caller's counts"
         hint = "leave it out here; `max_parallel` in a map bounds its items"
         reading.report.error("conflict", message, root.entries["max_parallel"][0], hint=hint)

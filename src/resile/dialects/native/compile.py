@@ -56,9 +56,10 @@ def compile_part(reading: NativeReading, root: Mapping) -> Workflow | None:
     reading.readers = Readers(read_step, settle, compile_part)
     root = lift_ir(reading, root, WORKFLOW)
     fields = read_mapping(reading, root, WORKFLOW)
-    if "source" in fields:
-        reading.source = Source(fields["source"]["file"], b"", fields["source"]["folder"])
     source, report = reading.source, reading.report
+    if "source" in fields:
+        named = fields["source"]
+        source = reading.source = Source(named.get("file", source.file), b"", named.get("folder", source.folder))
     if "max_parallel" in root.entries:
         from resile.dialects.native.child_workflow import refuse_parallel
 
