@@ -19,6 +19,8 @@ FUNCTION_LINES_MAX = 60
 FOLDER_FILES_MAX = 15
 OWN_IMPORTS_MAX = 25
 MODULE_DOCSTRING_WORDS_MIN = 5
+# A private function as short as this may let its name say what it does.
+SELF_EXPLANATORY_LINES_MAX = 3
 FOLDERS_OF_OTHERS = {
     ".git",
     ".venv",
@@ -143,10 +145,14 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def documented(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """What needs a docstring: classes, functions, methods; nothing local to a function, not `__init__` and its kin."""
+    """Classes, functions and methods that need a docstring.
+
+    Dunder methods, functions inside functions and short private functions need none.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if not node.name.startswith("__"):
+            is_short = (node.end_lineno or 0) - node.body[0].lineno < SELF_EXPLANATORY_LINES_MAX
+            if not node.name.startswith("__") and not (node.name.startswith("_") and is_short):
                 yield node
         else:
             if isinstance(node, ast.ClassDef):
