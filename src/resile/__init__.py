@@ -5,9 +5,8 @@
 The names below are the public API; each is loaded when it is first asked for, so `import resile` costs nothing.
 """
 
-__version__ = "0.1.0"
-
 _WHERE = {
+    "__version__": "resile.version",
     "Client": "resile.api.client",
     "Map": "resile.api.options",
     "OnFailure": "resile.api.options",
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from resile.api.step import current, step
     from resile.api.workflow import Workflow
     from resile.errors import ResileError
+    from resile.version import __version__
 
 
 def __getattr__(name: str) -> object:

@@ -85,7 +85,7 @@ def _open_closed_streams() -> None:
 def _dispatch(words: list[str]) -> int:
     """Handle --version, --help and completion, else load the command and call it."""
     if words and words[0] in ("--version", "-V"):
-        from resile import __version__
+        from resile.version import __version__
 
         _print(f"resile {__version__}\n")
         return 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resile import __version__
 from resile.errors import Diagnostic, ResileError, WorkflowError, shorten
 from resile.model import codec
 from resile.model.fanout import FanOut
@@ -16,6 +15,7 @@ from resile.model.hashing import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
 from resile.model.nested import steps_with_inner_workflows
 from resile.model.workflow import Child, Input, Step, Workflow
+from resile.version import __version__
 
 if TYPE_CHECKING:
     from resile.commands.documents.answers import CheckReport

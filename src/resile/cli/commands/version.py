@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from resile import __version__
 from resile.cli.display.output import print_document, write_text
 from resile.cli.parse import Call
+from resile.version import __version__
 
 
 def version(call: Call) -> int:
