@@ -15,9 +15,9 @@ from resile.core.events import RunStarted
 from resile.engine.resources import measure
 from resile.engine.session import create, take
 from resile.model import codec
-from resile.model.fanout import FanOut, Source
+from resile.model.fanout import Source
 from resile.model.items import DeadLetter, Item, ItemFailure
-from resile.model.workflow import Noop, Shell, Step, Workflow
+from resile.model.workflow import FanOut, Noop, Shell, Step, Workflow
 from resile.store.contract import Batch
 from resile.store.open import open_store
 from tests.cli.program import DEADLINE_SECONDS, Program

@@ -12,8 +12,7 @@ from resile.core.events import RunStarted
 from resile.engine.resources import measure
 from resile.engine.session import Session, create, take
 from resile.model import codec
-from resile.model.rules import Repair, Rule
-from resile.model.workflow import Noop, Shell, Step, Workflow
+from resile.model.workflow import Noop, Repair, Rule, Shell, Step, Workflow
 from resile.store.open import open_store
 from tests.cli.program import Program, rule_text
 

@@ -18,10 +18,9 @@ from resile.core.events import (
 )
 from resile.core.fanout.progress import Fan
 from resile.model.failure import Outcome
-from resile.model.fanout import ErrorPolicy, FanOut, Source
+from resile.model.fanout import ErrorPolicy, Source
 from resile.model.items import DeadLetter, Item, KeptScope, LetterGroup
-from resile.model.rules import Rule
-from resile.model.workflow import Need, Shell, Step, Workflow
+from resile.model.workflow import FanOut, Need, Rule, Shell, Step, Workflow
 from tests.core.world import OK, World
 
 SH = Shell("x")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from resile.model.failure import Outcome
-from resile.model.rules import Match, Repair, Rule
-from resile.model.workflow import Noop, Step
+from resile.model.rules import Match
+from resile.model.workflow import Noop, Repair, Rule, Step
 from tests.core.scheduling.test_dependencies import step
 from tests.core.world import OK, World, failed, flow
 

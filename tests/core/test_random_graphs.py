@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resile.model.failure import Outcome
-from resile.model.rules import Rule
-from resile.model.workflow import Condition, Need, Noop, Resources, Step, Workflow
+from resile.model.workflow import Condition, Need, Noop, Resources, Rule, Step, Workflow
 from tests.core.reference import expected
 from tests.core.world import OK, World, failed, flow
 

@@ -16,8 +16,8 @@ from resile.core.events import (
 from resile.core.scheduling.finish import execution
 from resile.core.state import decode, encode
 from resile.model.failure import Outcome
-from resile.model.rules import Backoff, Match, Rule
-from resile.model.workflow import Noop, Shell, Step
+from resile.model.rules import Backoff, Match
+from resile.model.workflow import Noop, Rule, Shell, Step
 from tests.core.scheduling.test_dependencies import step
 from tests.core.world import OK, World, failed, flow
 

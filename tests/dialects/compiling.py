@@ -9,8 +9,8 @@ import msgspec
 
 from resile.dialects.compile import compile_file, compile_text
 from resile.model.codec import decode, encode
-from resile.model.rules import Backoff, Repair, Rule, SuccessActions
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.rules import Backoff
+from resile.model.workflow import Child, Repair, Rule, Step, SuccessActions, Workflow
 
 
 def compiled(text: str) -> Workflow:

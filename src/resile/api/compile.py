@@ -23,8 +23,7 @@ from resile.dialects.native.nodes import step_node
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.languages.python.modules import object_named, type_name
-from resile.model.fanout import FanOut
-from resile.model.workflow import Function, Given, Step
+from resile.model.workflow import FanOut, Function, Given, Step
 
 # Options that a step of a file has in another form.
 _READ_ELSEWHERE = ("name", "needs", "rules")

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from resile.errors import Diagnostic
 from resile.languages.references import names
 from resile.model.builtin_actions import Collect, Memory, Script
-from resile.model.fanout import FanOut
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.nested import workflows_within
 from resile.model.rules import Origin, Transition
-from resile.model.workflow import Condition, Shell, Step, Workflow
+from resile.model.workflow import Condition, FanOut, Shell, Step, Workflow
 
 if TYPE_CHECKING:
     from resile.languages.javascript.evaluate import Sandbox

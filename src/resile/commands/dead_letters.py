@@ -40,9 +40,8 @@ from resile.engine.session import take
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.failure import FAILURE_KINDS
-from resile.model.fanout import FanOut
 from resile.model.items import ItemFailure
-from resile.model.workflow import Child, Step
+from resile.model.workflow import Child, FanOut, Step
 from resile.store.contract import LetterCount, LetterRow, RunRow, Store
 
 SIGNATURES_MAX = 1_000

@@ -10,11 +10,10 @@ import msgspec
 
 from resile.errors import Diagnostic, ResileError, WorkflowError, shorten
 from resile.model import codec
-from resile.model.fanout import FanOut
 from resile.model.hashing import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
 from resile.model.nested import steps_with_inner_workflows
-from resile.model.workflow import Child, Input, Step, Workflow
+from resile.model.workflow import Child, FanOut, Input, Step, Workflow
 from resile.version import __version__
 
 if TYPE_CHECKING:

@@ -189,8 +189,7 @@ def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: i
 
 def _may_come(state: State, step: str) -> bool:
     """Does an unfinished run define such a step in an inner scope, whose jobs are created later?"""
-    from resile.model.fanout import FanOut
-    from resile.model.workflow import Child
+    from resile.model.workflow import Child, FanOut
 
     work = list(state.workflow.steps) if state.phase != "ended" else []
     while work:

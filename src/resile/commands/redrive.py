@@ -31,10 +31,10 @@ from resile.engine.replay import fold_log, row_of
 from resile.engine.resources import measure, refuse_misfits
 from resile.engine.session import Session, caller, take
 from resile.errors import ResileError
-from resile.model.fanout import FanOut
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import EXIT_CODES, RunStatus
+from resile.model.workflow import FanOut
 from resile.store.contract import Lease, LetterCount, LetterRow, RunRow, Store
 
 PARALLEL_DEFAULT = 5

@@ -25,10 +25,9 @@ from resile.engine.secrets import load_secrets, refuse_secret_inputs
 from resile.engine.session import Session, caller, create, next_event, take
 from resile.errors import ResileError
 from resile.model import codec
-from resile.model.fanout import FanOut
 from resile.model.nested import steps_with_inner_steps
 from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import Lease, RunRow, Store
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from resile.core.scheduling.reserve_ahead import cancel_early_reservation
 from resile.core.state import ROOT, Failed, Job, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
-from resile.model.fanout import FanOut
 from resile.model.status import CANCELED, PENDING, RECOVERING, RUNNING, TERMINATED
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 
 OVERRIDES = ("completed", "failed")
 _UNDER_WAY = (PENDING, RUNNING, RECOVERING)

@@ -19,11 +19,10 @@ from resile.core.events import Capacity, Options
 from resile.core.fanout.progress import Fan, Redrive
 from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
-from resile.model.fanout import FanOut
 from resile.model.items import Item, ItemFailure
-from resile.model.rules import Rule, Trigger
+from resile.model.rules import Trigger
 from resile.model.status import BLOCKED, COMPLETED, PENDING, Status
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.workflow import Child, FanOut, Rule, Step, Workflow
 
 FORMAT = 5
 ROOT = 1

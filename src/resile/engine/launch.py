@@ -24,8 +24,7 @@ from resile.languages.contract import render_text
 from resile.languages.references import ValueRefused
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, Kind, Outcome
-from resile.model.fanout import FanOut
-from resile.model.workflow import Step
+from resile.model.workflow import FanOut, Step
 
 if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators

@@ -31,9 +31,8 @@ from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure, Kind, Outcome
-from resile.model.fanout import FanOut
 from resile.model.status import Status
-from resile.model.workflow import Action, Agent, Capture, Child, Step, Validate
+from resile.model.workflow import Action, Agent, Capture, Child, FanOut, Step, Validate
 from resile.store.contract import AttemptRow
 
 if TYPE_CHECKING:

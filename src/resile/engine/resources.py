@@ -9,8 +9,7 @@ from resile.core.events import Capacity
 from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.errors import ResileError
-from resile.model.fanout import FanOut
-from resile.model.workflow import Step, Workflow
+from resile.model.workflow import FanOut, Step, Workflow
 
 # So many in reserve that the launcher never waits for a commit, so few that a cancel has little to withdraw.
 AHEAD = 64

@@ -10,9 +10,8 @@ from resile.core.state import State
 from resile.engine.paths import label
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
-from resile.model.fanout import FanOut
 from resile.model.nested import steps_with_inner_steps
-from resile.model.workflow import Child, Function, Step, Workflow
+from resile.model.workflow import Child, FanOut, Function, Step, Workflow
 from resile.store.contract import RunRow
 
 if TYPE_CHECKING:

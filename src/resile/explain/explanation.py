@@ -28,9 +28,8 @@ from resile.explain.timeline import Timeline
 from resile.explain.why_not_run import add_waiting, explain_unlogged
 from resile.explain.wording import list_names
 from resile.model import codec
-from resile.model.fanout import FanOut
 from resile.model.status import EXIT_CODES, RunStatus
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import RunRow, Store
 
 NAMES_MAX = 10_000

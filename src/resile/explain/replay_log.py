@@ -22,9 +22,8 @@ from resile.explain.report import AttemptEvent, AttemptReport, Canceled, Result,
 from resile.explain.timeline import Timeline
 from resile.explain.wording import condition_text, consequence_of, mismatch_of, shorten
 from resile.model.failure import Kind
-from resile.model.rules import Rule
 from resile.model.status import TERMINAL, Status
-from resile.model.workflow import Step
+from resile.model.workflow import Rule, Step
 
 # Why the core skipped a rule, in words; empty where the reason's own name is enough.
 _WHY = {"off": "turned off for this run", "spent": "", "no more": "there is no more to grant"}

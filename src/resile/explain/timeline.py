@@ -25,8 +25,8 @@ from resile.explain.report import (
     full_name,
 )
 from resile.explain.rule_reference import RuleReference
-from resile.model.rules import Origin, Rule
-from resile.model.workflow import Workflow
+from resile.model.rules import Origin
+from resile.model.workflow import Rule, Workflow
 
 
 class Timeline:

@@ -7,8 +7,7 @@ from typing import Any
 
 from resile.core.state import Job, Scope, State
 from resile.languages.references import MISSING
-from resile.model.fanout import FanOut
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 
 
 def frames(state: State, job: Job) -> Iterator[Scope]:

@@ -6,15 +6,8 @@ from functools import lru_cache
 
 import msgspec
 
-import resile.model.fanout as _fanout
-import resile.model.rules as _rules
 from resile.model.hashing import sha256_hex
-from resile.model.workflow import Condition, Step, Workflow
-
-# Step, Rule and FanOut refer to each other, but the modules import in one direction, so the names are set here.
-_rules.Step = Step  # type: ignore[attr-defined]
-_rules.Condition = Condition  # type: ignore[attr-defined]
-_fanout.Step = Step  # type: ignore[attr-defined]
+from resile.model.workflow import Workflow
 
 
 def encode(workflow: Workflow) -> bytes:

@@ -1,13 +1,10 @@
-"""Fan-outs: the source of the items, the steps for each item, and the policy for items that fail."""
+"""The parts of a fan-out that contain no steps: the source of its items, and the policy for items that fail."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from resile.model.rules import Backoff
-
-if TYPE_CHECKING:
-    from resile.model.workflow import Step
 
 
 class Source(Struct, frozen=True, omit_defaults=True):
@@ -61,19 +58,3 @@ class ErrorPolicy(Struct, frozen=True, omit_defaults=True):
     attempts_max: int = 1
     backoff: Backoff | None = None
     breaker: Breaker | None = None
-
-
-class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
-    """One scope for each item, called `scope[index]`, or after the step where `scope` is empty.
-
-    `item_name` is another name for `item` in texts.
-    """
-
-    source: Source
-    steps: tuple["Step", ...]
-    policy: ErrorPolicy = ErrorPolicy()
-    max_parallel: int | None = None
-    item_timeout_seconds: float | None = None
-    isolation: Literal["none", "worktree"] = "none"
-    scope: str = ""
-    item_name: str = ""

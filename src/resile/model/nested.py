@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from resile.model.fanout import FanOut
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.workflow import Child, FanOut, Step, Workflow
 
 _WITH_INNER_STEPS = frozenset((FanOut, Child))
 

@@ -3,8 +3,11 @@
     Workflow -> Step -> action   (Shell, Noop, Agent, ...)
                      -> needs    (groups: all must hold, each by any of its members)
                      -> arcs     (`next`: taken instead of waited for)
-                     -> rules    (the ladder, rules.py)
-                     -> fan-out  (fanout.py)
+                     -> rules    (the ladder: match -> limit -> wait -> repair -> then)
+
+Steps, rules and fan-outs contain each other, so they are defined together; rules.py, fanout.py and builtin_actions.py
+have the parts without steps. Every dialect's failure handling compiles to a list of rules. Everything in a rule is
+bounded: `limit` is a number, `wait` has a ceiling, `repair` a maximum depth.
 
 Text that may contain `${...}` is stored as written; the engine renders it when an attempt starts, when the values are
 known.
@@ -27,9 +30,9 @@ from resile.model.builtin_actions import (
     Transform,
 )
 from resile.model.cluster import Cluster
-from resile.model.fanout import FanOut
+from resile.model.fanout import ErrorPolicy, Source
 from resile.model.limits import GRACE_SECONDS_DEFAULT, LOOPS_DEFAULT
-from resile.model.rules import NOWHERE, Origin, Rule, SuccessActions
+from resile.model.rules import NOWHERE, Backoff, Escalation, Match, Origin, Then, Transition
 
 CaptureForm = Literal[
     "text", "json", "lines", "number", "bool", "stderr", "exit_code", "combined", "value", "success", "duration"
@@ -167,6 +170,22 @@ class Child(Struct, frozen=True, tag="workflow", omit_defaults=True):
     shares: bool = False
 
 
+class FanOut(Struct, frozen=True, tag="map", omit_defaults=True):
+    """One scope for each item, called `scope[index]`, or after the step where `scope` is empty.
+
+    `item_name` is another name for `item` in texts.
+    """
+
+    source: Source
+    steps: tuple["Step", ...]
+    policy: ErrorPolicy = ErrorPolicy()
+    max_parallel: int | None = None
+    item_timeout_seconds: float | None = None
+    isolation: Literal["none", "worktree"] = "none"
+    scope: str = ""
+    item_name: str = ""
+
+
 Action = (
     Shell
     | Noop
@@ -217,6 +236,71 @@ class Arc(Struct, frozen=True, array_like=True):
     step: str
     when: Condition | None = None
     args: dict[str, Any] = {}
+
+
+class Repair(Struct, frozen=True, omit_defaults=True):
+    """Steps that run before a job is retried or counted as recovered: its own steps, or named steps of the scope.
+
+    `on_failure` says what a failed repair means: `ignore` continues as after a success, `next` leaves the failure to
+    the rules below, `fail` ends the climb.
+    """
+
+    steps: tuple["Step", ...] = ()
+    calls: tuple[str, ...] = ()
+    calls_js: str = ""
+    timeout_seconds: float | None = None
+    on_failure: Literal["ignore", "next", "fail"] = "next"
+
+
+class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One answer to a failure.
+
+    `limit` counts the firings of this rule, or with `limit_of` job those of all rules of the job's step.
+
+    `when` is a condition on the failure that must hold.
+
+    `routing` marks a rule that the file calls retry, run or goto, which a caller may turn off.
+
+    `retries_anyway` marks a rule that the file calls retry: a caller may cap its limit, and it retries even if its code
+    names no step to run.
+
+    `halts` makes a `fail` end the whole scope.
+    """
+
+    then: Then
+    text: str
+    match: Match = Match()
+    when: Condition | None = None
+    limit: int = 1
+    limit_of: Literal["rule", "job"] = "rule"
+    wait: Backoff | None = None
+    repair: Repair | None = None
+    change: Escalation | None = None
+    target: str = ""
+    target_js: str = ""
+    transitions: tuple[Transition, ...] = ()
+    cost: int = 0
+    routing: bool = False
+    retries_anyway: bool = False
+    halts: bool = False
+    origin: Origin = NOWHERE
+
+
+class SuccessActions(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Actions after a success, in this order: own steps, named steps, a jump back.
+
+    Running the steps spends `run_cost` of the loop budget, the jump `cost`.
+    """
+
+    steps: tuple["Step", ...] = ()
+    calls: tuple[str, ...] = ()
+    calls_js: str = ""
+    target: str = ""
+    target_js: str = ""
+    transitions: tuple[Transition, ...] = ()
+    cost: int = 0
+    run_cost: int = 0
+    origin: Origin = NOWHERE
 
 
 class Capture(Struct, frozen=True, array_like=True):

@@ -14,8 +14,7 @@ from resile.core.events import (
 from resile.core.state import ROOT
 from resile.model.builtin_actions import Transform
 from resile.model.failure import Outcome
-from resile.model.rules import Rule
-from resile.model.workflow import Arc, Child, Step
+from resile.model.workflow import Arc, Child, Rule, Step
 from tests.core.items import SH, Items, fan, step
 from tests.core.world import OK, failed, flow
 

@@ -11,7 +11,8 @@ from resile.core.events import AttemptEnded, CancelRequested
 from resile.core.state import ROOT, decode, encode
 from resile.model.failure import Outcome
 from resile.model.fanout import Breaker
-from resile.model.rules import Backoff, Repair, Rule
+from resile.model.rules import Backoff
+from resile.model.workflow import Repair, Rule
 from tests.core.items import Items, fan, step
 from tests.core.world import OK, failed, flow
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from resile.core.events import AttemptEnded, CancelRequested
 from resile.core.fanout.fanout import counts
 from resile.model.fanout import Breaker
-from resile.model.rules import Rule
-from resile.model.workflow import Child, Condition, Step
+from resile.model.workflow import Child, Condition, Rule, Step
 from tests.core.items import Items, fan, step
 from tests.core.world import OK, failed, flow
 

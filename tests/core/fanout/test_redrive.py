@@ -10,8 +10,7 @@ from resile.core.events import CancelRequested, EpochStarted, Redriven, RunResum
 from resile.core.state import ROOT, decode, encode
 from resile.model.failure import Outcome
 from resile.model.items import LetterGroup
-from resile.model.rules import Repair, Rule
-from resile.model.workflow import Child, Need, Noop, Step, Workflow
+from resile.model.workflow import Child, Need, Noop, Repair, Rule, Step, Workflow
 from tests.core.items import SH, Items, fan, step
 from tests.core.world import OK, failed, flow
 

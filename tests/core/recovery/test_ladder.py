@@ -7,8 +7,8 @@ from collections.abc import Callable
 from resile.core.actions import KillAttempt, SetTimer, StartAttempt
 from resile.core.events import AttemptEnded, AttemptStarted, Judged, RouteAnswered, RunResumed, TimerFired
 from resile.model.failure import Outcome
-from resile.model.rules import Escalation, Match, Repair, Rule, SuccessActions, Transition
-from resile.model.workflow import Need, Noop, Resources, Step
+from resile.model.rules import Escalation, Match, Transition
+from resile.model.workflow import Need, Noop, Repair, Resources, Rule, Step, SuccessActions
 from tests.core.scheduling.test_dependencies import step
 from tests.core.world import OK, World, failed, flow
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from resile.core.events import Judged, RouteAnswered
 from resile.model.failure import Outcome
-from resile.model.rules import Backoff, Match, Repair, Rule, SuccessActions
+from resile.model.rules import Backoff, Match
 from resile.model.status import Status
-from resile.model.workflow import Arc, Condition, Need, Noop, Step, Workflow
+from resile.model.workflow import Arc, Condition, Need, Noop, Repair, Rule, Step, SuccessActions, Workflow
 from tests.core.world import OK, World, failed, flow
 
 LOOPS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resile.model.failure import Outcome
-from resile.model.rules import Rule
+from resile.model.workflow import Rule
 from tests.core.items import Items, fan, step
 from tests.core.world import OK, failed, flow
 

@@ -6,8 +6,7 @@ import pytest
 
 from resile.core.actions import StartAttempt
 from resile.core.events import AttemptEnded, AttemptStarted
-from resile.model.rules import Rule
-from resile.model.workflow import Arc, Condition, Need, Noop, Resources, Step
+from resile.model.workflow import Arc, Condition, Need, Noop, Resources, Rule, Step
 from tests.core.world import OK, World, failed, flow
 
 

@@ -20,8 +20,20 @@ from resile.core.react import react
 from resile.core.state import new_state
 from resile.model.builtin_actions import Check
 from resile.model.failure import Outcome
-from resile.model.rules import Repair, Rule, SuccessActions
-from resile.model.workflow import Arc, Capture, Condition, Need, Noop, Resources, Shell, Step, Workflow
+from resile.model.workflow import (
+    Arc,
+    Capture,
+    Condition,
+    Need,
+    Noop,
+    Repair,
+    Resources,
+    Rule,
+    Shell,
+    Step,
+    SuccessActions,
+    Workflow,
+)
 from tests.core.reference import expected
 from tests.core.world import OK, World, failed, flow
 

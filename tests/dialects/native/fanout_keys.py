@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from resile.dialects.native.keys.failures import BACKOFF_KINDS
-from resile.model.fanout import Breaker, ErrorPolicy, FanOut, Source
-from resile.model.rules import Backoff, Match, Origin, Repair, Rule, SuccessActions, Transition
-from resile.model.workflow import Need, Noop, Shell, Step
+from resile.model.fanout import Breaker, ErrorPolicy, Source
+from resile.model.rules import Backoff, Match, Origin, Transition
+from resile.model.workflow import FanOut, Need, Noop, Repair, Rule, Shell, Step, SuccessActions
 from tests.dialects.compiling import compiled, step_with, wait_with
 
 EXPONENTIAL = Backoff("exponential", 1.0)

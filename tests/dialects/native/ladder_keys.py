@@ -4,8 +4,20 @@
 from __future__ import annotations
 
 from resile.model.limits import LOOPS_DEFAULT, LOOPS_MAX
-from resile.model.rules import Backoff, Escalation, Match, Origin, Repair, Rule, SuccessActions, Transition
-from resile.model.workflow import Agent, Capture, Http, Need, Python, Shell, Step, WriteFile
+from resile.model.rules import Backoff, Escalation, Match, Origin, Transition
+from resile.model.workflow import (
+    Agent,
+    Capture,
+    Http,
+    Need,
+    Python,
+    Repair,
+    Rule,
+    Shell,
+    Step,
+    SuccessActions,
+    WriteFile,
+)
 from tests.dialects.compiling import (
     agent_with,
     default_with,

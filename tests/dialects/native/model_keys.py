@@ -19,14 +19,14 @@ from resile.model.builtin_actions import (
     Transform,
 )
 from resile.model.cluster import Cluster, Scheduler
-from resile.model.fanout import FanOut
-from resile.model.rules import Backoff, Escalation, Match, Repair, Rule, SuccessActions, Transition
+from resile.model.rules import Backoff, Escalation, Match, Transition
 from resile.model.workflow import (
     Agent,
     Arc,
     Capture,
     Child,
     Condition,
+    FanOut,
     Function,
     Given,
     Http,
@@ -34,8 +34,11 @@ from resile.model.workflow import (
     Need,
     Python,
     Query,
+    Repair,
+    Rule,
     Shell,
     Step,
+    SuccessActions,
 )
 from tests.dialects.compiling import child_with, compiled, on_success_with, step_with, wait_with, workflow_with
 

@@ -10,9 +10,8 @@ from resile.dialects.formats.yaml import parse
 from resile.dialects.native.compile import compile_native
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
-from resile.model.fanout import ErrorPolicy, FanOut
-from resile.model.rules import Repair
-from resile.model.workflow import Need, Step
+from resile.model.fanout import ErrorPolicy
+from resile.model.workflow import FanOut, Need, Repair, Step
 from tests.dialects.compiling import compiled
 from tests.dialects.native.test_native_errors import findings
 

@@ -9,7 +9,7 @@ import pytest
 from resile.dialects.native.keys.ir import IR_TABLES
 from resile.dialects.native.keys.steps import TABLES
 from resile.dialects.reading.key_tables import describe_keys
-from resile.model.rules import Backoff, Escalation, Match, Origin, Rule, SuccessActions
+from resile.model.rules import Backoff, Escalation, Match, Origin
 from resile.model.workflow import (
     Agent,
     Arc,
@@ -22,9 +22,11 @@ from resile.model.workflow import (
     Noop,
     Python,
     Resources,
+    Rule,
     Secret,
     Shell,
     Step,
+    SuccessActions,
     Validate,
     WriteFile,
 )

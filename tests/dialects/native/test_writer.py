@@ -30,33 +30,28 @@ from resile.model.builtin_actions import (
     Transform,
 )
 from resile.model.cluster import Cluster, Scheduler
-from resile.model.fanout import Breaker, ErrorPolicy, FanOut, Source
-from resile.model.rules import (
-    Backoff,
-    Escalation,
-    Match,
-    Origin,
-    Repair,
-    Rule,
-    SuccessActions,
-    Transition,
-)
+from resile.model.fanout import Breaker, ErrorPolicy, Source
+from resile.model.rules import Backoff, Escalation, Match, Origin, Transition
 from resile.model.workflow import (
     Agent,
     Arc,
     Capture,
     Child,
     Condition,
+    FanOut,
     Http,
     Input,
     Need,
     Noop,
     Python,
     Query,
+    Repair,
     Resources,
+    Rule,
     Secret,
     Shell,
     Step,
+    SuccessActions,
     Validate,
     Workflow,
     WriteFile,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from resile.model.builtin_actions import Effect
-from resile.model.fanout import FanOut
 from resile.model.rules import NOWHERE, Backoff, Origin
-from resile.model.workflow import Child, Condition, Http, Python, Secret, Shell
+from resile.model.workflow import Child, Condition, FanOut, Http, Python, Secret, Shell
 from tests.dialects.noetl.playbooks import HEAD, step, workflow
 
 LINES = HEAD.count("\n")

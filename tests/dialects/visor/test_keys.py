@@ -13,9 +13,24 @@ from resile.dialects.reading.key_tables import LABEL, REFUSED, Key, Table
 from resile.dialects.visor import keys as visor_keys
 from resile.dialects.visor.keys import COMMON, STEPS, TABLES, TYPES, TYPES_REFUSED
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Log, Memory, MemoryFile, Script, Transform
-from resile.model.fanout import FanOut
-from resile.model.rules import Backoff, Match, Repair, Rule, SuccessActions, Transition
-from resile.model.workflow import Agent, Capture, Child, Condition, Http, Input, Need, Noop, Shell, Step, Workflow
+from resile.model.rules import Backoff, Match, Transition
+from resile.model.workflow import (
+    Agent,
+    Capture,
+    Child,
+    Condition,
+    FanOut,
+    Http,
+    Input,
+    Need,
+    Noop,
+    Repair,
+    Rule,
+    Shell,
+    Step,
+    SuccessActions,
+    Workflow,
+)
 from tests.dialects.visor.flows import compiled, errors_of, step_with, workflow_of
 
 COMMAND = "type: command, exec: x"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resile.model.fanout import FanOut
+from resile.model.workflow import FanOut
 from tests.cli.program import rule_text
 from tests.dialects.visor.flows import VisorFlows, compiled, errors_of, flow, workflow_of
 

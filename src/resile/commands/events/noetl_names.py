@@ -17,8 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from resile.commands.documents.runs import Event
-from resile.model.fanout import FanOut
-from resile.model.workflow import Child, Step, Workflow
+from resile.model.workflow import Child, FanOut, Step, Workflow
 
 ROOT = "root"
 FAILED_STEPS_SHOWN = 3

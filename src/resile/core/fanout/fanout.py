@@ -28,10 +28,10 @@ from resile.core.scheduling.scopes import is_parked, open_scope, start_scope, st
 from resile.core.state import Error, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
-from resile.model.fanout import FanOut
 from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import PENDING, RECOVERING, RUNNING, TERMINATED
+from resile.model.workflow import FanOut
 
 # The reason for stopping a fan-out whose run, scope or redrive was canceled.
 BY_CANCEL = "canceled"

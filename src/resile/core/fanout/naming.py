@@ -7,8 +7,8 @@ outer/inner          the map that all such fan-outs come from
 from __future__ import annotations
 
 from resile.core.state import Job, State
-from resile.model.fanout import FanOut
 from resile.model.items import Item
+from resile.model.workflow import FanOut
 
 
 def fan_action(state: State, job: Job) -> FanOut:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from resile.model.fanout import FanOut
-from resile.model.workflow import Need, Shell, Step
+from resile.model.workflow import FanOut, Need, Shell, Step
 
 _ENV = {"RESILE_WORKTREE": "${worktree}", "RESILE_WORKTREE_BRANCH": "${worktree_branch}"}
 _BEGIN = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.model.failure import Failure, Kind
-from resile.model.rules import Rule
+from resile.model.workflow import Rule
 
 
 def can_escalate(state: State, job: Job, rule: Rule, failure: Failure) -> bool:

@@ -30,8 +30,8 @@ from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import NO_RULE, Cause, Error, Failed, Job, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure
-from resile.model.rules import Rule
 from resile.model.status import PENDING_FAILED, RECOVERING
+from resile.model.workflow import Rule
 
 
 def climb(reaction: Reaction, job: Job, failure: Failure, first: int = 0) -> None:

@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 from resile.model.failure import FAILURE_KINDS, Failure, Kind
-from resile.model.rules import Match, Rule
-from resile.model.workflow import Step
+from resile.model.rules import Match
+from resile.model.workflow import Rule, Step
 
 _LOST = Match(kinds=(Kind.LOST,))
 _POISON = Rule(then="park", text="lost attempts park the step", match=_LOST)

@@ -10,8 +10,8 @@ from resile.core.scheduling.goto import is_ancestor
 from resile.core.scheduling.reservations import mark_active
 from resile.core.state import Job, State
 from resile.core.transitions import set_status
-from resile.model.rules import Rule
 from resile.model.status import RECOVERING
+from resile.model.workflow import Rule
 
 
 def ask(reaction: Reaction, job: Job, about: Literal["rule", "calls", "target"]) -> None:

@@ -8,9 +8,9 @@ from resile.core.scheduling.dependencies import settle_and_inform
 from resile.core.scheduling.scopes import failure_data, keep_first_failure, stop_if_critical, stop_scope
 from resile.core.state import Cause, Failed, Job, State
 from resile.model.failure import Kind
-from resile.model.fanout import FanOut
 from resile.model.rules import Trigger
 from resile.model.status import FAILED, TERMINAL
+from resile.model.workflow import FanOut
 
 
 def loops_max(state: State, job: Job) -> int:

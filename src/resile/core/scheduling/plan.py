@@ -7,9 +7,8 @@ to be taken to it as well.
 from __future__ import annotations
 
 from resile.core.recovery.matching import ladder_of
-from resile.model.fanout import FanOut
 from resile.model.nested import steps_with_inner_steps
-from resile.model.workflow import Child, Need, Resources, Step, Workflow
+from resile.model.workflow import Child, FanOut, Need, Resources, Step, Workflow
 
 
 class Plan:

@@ -12,8 +12,8 @@ from resile.core.reaction import Reaction
 from resile.core.scheduling.reservations import fits, reserve
 from resile.core.scheduling.reserve_ahead import queue_for_reserving_ahead, reserve_early
 from resile.core.state import Job, Queue, State
-from resile.model.fanout import FanOut
 from resile.model.status import READY
+from resile.model.workflow import FanOut
 
 
 def dispatch(reaction: Reaction) -> None:

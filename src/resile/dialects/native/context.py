@@ -13,8 +13,8 @@ from resile.dialects.native.graph.ancestors import Ancestors
 from resile.dialects.reading.context import Reading, Source, Text
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.model.fanout import ErrorPolicy
-from resile.model.rules import Origin, Rule, SuccessActions
-from resile.model.workflow import Arc, Need, Step, Workflow
+from resile.model.rules import Origin
+from resile.model.workflow import Arc, Need, Rule, Step, SuccessActions, Workflow
 
 if TYPE_CHECKING:
     from resile.dialects.compile import Compiled

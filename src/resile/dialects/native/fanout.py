@@ -29,8 +29,8 @@ from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import non_empty, text
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
-from resile.model.fanout import ErrorPolicy, FanOut, Source
-from resile.model.workflow import Step
+from resile.model.fanout import ErrorPolicy, Source
+from resile.model.workflow import FanOut, Step
 
 _SELECTION = ("json_path", "filter", "filter_bare", "sort_by", "distinct", "offset", "items_max")
 _SETTINGS = ("max_parallel", "item_timeout_seconds", "isolation", "scope", "item_name")

@@ -32,10 +32,9 @@ from resile.dialects.native.failures.error_policy import hand_over, read_policy
 from resile.dialects.native.graph.routes import called_only, called_steps, callers
 from resile.dialects.native.keys.failures import ON_FINISH
 from resile.errors import shorten
-from resile.model.fanout import ErrorPolicy, FanOut, Source
+from resile.model.fanout import ErrorPolicy, Source
 from resile.model.limits import LOOPS_MAX, NAME_CHARACTERS_MAX
-from resile.model.rules import Repair, Rule
-from resile.model.workflow import Need, Step
+from resile.model.workflow import FanOut, Need, Repair, Rule, Step
 
 Path = tuple[str, ...]
 """The producers for whose items a step runs, outermost first."""

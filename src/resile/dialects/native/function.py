@@ -20,8 +20,7 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
-from resile.model.rules import Rule
-from resile.model.workflow import Capture, Function, Given
+from resile.model.workflow import Capture, Function, Given, Rule
 
 if TYPE_CHECKING:
     from resile.dialects.native.context import NativeReading, Scope, StepDraft

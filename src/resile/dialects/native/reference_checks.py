@@ -18,8 +18,7 @@ from resile.dialects.reading.suggestions import did_you_mean, nearest
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
 from resile.languages.shell.quoting import knows_ansi
-from resile.model.fanout import FanOut
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 
 ERROR_FIELDS = ("message", "exit_code", "step", "timestamp", "stdout", "stderr", "kind", "attempt", "signal")
 STEP_FIELDS = ("output", "exit_code", "stderr", "status", "attempts", "outputs")

@@ -21,9 +21,21 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
-from resile.model.fanout import FanOut
-from resile.model.rules import Rule, SuccessActions
-from resile.model.workflow import Action, Agent, Arc, Function, Need, Noop, Python, Shell, Step, Validate
+from resile.model.workflow import (
+    Action,
+    Agent,
+    Arc,
+    FanOut,
+    Function,
+    Need,
+    Noop,
+    Python,
+    Rule,
+    Shell,
+    Step,
+    SuccessActions,
+    Validate,
+)
 
 _PASSED_ON = (
     "grace_seconds",

@@ -26,10 +26,9 @@ from resile.languages.python.modules import NO_HOME, Home
 from resile.languages.python.values import mentions_pickle
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage
-from resile.model.fanout import FanOut
 from resile.model.limits import TAIL_BYTES
 from resile.model.nested import workflows_within
-from resile.model.workflow import Function
+from resile.model.workflow import FanOut, Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

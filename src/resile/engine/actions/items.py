@@ -30,10 +30,11 @@ from resile.languages.contract import render_data
 from resile.languages.references import ValueRefused, is_one_reference, parse_json, render_text
 from resile.languages.shell.quoting import render_shell
 from resile.model.failure import Failure, Kind, Outcome
-from resile.model.fanout import FanOut, Source
+from resile.model.fanout import Source
 from resile.model.hashing import sha256_hex
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
+from resile.model.workflow import FanOut
 
 if TYPE_CHECKING:
     from resile.languages.references import Lookup

@@ -9,8 +9,7 @@ from resile.engine.actions.attempt import Attempt
 from resile.executors.contract import Launch
 from resile.model.builtin_actions import Ask, Collect, Log, Memory, Script
 from resile.model.failure import Outcome
-from resile.model.fanout import FanOut
-from resile.model.workflow import Agent, Child, Function, Http, Noop, Python, Query, Shell, Validate, WriteFile
+from resile.model.workflow import Agent, Child, FanOut, Function, Http, Noop, Python, Query, Shell, Validate, WriteFile
 
 Prepare = Callable[[Attempt], Launch | Outcome]
 """Returns the launch of an attempt, or its outcome if nothing needs to run."""

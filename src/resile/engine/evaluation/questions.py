@@ -13,8 +13,7 @@ from resile.engine.secrets import redact, redact_outcome, redact_value
 from resile.languages.references import ValueRefused
 from resile.languages.registry import language_of, language_of_condition
 from resile.model.failure import Outcome
-from resile.model.fanout import FanOut
-from resile.model.workflow import Condition
+from resile.model.workflow import Condition, FanOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,9 +24,8 @@ from resile.languages.references import MISSING, ValueRefused, parse_json, walk
 from resile.languages.registry import language_of
 from resile.languages.surroundings import error_fields, failed_job, frames, item_scope, source_item, workflow_frame
 from resile.model.builtin_actions import Collect
-from resile.model.fanout import FanOut
 from resile.model.status import Status
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 from resile.store.contract import JobRow, RunRow, Store
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
-from resile.model.fanout import FanOut
 from resile.model.status import Status
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 
 if TYPE_CHECKING:
     from resile.core.state import Job

@@ -23,9 +23,8 @@ from resile.languages.jinja.templates import render_data
 from resile.languages.lazy_mapping import Lazy
 from resile.languages.references import MISSING
 from resile.languages.surroundings import host_of, item_scope, utc_time, workflow_frame
-from resile.model.fanout import FanOut
 from resile.model.status import Status
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 
 if TYPE_CHECKING:
     from resile.core.state import Job, Scope

@@ -23,8 +23,8 @@ from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaName
 from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, render_data
 from resile.languages.references import MISSING, ValueRefused, walk
 from resile.model.failure import Failure, Kind, Outcome
-from resile.model.fanout import FanOut
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
+from resile.model.workflow import FanOut
 
 if TYPE_CHECKING:
     from resile.core.state import Job

@@ -19,9 +19,8 @@ from resile.languages.liquid.templates import value_of
 from resile.languages.references import MISSING, text_of
 from resile.languages.surroundings import error_fields, failed_job, frames, scopes_seen, source_item
 from resile.model.builtin_actions import Ask
-from resile.model.fanout import FanOut
 from resile.model.status import TERMINAL
-from resile.model.workflow import Child
+from resile.model.workflow import Child, FanOut
 
 if TYPE_CHECKING:
     from resile.core.state import Job

@@ -22,8 +22,8 @@ from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.limits import REPAIR_DEPTH_MAX
-from resile.model.rules import Origin, SuccessActions
-from resile.model.workflow import Need, Step
+from resile.model.rules import Origin
+from resile.model.workflow import Need, Step, SuccessActions
 
 COMMANDS_MAX = 1_000
 

@@ -25,7 +25,8 @@ from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
 from resile.model.fanout import ErrorPolicy
-from resile.model.rules import Backoff, Origin, Repair, Rule
+from resile.model.rules import Backoff, Origin
+from resile.model.workflow import Repair, Rule
 
 ATTEMPTS_DEFAULT = 3
 BACKOFF_DEFAULT = Backoff("exponential", 1.0)

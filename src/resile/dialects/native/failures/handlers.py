@@ -20,8 +20,8 @@ from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import name_problem, non_empty, text, wrong
 from resile.errors import shorten
 from resile.model.failure import Kind
-from resile.model.rules import Escalation, Match, Origin, Repair, Rule
-from resile.model.workflow import Resources, Shell, Step
+from resile.model.rules import Escalation, Match, Origin
+from resile.model.workflow import Repair, Resources, Rule, Shell, Step
 
 RETRIES_DEFAULT = 3
 ROUNDS_DEFAULT = 3

@@ -26,8 +26,8 @@ from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.model.limits import LOOPS_MAX
-from resile.model.rules import Match, Origin, Repair, Rule, Then
-from resile.model.workflow import Capture, Step
+from resile.model.rules import Match, Origin, Then
+from resile.model.workflow import Capture, Repair, Rule, Step
 
 _ONLY_WITH_COMMANDS = {
     "strategy": "strategy",

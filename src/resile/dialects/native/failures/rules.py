@@ -17,7 +17,8 @@ from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
 from resile.dialects.reading.key_tables import read_mapping
-from resile.model.rules import Escalation, Match, Repair, Rule
+from resile.model.rules import Escalation, Match
+from resile.model.workflow import Repair, Rule
 
 _MATCHERS = ("codes", "codes_excluded", "signals", "kinds", "pattern", "types")
 _REPAIR = ("commands", "run", "run_js", "timeout_seconds", "on_repair_failure")

@@ -21,8 +21,8 @@ from resile.dialects.native.graph.edges import unknown_step
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
-from resile.model.rules import Rule, Transition
-from resile.model.workflow import Step
+from resile.model.rules import Transition
+from resile.model.workflow import Rule, Step
 
 _GOTO_KEYS = frozenset(("goto", "goto_js", "transitions"))
 STRING_LITERAL = r"""(['"`])((?:(?!\1)[^\\\n])*)\1"""

@@ -6,7 +6,8 @@ from typing import Any
 
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
 from resile.dialects.native.writer.values import backoff, changed_fields, duration
-from resile.model.fanout import ErrorPolicy, FanOut, Source
+from resile.model.fanout import ErrorPolicy, Source
+from resile.model.workflow import FanOut
 
 FILE_ENDINGS = (".json", ".jsonl", ".ndjson")
 """A single word with such an ending is a file of items."""

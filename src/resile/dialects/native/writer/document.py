@@ -24,8 +24,7 @@ from resile.dialects.native.writer.step import Writer
 from resile.dialects.native.writer.values import changed_fields, duration, under_ir
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
-from resile.model.fanout import FanOut
-from resile.model.workflow import Input, Secret, Shell, Step, Validate, Workflow
+from resile.model.workflow import FanOut, Input, Secret, Shell, Step, Validate, Workflow
 
 ROUNDS_MAX = 4
 

@@ -10,9 +10,7 @@ import os
 
 from msgspec.structs import replace
 
-from resile.model.fanout import FanOut
-from resile.model.rules import Rule
-from resile.model.workflow import Action, Child, Function, Python, Step, Workflow
+from resile.model.workflow import Action, Child, FanOut, Function, Python, Rule, Step, Workflow
 
 
 def relocate(workflow: Workflow, folder: str) -> Workflow:

@@ -12,8 +12,8 @@ from typing import Any
 
 from resile.dialects.native.failures.handlers import SCRIPT_NAME
 from resile.dialects.native.writer.values import backoff, changed_fields, condition, duration, routes, size
-from resile.model.rules import Escalation, Match, Repair, Rule, SuccessActions
-from resile.model.workflow import Shell, Step
+from resile.model.rules import Escalation, Match
+from resile.model.workflow import Repair, Rule, Shell, Step, SuccessActions
 
 Commands = Callable[[tuple[Step, ...], str], Any]
 """Writes the commands of a handler; the text is the prefix of default names."""

@@ -23,9 +23,8 @@ from resile.dialects.native.writer.rules import escalation_of, rules_in_full, sh
 from resile.dialects.native.writer.values import changed_fields, condition, duration, need, one_or_list, size, under_ir
 from resile.dialects.native.writer.yaml import Block
 from resile.errors import Diagnostic
-from resile.model.fanout import FanOut
-from resile.model.rules import Match, Origin, Rule
-from resile.model.workflow import Arc, Function, Need, Noop, Shell, Step, Validate, Workflow
+from resile.model.rules import Match, Origin
+from resile.model.workflow import Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, Validate, Workflow
 
 
 class Writer:
