@@ -40,6 +40,9 @@ def broken_invariants(state: State) -> list[str]:
     for scope in state.scopes.values():
         if any(count < 0 for count in scope.waiting):
             found.append(f"negative in-degree in {scope.name}: {scope.waiting}")
+        for row in state.plans[scope.id].rows:
+            if row is not None and len(set(scope.waiting[row])) > 1:
+                found.append(f"steps with the same needs wait for different numbers of steps: {scope.waiting[row]}")
     return found
 
 

@@ -45,15 +45,25 @@ def _inform_dependents(reaction: Reaction, scope: Scope, first: Job) -> None:
     work = [first]
     while work:
         source = work.pop()
-        success = source.counts_as_success
-        soon = False
-        for number in plan.dependents[source.step]:
-            waiting[number] -= 1
-            if not success:
-                scope.has_failed_need.add(number)
-            elif waiting[number]:
-                soon = soon or waiting[number] <= NEEDS_MAX
-                continue
+        dependents, row, soon = plan.dependents[source.step], plan.rows[source.step], False
+        if not source.counts_as_success:
+            scope.has_failed_need.update(dependents)
+            for number in dependents:
+                waiting[number] -= 1
+        elif row is not None:
+            left = waiting[row.start] - 1
+            waiting[row] = [left] * len(dependents)
+            if left:
+                dependents, soon = [], left <= NEEDS_MAX
+        else:
+            some, dependents = dependents, []
+            for number in some:
+                left = waiting[number] = waiting[number] - 1
+                if not left:
+                    dependents.append(number)
+                elif left <= NEEDS_MAX:
+                    soon = True
+        for number in dependents:
             job = jobs[scope.first + number]
             if job.early:
                 _resolve_early(state, job, source)

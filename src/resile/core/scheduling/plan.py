@@ -16,8 +16,9 @@ class Plan:
 
     `rules` are the ladders of the steps. `inner` are the plans of the scopes that its fan-outs and child workflows
     open, by step. Where the plan or an inner one has `critical` steps, a failure may keep waiting jobs from ever
-    starting. `joins` maps each step with `join: all` to all steps that may lead there. reserve_ahead.py computes
-    `steady` when it first needs it.
+    starting. `joins` maps each step with `join: all` to all steps that may lead there. `rows` has the dependents of a
+    step as a slice where they are neighbours with the same needs: these always wait for equally many steps.
+    reserve_ahead.py computes `steady` when it first needs it.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class Plan:
         "index",
         "inner",
         "joins",
+        "rows",
         "rules",
         "steady",
         "steps",
@@ -46,6 +48,7 @@ class Plan:
         self.steady: bool | None = None
         self.index = {step.name: number for number, step in enumerate(self.steps)}
         self.dependents: list[list[int]] = [[] for _ in self.steps]
+        self.rows: list[slice | None] = [None] * len(self.steps)
         self.waiting = [0] * len(self.steps)
         self.grouped = [False] * len(self.steps)
         self._count_needs(steps)
@@ -66,8 +69,12 @@ class Plan:
             grouped = any(len(need.any_of) > 1 for need in needs)
             for number in numbers:
                 self.waiting[number], self.grouped[number] = len(needed), grouped
+            row = slice(numbers[0], numbers[-1] + 1)
+            in_row = 1 < len(numbers) == row.stop - row.start
             for name in needed:
-                self.dependents[self.index[name]] += numbers
+                source = self.index[name]
+                self.rows[source] = row if in_row and not self.dependents[source] else None
+                self.dependents[source] += numbers
 
     def _before(self, number: int) -> frozenset[int]:
         """All other steps that lead to this one by arcs or needs, at any distance."""

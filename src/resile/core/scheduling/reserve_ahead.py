@@ -32,9 +32,15 @@ def queue_for_reserving_ahead(state: State, scope: Scope, plan: Plan, source: in
     """Queue this step's dependents for early reservation if they wait for at most NEEDS_MAX others."""
     if state.capacity is None or not state.capacity.early or scope.id != ROOT or not is_steady(state, plan):
         return
-    for number in plan.dependents[source]:
-        if 0 < scope.waiting[number] <= NEEDS_MAX:
-            state.ahead_candidates.push(scope.first + number)
+    dependents, row = plan.dependents[source], plan.rows[source]
+    if row is not None:
+        if not 0 < scope.waiting[row.start] <= NEEDS_MAX:
+            return
+        state.ahead_candidates.items += [scope.first + number for number in dependents]
+    else:
+        for number in dependents:
+            if 0 < scope.waiting[number] <= NEEDS_MAX:
+                state.ahead_candidates.push(scope.first + number)
 
 
 def reserve_early(reaction: Reaction) -> None:
