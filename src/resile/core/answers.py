@@ -17,12 +17,12 @@ from resile.model.status import PENDING_FAILED, RECOVERING, SKIPPED
 def on_condition_answered(reaction: Reaction, event: ConditionAnswered) -> None:
     """Handle the value of a step's `when`: run the step, or skip it and its dependents."""
     job = reaction.state.jobs.get(event.job)
-    if job is None or job.pending_question != "when":
+    if job is None or job.waits_for != "when":
         return
     if event.problem:
         reaction.note("expression_rejected", job, {"problem": event.problem})
     if event.value:
-        job.pending_question = ""
+        job.waits_for = ""
         reaction.enqueue(job, job.because)
     else:
         settle_or_revisit(reaction, job, SKIPPED, {"reason": "`when` is false"})
@@ -32,16 +32,16 @@ def on_arcs_answered(reaction: Reaction, event: ArcsAnswered) -> None:
     """Handle the conditions on a step's arcs: take the arcs that hold."""
     state = reaction.state
     job = state.jobs.get(event.job)
-    if job is None or job.pending_question != "arcs":
+    if job is None or job.waits_for != "arcs":
         return
-    job.pending_question = ""
+    job.waits_for = ""
     if event.problem:
         reaction.note("expression_rejected", job, {"problem": event.problem})
     if event.memory:
         state.memory = {**state.memory, **event.memory}
     if event.refused and not state.is_stopping(job):
         name = state.step_of(job).name
-        job.tolerated = False
+        job.accepted = ""
         job.error = Error(event.at, job.attempt, name, Failure(Kind.CONTRACT, event.refused))
         if state.first_failure is None:
             state.first_failure = Failed(name, job.attempt, Kind.CONTRACT, job.exit_code, event.refused)
@@ -53,9 +53,9 @@ def on_arcs_answered(reaction: Reaction, event: ArcsAnswered) -> None:
 def on_route_answered(reaction: Reaction, event: RouteAnswered) -> None:
     """Handle the answer of a rule's or `on_success`'s code: run the steps or go to the step that it names."""
     job = reaction.state.jobs.get(event.job)
-    if job is None or job.pending_question != event.about:
+    if job is None or job.waits_for != event.about:
         return
-    job.pending_question = ""
+    job.waits_for = ""
     for problem in event.problems:
         reaction.note("expression_rejected", job, {"problem": problem})
     if event.about == "rule":
@@ -71,8 +71,8 @@ def on_value_answered(reaction: Reaction, event: ValueAnswered) -> None:
     from resile.core.fanout.child_workflow import take_child_value
 
     job = reaction.state.jobs.get(event.job)
-    if job is not None and job.pending_question == "value" and job.attempt == event.attempt:
-        job.pending_question = ""
+    if job is not None and job.waits_for == "value" and job.attempt == event.attempt:
+        job.waits_for = ""
         take_child_value(reaction, job, event.outcome)
 
 
@@ -113,7 +113,7 @@ def on_judged(reaction: Reaction, event: Judged) -> None:
             job.error = None
             reaction.enqueue(job, job.last_event_seq)
         case "skip":
-            job.dependents_go_on = True
+            job.accepted = "judged"
             names = [capture.name for capture in state.step_of(job).capture]
             if event.output is not None:
                 names = names or [state.step_of(job).name]

@@ -28,7 +28,7 @@ _HOSTING = frozenset((FanOut, Child))
 def job_of_report(state: State, number: int, attempt: int) -> Job | None:
     """The job that a report is about; None for a late report about an earlier attempt, which changes nothing."""
     job = state.jobs.get(number)
-    if job is None or job.attempt != attempt or job.pending_question or job.hosting:
+    if job is None or job.attempt != attempt or job.waits_for:
         return None
     return job if job.status in _UNDER_WAY else None
 
@@ -56,8 +56,8 @@ def on_attempt_adopted(reaction: Reaction, event: AttemptAdopted) -> None:
 def _note_start(reaction: Reaction, job: Job, pid: int) -> None:
     """Note the start of a step (once for each visit) and of this attempt."""
     set_status(job, RUNNING)
-    if not job.start_recorded:
-        job.start_recorded = True
+    if not job.visit:
+        job.visit = "started"
         reaction.state.set_began(job, reaction.at)
         reaction.note_pair("step_started", "attempt_started", job, {"pid": pid} if pid else {}, job.because)
     else:
@@ -167,7 +167,7 @@ def on_attempt_withdrawn(reaction: Reaction, event: AttemptWithdrawn) -> None:
     job = job_of_report(state, event.job, event.attempt)
     if job is None:
         return
-    was_early = job.early
+    was_early = job.attempt_state == "early"
     release(state, job)
     if was_early and not event.started and not state.is_stopping(job):
         cancel_early_reservation(state, job)

@@ -15,14 +15,11 @@ def broken_invariants(state: State) -> list[str]:
     end = state.jobs[state.plan.end + 1]
     counts = {
         "active": (state.active, sum(_is_active(job) for job in every)),
-        "early": (state.early, sum(job.early for job in every)),
+        "early": (state.early, sum(job.attempt_state == "early" for job in every)),
         "parked": (state.parked, sum(job.status is Status.pending_failed for job in every)),
         "in flight": (
             state.in_flight,
-            sum(
-                job.status in (Status.pending, Status.running) and not job.pending_question and not job.hosting
-                for job in every
-            ),
+            sum(job.runs_attempt for job in every),
         ),
     }
     for scope in state.scopes.values():
@@ -33,7 +30,7 @@ def broken_invariants(state: State) -> list[str]:
     if capacity is not None and state.in_flight > capacity.parallel + capacity.ahead + capacity.early:
         room = f"{capacity.parallel}+{capacity.ahead}+{capacity.early}"
         found.append(f"{state.in_flight} attempts in flight, room for {room}")
-    if (end.status is not Status.blocked or end.pending_question) and state.scopes[ROOT].open:
+    if (end.status is not Status.blocked or end.waits_for) and state.scopes[ROOT].open:
         found.append("`end` moved before everything else was terminal")
     if state.phase == "ended" and (end.status not in TERMINAL or not state.verdict):
         found.append("the run ended without `end` or without a verdict")
@@ -48,10 +45,8 @@ def broken_invariants(state: State) -> list[str]:
 
 def _is_active(job: Job) -> bool:
     """Does this job make progress without outside input?"""
-    if job.pending_question:
-        return True
-    if job.hosting:
-        return job.active
+    if job.waits_for:
+        return job.active if job.hosting else True
     if job.status is Status.recovering:
         return (bool(job.timer_at) and not job.repair_scope and not job.calls) or job.active
     return job.status in _ACTIVE

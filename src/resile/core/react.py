@@ -121,34 +121,30 @@ def _run_resumed(reaction: Reaction, event: RunResumed) -> None:
         reaction.order(read_more(state, state.redrive))
     for job in state.jobs.values():
         _repeat_order(reaction, job, because)
-    in_flight = [job for job in state.jobs.values() if _runs_attempt(job)]
+    in_flight = [job for job in state.jobs.values() if job.runs_attempt]
     # In the order of their reservation: reports about early attempts come after those about the attempts they need.
     in_flight.sort(key=lambda job: job.queue_number)
     for job in in_flight:
         reaction.order(FindAttempt(job.id, job.attempt, because))
 
 
-def _runs_attempt(job: Job) -> bool:
-    """Is an attempt of this job in flight?"""
-    return job.status in (PENDING, RUNNING) and not job.pending_question and not job.hosting
-
-
 def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
     """Repeat the question, the timer or the read that a job waits for."""
-    if job.pending_question == "when":
-        reaction.order(AnswerCondition(job.id, because))
-    elif job.pending_question == "arcs":
-        reaction.order(AnswerArcs(job.id, because))
-    elif job.pending_question == "value":
-        reaction.order(AnswerValue(job.id, job.attempt, because))
-    elif job.pending_question:
-        reaction.order(AnswerRoute(job.id, job.rule, job.pending_question, because))
-    elif job.hosting:
-        from resile.core.fanout.timers_and_items import repeat_orders_of_host
+    match job.waits_for:
+        case "when":
+            reaction.order(AnswerCondition(job.id, because))
+        case "arcs":
+            reaction.order(AnswerArcs(job.id, because))
+        case "value":
+            reaction.order(AnswerValue(job.id, job.attempt, because))
+        case "rule" | "calls" | "target" as about:
+            reaction.order(AnswerRoute(job.id, job.rule, about, because))
+        case "inner":
+            from resile.core.fanout.timers_and_items import repeat_orders_of_host
 
-        repeat_orders_of_host(reaction, job, because)
-    elif job.status is RECOVERING and job.timer_at:
-        reaction.order(SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
+            repeat_orders_of_host(reaction, job, because)
+        case "" if job.status is RECOVERING and job.timer_at:
+            reaction.order(SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
 
 
 def _use_capacity(state: State, capacity: Capacity) -> None:

@@ -48,7 +48,7 @@ class Reaction(EventLog):
             self.enqueue(job, because)
         else:
             mark_active(state, job)
-            job.pending_question = "when"
+            job.waits_for = "when"
             job.because = because
             self.order(AnswerCondition(job.id, because))
 
@@ -76,11 +76,11 @@ class Reaction(EventLog):
             state.parked -= 1
         mark_idle(state, job)
         set_status(job, status)
-        job.pending_question = ""
+        job.waits_for = ""
         state.set_ended(job, self.at)
         job.rule, job.repair_scope, job.calls, job.error = NO_RULE, 0, (), None
-        kind = "step_recovered" if job.repaired and status is COMPLETED else SETTLED_NOTES[status]
-        if job.start_recorded:
+        kind = "step_recovered" if job.visit == "repaired" and status is COMPLETED else SETTLED_NOTES[status]
+        if job.visit:
             self.note_pair("step.exit", kind, job, data, because)
         else:
             self.note(kind, job, data, because)

@@ -21,10 +21,10 @@ from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
 from resile.model.items import Item, ItemFailure
 from resile.model.rules import Trigger
-from resile.model.status import BLOCKED, COMPLETED, PENDING, Status
+from resile.model.status import BLOCKED, COMPLETED, PENDING, RUNNING, Status
 from resile.model.workflow import Child, FanOut, Rule, Step, Workflow
 
-FORMAT = 5
+FORMAT = 6
 ROOT = 1
 # Values of a job's `rule` that are not the number of a rule of its ladder.
 NO_RULE = -1
@@ -37,14 +37,11 @@ _read_times, _write_times, _write_end = TIMES.unpack_from, TIMES.pack_into, _END
 # Names of fields in snapshots and stored scopes: short, because every job repeats them, and unchanged, because old
 # databases must be read.
 _JOB_NAMES = {
-    "attempt_counted": "reserved",
     "queue_number": "ticket",
     "last_event_seq": "noted",
-    "pending_question": "asking",
+    "waits_for": "asking",
     "active": "moving",
     "dependents_notified": "informed",
-    "start_recorded": "announced",
-    "dependents_go_on": "excused",
     "timer_at": "due",
     "repair_scope": "handling",
 }
@@ -87,15 +84,18 @@ class Error(Struct, frozen=True, gc=False):
 class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     """A step in a scope.
 
-    An `active` job makes progress without outside input; a parked one, or one that waits for its repair, does not.
-    `pending_question` is the expression that the engine evaluates for it. `fired` counts the uses of each rule; `rule`
-    is the rule being applied, and `repair_scope` the scope of its repair's steps. `because` is the seq of the event
-    that made the job ready, `last_event_seq` that of its own last event. `timer_at` is the end of its wait, or the
-    timeout of its repair or child workflow. An `early` job is reserved while it still waits for its needs. While it is
-    `hosting`, the items of a fan-out or the steps of a child workflow run in its place. `attempt_counted` says that
-    `attempt` is already the number of the next one. A `stale` job starts over when its attempt has ended.
-    `dependents_go_on` is set where a judge skipped the job, or where a fan-out with `carry_on` had items that
-    succeeded.
+    An `active` job makes progress without outside input; a parked one, or one that waits for its repair, does not. A
+    job `waits_for` the engine to evaluate an expression, or for the `inner` steps that run in its place: those of its
+    items or its child workflow. `fired` counts the uses of each rule; `rule` is the rule being applied, and
+    `repair_scope` the scope of its repair's steps. `because` is the seq of the event that made the job ready,
+    `last_event_seq` that of its own last event. `timer_at` is the end of its wait, or the timeout of its repair or
+    child workflow.
+
+    `attempt_state`: `attempt` is already the number of the next one (`counted`), or that one is reserved while the job
+    still waits for its needs (`early`). `visit`: an attempt has `started` since the job was last opened, or a rule has
+    `repaired` it. `accepted`: why dependents go on although the job did not complete: its failure is `tolerated`, some
+    items of its fan-out succeeded (`partial`), or a judge skipped it (`judged`). A `stale` job starts over when its
+    attempt has ended.
     """
 
     id: int
@@ -103,20 +103,16 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     step: int
     status: Status = BLOCKED
     attempt: int = 0
-    attempt_counted: bool = False
+    attempt_state: Literal["", "counted", "early"] = ""
     queue_number: int = 0
     tokens: int = 0
     because: int = 0
     last_event_seq: int = 0
-    pending_question: Literal["", "when", "arcs", "rule", "calls", "target", "value"] = ""
+    waits_for: Literal["", "when", "arcs", "rule", "calls", "target", "value", "inner"] = ""
+    visit: Literal["", "started", "repaired"] = ""
+    accepted: Literal["", "tolerated", "partial", "judged"] = ""
     active: bool = False
-    early: bool = False
-    hosting: bool = False
     dependents_notified: bool = False
-    start_recorded: bool = False
-    repaired: bool = False
-    tolerated: bool = False
-    dependents_go_on: bool = False
     stale: bool = False
     timer_at: float = 0.0
     rule: int = NO_RULE
@@ -136,22 +132,37 @@ class Job(Struct, gc=False, omit_defaults=True, rename=_JOB_NAMES):
     @property
     def attempts_started(self) -> int:
         """How many attempts have started; a reserved attempt has not."""
-        return self.attempt - (self.attempt_counted or self.status is PENDING)
+        return self.attempt - (self.attempt_state == "counted" or self.status is PENDING)
 
     @property
     def status_shown(self) -> Status:
         """The status that users see: a job that is reserved early still waits for its needs."""
-        return BLOCKED if self.early else self.status
+        return BLOCKED if self.attempt_state == "early" else self.status
+
+    @property
+    def hosting(self) -> bool:
+        """Do the items of a fan-out, or the steps of a child workflow, run in place of the job?"""
+        return self.waits_for == "inner"
+
+    @property
+    def runs_attempt(self) -> bool:
+        """Is an attempt of the job in flight?"""
+        return (self.status is PENDING or self.status is RUNNING) and not self.waits_for
 
     @property
     def recovered(self) -> bool:
         """Did the job complete thanks to a repair?"""
-        return self.repaired and self.status is COMPLETED
+        return self.visit == "repaired" and self.status is COMPLETED
+
+    @property
+    def tolerated(self) -> bool:
+        """Did a rule tolerate the job's failure?"""
+        return self.accepted == "tolerated"
 
     @property
     def counts_as_success(self) -> bool:
         """Do dependents go on as after a success?"""
-        return self.status is COMPLETED or self.tolerated or self.dependents_go_on
+        return self.status is COMPLETED or self.accepted != ""
 
 
 class Scope(Struct, gc=False, omit_defaults=True, rename=_SCOPE_NAMES):

@@ -112,7 +112,7 @@ def test_a_late_value_changes_nothing() -> None:
     (order,) = world.orders
     assert isinstance(order, AnswerValue)
     world.feed(ValueAnswered(world.clock, order.job, order.attempt + 1, OK))
-    assert world.state.jobs[order.job].pending_question == "value"
+    assert world.state.jobs[order.job].waits_for == "value"
     world.feed(CancelRequested(world.clock, "me"))
     world.until_end()
     assert world.ended == "canceled"

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from resile.core.actions import ReadGroups, ReadItems
 from resile.core.events import CancelRequested, EpochStarted, Redriven, RunResumed
-from resile.core.state import ROOT, decode, encode
+from resile.core.scheduling.scopes import restore_scope
+from resile.core.state import ROOT, decode, encode, new_state
 from resile.model.failure import Outcome
 from resile.model.items import LetterGroup
 from resile.model.workflow import Child, Need, Noop, Repair, Rule, Step, Workflow
@@ -275,3 +276,26 @@ def test_a_letter_of_an_older_list_is_in_no_number_of_the_new_one() -> None:
     assert sorted(world.letters) == ["map[1]", "map[2]"]
     world.redrive()
     assert (world.fan.total, world.fan.successful, world.fan.failed, world.letters) == (1, 1, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("stored", "properties"),
+    [
+        ({"status": 5, "attempt": 2, "announced": True, "repaired": True}, (2, True, False, True)),
+        ({"status": 5, "attempt": 1, "announced": True}, (1, False, False, True)),
+        ({"status": 6, "attempt": 1, "announced": True, "tolerated": True}, (1, False, True, True)),
+        ({"status": 6, "attempt": 1, "announced": True, "excused": True}, (1, False, False, True)),
+        ({"status": 12, "attempt": 1, "announced": True, "excused": True}, (1, False, False, True)),
+        ({"status": 12}, (0, False, False, False)),
+        ({"status": 11, "attempt": 2, "announced": True, "reserved": True, "moving": True}, (1, False, False, False)),
+        ({"status": 4, "attempt": 1, "announced": True, "hosting": True}, (1, False, False, False)),
+    ],
+)
+def test_scopes_stored_by_version_0_1_are_restored(stored: dict[str, object], properties: tuple[object, ...]) -> None:
+    """The flags of a job that version 0.1 stored mean the same in today's fields."""
+    state = new_state(flow(step("a")))
+    scope = {"id": 2, "name": "a[0]", "first": 3, "waiting": [0], "kind": "item", "owner": 1}
+    assert restore_scope(state, {"scope": scope, "jobs": [{"id": 3, "scope": 2, "step": 0, **stored}], "fans": {}}) == 2
+    job = state.jobs[3]
+    assert (job.attempts_started, job.recovered, job.tolerated, job.counts_as_success) == properties
+    assert (job.hosting, job.active, job.runs_attempt) == (False, False, False)

@@ -31,7 +31,7 @@ from resile.model.workflow import Child
 def begin_child(reaction: Reaction, job: Job, inputs: dict[str, Any], began: float) -> None:
     """Open the child's scope once an attempt has rendered its inputs; the step's timeout counts from `began`."""
     state = reaction.state
-    job.hosting = True
+    job.waits_for = "inner"
     job.exit_code = None
     set_status(job, RUNNING)
     mark_idle(state, job)
@@ -73,7 +73,7 @@ def end_child(reaction: Reaction, scope: Scope) -> None:
     if end.status not in TERMINAL:
         return
     job = state.jobs[scope.owner]
-    job.hosting = False
+    job.waits_for = ""
     job.timer_at = 0.0
     before = execution(state, scope.id)
     failed = list(before["failed_steps"])
@@ -102,7 +102,7 @@ def end_child(reaction: Reaction, scope: Scope) -> None:
     if failure is not None:
         job.error = Error(reaction.at, job.attempt, state.step_of(job).name, failure, tuple(failed))
     mark_active(state, job)
-    job.pending_question = "value"
+    job.waits_for = "value"
     reaction.order(AnswerValue(job.id, job.attempt, job.last_event_seq))
 
 

@@ -45,7 +45,7 @@ def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
     parallel = action.max_parallel or 0
     state.fans[job.id] = Fan(total, label, state.epoch, state.last_job, parallel, goal=total)
     state.items += total if job.attempt == 1 else 0
-    job.hosting = True
+    job.waits_for = "inner"
     job.exit_code = None
     set_status(job, RUNNING)
     seq = reaction.note("items_listed", job, {"total": total})
@@ -285,7 +285,7 @@ def _mark_kept(state: State, job: Job) -> None:
 def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     """Conclude a fan-out whose items are all over: its step has succeeded, or climbs its ladder."""
     state = reaction.state
-    job.hosting = False
+    job.waits_for = ""
     job.timer_at = 0.0
     report_rest(reaction, job, fan)
     if fan.redrive:
@@ -303,7 +303,8 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     if not problem and fan.failed and answer in ("fail", "carry_on"):
         problem = f"{fan.failed} of {fan.total} items failed"
     # With `carry_on` the failure counts, and dependents go on with the items that succeeded.
-    job.dependents_go_on = bool(problem) and not fan.stopped and answer == "carry_on" and fan.successful > 0
+    is_partial = problem and not fan.stopped and answer == "carry_on" and fan.successful
+    job.accepted = "partial" if is_partial else ""
     if not problem:
         job.exit_code = 0
         reaction.note("attempt_succeeded", job, counts(fan))

@@ -62,7 +62,7 @@ def _begin_group(reaction: Reaction, redrive: Redrive, job: Job, group: LetterGr
         scope.stopped = False
         if scope.error is not None:
             state.jobs[scope.owner].error = scope.error
-    job.hosting = True
+    job.waits_for = "inner"
     reaction.note("redrive_started", job, {"total": group.total})
     pump(reaction, job)
 

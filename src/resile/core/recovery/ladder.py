@@ -167,7 +167,7 @@ def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: 
     """Count the next attempt and set the timer of its wait; False where there is no wait."""
     state = reaction.state
     job.attempt += 1
-    job.attempt_counted = True
+    job.attempt_state = "counted"
     delay = 0.0
     if rule.wait is not None:
         identity = f"{state.workflow_of(job.scope).name}/{state.step_of(job).name}"
@@ -206,7 +206,7 @@ def after_repair(reaction: Reaction, job: Job, problem: str) -> None:
     """After a repair: carry the rule out, or follow its `on_failure` where the repair failed."""
     if not close_repair(reaction, job, problem):
         return
-    job.repaired = True
+    job.visit = "repaired"
     rule = reaction.state.rules_of(job)[job.rule]
     assert rule.repair is not None
     if not problem or rule.repair.on_failure == "ignore":
@@ -216,8 +216,8 @@ def after_repair(reaction: Reaction, job: Job, problem: str) -> None:
     if _is_recorded_after_repair(rule):
         text = origin_text(reaction.state, job, rule)
         reaction.summarize_route(job, "on_failure", "repair", None, text)
-    if job.attempt_counted:
-        job.attempt_counted = False
+    if job.attempt_state == "counted":
+        job.attempt_state = ""
         job.attempt -= 1
     if rule.repair.on_failure == "fail":
         fail(reaction, job, problem, outcome="Error")
@@ -237,11 +237,11 @@ def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
             job.error = None
             reaction.enqueue(job, job.last_event_seq)
         case "recovered":
-            job.repaired = True
+            job.visit = "repaired"
             job.error = None
             succeed(reaction, job)
         case "fallback":
-            job.repaired = True
+            job.visit = "repaired"
             job.error = None
             job.output_job = state.scopes[job.repair_scope].first + len(state.plan_of(job.repair_scope).steps) - 1
             succeed(reaction, job)
@@ -249,7 +249,7 @@ def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
             # Whatever the rule means for the workflow: a failure that remains fails its item.
             fail(reaction, job, failure.message)
         case "tolerate":
-            job.tolerated = True
+            job.accepted = "tolerated"
             succeed(reaction, job)
         case "goto":
             jump(reaction, job, job.target)

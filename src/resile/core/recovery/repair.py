@@ -58,7 +58,7 @@ def call_next(reaction: Reaction, job: Job) -> str | None:
         return f"remediation step {name!r} waits for the step that calls it"
     called.callers = (*called.callers, job.id)
     reaction.note_route(job, "on_success" if job.rule == SUCCESS else "on_failure", "run", name, "run")
-    if called.status in TERMINAL or (called.status is BLOCKED and not called.pending_question):
+    if called.status in TERMINAL or (called.status is BLOCKED and not called.waits_for):
         start_called(reaction, called)
     return None
 

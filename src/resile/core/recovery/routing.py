@@ -18,7 +18,7 @@ def ask(reaction: Reaction, job: Job, about: Literal["rule", "calls", "target"])
     """Have the code of a job's rule evaluated: whether it applies, which steps to run, or where to go."""
     mark_active(reaction.state, job)
     set_status(job, RECOVERING)
-    job.pending_question = about
+    job.waits_for = about
     reaction.order(AnswerRoute(job.id, job.rule, about, job.last_event_seq))
 
 

@@ -46,7 +46,7 @@ def succeed(reaction: Reaction, job: Job) -> None:
     if arcs and not state.is_stopping(job):
         if any(arc.when is not None or arc.args for arc in arcs):
             mark_active(state, job)
-            job.pending_question = "arcs"
+            job.waits_for = "arcs"
             reaction.order(AnswerArcs(job.id, job.last_event_seq))
             return
         if not take_arcs(reaction, job, (True,) * len(arcs)):
@@ -85,7 +85,7 @@ def take_arcs(
             wake_or_join(reaction, target, because)
         elif number != plan.end and target.status not in TERMINAL:
             target.tokens += 1
-            if target.status is BLOCKED and not target.pending_question and not scope.waiting[number]:
+            if target.status is BLOCKED and not target.waits_for and not scope.waiting[number]:
                 wake_or_join(reaction, target, because)
     return True
 

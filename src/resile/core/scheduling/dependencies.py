@@ -65,9 +65,9 @@ def _inform_dependents(reaction: Reaction, scope: Scope, first: Job) -> None:
                     soon = True
         for number in dependents:
             job = jobs[scope.first + number]
-            if job.early:
+            if job.attempt_state == "early":
                 _resolve_early(state, job, source)
-            if job.status is BLOCKED and not job.pending_question and _apply_needs(reaction, scope, job, source):
+            if job.status is BLOCKED and not job.waits_for and _apply_needs(reaction, scope, job, source):
                 work.append(job)
         if soon:
             queue_for_reserving_ahead(state, scope, plan, source.step)
@@ -162,7 +162,7 @@ def recount(reaction: Reaction, scope: Scope, numbers: list[int]) -> None:
                 work += more
     for number in sorted(counted):
         job = state.jobs[scope.first + number]
-        if job.status is BLOCKED and not job.pending_question and not scope.waiting[number]:
+        if job.status is BLOCKED and not job.waits_for and not scope.waiting[number]:
             needed = _needed_jobs(state, scope, number)
             source = next((other for other in needed if not other.counts_as_success), job)
             if _apply_needs(reaction, scope, job, source):
@@ -184,9 +184,8 @@ def reopen(state: State, job: Job) -> None:
         state.parked -= 1
     mark_idle(state, job)
     set_status(job, BLOCKED)
-    job.pending_question = ""
-    job.start_recorded = job.repaired = job.tolerated = False
-    job.dependents_go_on = job.stale = job.attempt_counted = False
+    job.waits_for = job.visit = job.accepted = job.attempt_state = ""
+    job.stale = False
     job.cause = job.exit_code = job.error = None
     state.set_ended(job, 0.0)
     job.rule, job.repair_scope, job.calls, job.target, job.output_job = NO_RULE, 0, (), "", 0

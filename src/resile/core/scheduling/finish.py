@@ -52,7 +52,7 @@ def _skip_unreached(reaction: Reaction) -> None:
     scope = state.scopes[ROOT]
     for number in sorted(state.plan.arc_targets):
         job = state.jobs[scope.first + number]
-        if job.status is BLOCKED and not job.pending_question:
+        if job.status is BLOCKED and not job.waits_for:
             settle_or_revisit(reaction, job, SKIPPED, {"reason": "no arc was taken to it"})
 
 

@@ -6,7 +6,7 @@ from resile.core.reaction import Reaction
 from resile.core.scheduling.dependencies import recount, reopen
 from resile.core.scheduling.plan import Plan
 from resile.core.state import Job, State
-from resile.model.status import BLOCKED, DISABLED, PENDING, RUNNING
+from resile.model.status import BLOCKED, DISABLED
 
 
 def is_ancestor(state: State, job: Job, name: str) -> bool:
@@ -37,12 +37,12 @@ def jump(reaction: Reaction, job: Job, target: str) -> None:
     begun = {start, job.step}
     for number in descendants(plan, start):
         below = state.jobs[scope.first + number]
-        if below.status not in (BLOCKED, DISABLED) or below.pending_question:
+        if below.status not in (BLOCKED, DISABLED) or below.waits_for:
             begun.add(number)
     for number in sorted(begun):
         again = state.jobs[scope.first + number]
-        busy = again.status in (PENDING, RUNNING) and not again.pending_question
-        if again is not job and (busy or again.repair_scope or again.calls):
+        busy = again.runs_attempt or again.hosting or again.repair_scope or again.calls
+        if busy and again is not job:
             again.stale = True
         else:
             reopen(state, again)

@@ -25,7 +25,7 @@ def wake_joined(reaction: Reaction, scope: Scope) -> None:
     joins = state.plan_of(scope.id).joins
     for number in list(scope.joining):
         job = state.jobs[scope.first + number]
-        waits = job.status is BLOCKED and not job.pending_question
+        waits = job.status is BLOCKED and not job.waits_for
         if waits and any(_may_lead_on(state, scope, other, number) for other in joins[number]):
             continue
         scope.joining.remove(number)
@@ -42,4 +42,4 @@ def _may_lead_on(state: State, scope: Scope, number: int, target: int) -> bool:
         return target not in plan.joins[number]
     if job.status in TERMINAL or number == plan.end:
         return False
-    return job.status is not BLOCKED or bool(job.pending_question or job.tokens) or number not in plan.arc_targets
+    return job.status is not BLOCKED or bool(job.waits_for or job.tokens) or number not in plan.arc_targets

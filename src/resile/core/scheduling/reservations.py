@@ -45,9 +45,10 @@ def reserve(state: State, job: Job, after: tuple[tuple[int, int], ...] = ()) -> 
     """Reserve the resources of a job's next attempt; return the order to start it after the attempts in `after`."""
     set_status(job, PENDING)
     mark_active(state, job)
-    if not job.attempt_counted:
+    if job.attempt_state == "counted":
+        job.attempt_state = ""
+    else:
         job.attempt += 1
-    job.attempt_counted = False
     state.in_flight += 1
     state.touched.append(job.id)
     resources = resources_for(state, job)
@@ -75,8 +76,8 @@ def release(state: State, job: Job) -> None:
 
 def clear_early(state: State, job: Job) -> None:
     """Mark a job as no longer early: its needs hold, or its attempt is over."""
-    if job.early:
-        job.early = False
+    if job.attempt_state == "early":
+        job.attempt_state = ""
         state.early -= 1
 
 

@@ -20,7 +20,7 @@ from resile.core.scheduling.plan import Plan
 from resile.core.scheduling.reservations import mark_idle, reserve
 from resile.core.state import ROOT, Job, Scope, State
 from resile.core.transitions import set_status
-from resile.model.status import BLOCKED, PENDING, RUNNING
+from resile.model.status import BLOCKED
 from resile.model.workflow import Shell, Step, Validate
 
 # An early attempt waits for at most this many others; a job with more open needs will soon have fewer.
@@ -50,11 +50,11 @@ def reserve_early(reaction: Reaction) -> None:
     while capacity is not None and state.early < capacity.early and (number := candidates.peek()):
         candidates.pop()
         job = state.jobs[number]
-        after = _attempts_needed(state, job) if job.status is BLOCKED and not job.pending_question else ()
+        after = _attempts_needed(state, job) if job.status is BLOCKED and not job.waits_for else ()
         if after:
             state.queue_number += 1
             job.queue_number = state.queue_number
-            job.early = True
+            job.attempt_state = "early"
             state.early += 1
             last = state.jobs[after[-1][0]]
             job.because = last.last_event_seq or last.because
@@ -107,8 +107,7 @@ def _attempts_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
         other = state.jobs[scope.first + plan.index[need.any_of[0]]]
         if other.counts_as_success:
             continue
-        under_way = other.status in (PENDING, RUNNING) and not other.pending_question
-        if not under_way or not _exit_0_is_success(state.step_of(other)):
+        if not other.runs_attempt or not _exit_0_is_success(state.step_of(other)):
             return ()
         if not _keeps_file_order(state, plan, job.step, other):
             return ()

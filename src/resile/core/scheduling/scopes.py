@@ -23,7 +23,7 @@ from resile.core.state import TIMES, Cause, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Kind
 from resile.model.items import ItemFailure, KeptScope
-from resile.model.status import BLOCKED, CANCELED, DISABLED, PENDING, PENDING_FAILED, READY, RUNNING, TERMINAL
+from resile.model.status import BLOCKED, CANCELED, DISABLED, PENDING_FAILED, READY, SKIPPED, TERMINAL
 from resile.model.workflow import Step
 
 
@@ -81,9 +81,9 @@ def start_scope(reaction: Reaction, scope: Scope, because: int) -> None:
 def unstart_scope(state: State, scope: Scope) -> None:
     """Block again the jobs that `start_scope` woke; none of their attempts has been reserved."""
     for job in state.jobs_in(scope):
-        if job.status is READY or job.pending_question:
+        if job.status is READY or job.waits_for:
             set_status(job, BLOCKED)
-            job.pending_question = ""
+            job.waits_for = ""
             mark_idle(state, job)
             state.touched.append(job.id)
 
@@ -100,7 +100,7 @@ def stop_scope(reaction: Reaction, top: Scope, because: int, cause: Cause | None
             job.callers = ()
             if job.hosting:
                 _stop_host(reaction, job)
-            elif job.pending_question or job.status not in (PENDING, RUNNING):
+            elif not job.runs_attempt:
                 job.dependents_notified = True
                 job.cause = cause
                 settle_and_inform(reaction, job, CANCELED, {}, because)
@@ -173,7 +173,7 @@ def keep_scope(state: State, scope: Scope) -> KeepScope:
 
 def restore_scope(state: State, body: dict[str, Any]) -> int:
     """Restore a stored scope; return its number, or 0 where it is still in the state."""
-    kept = msgspec.convert(body, _Kept, str_keys=True)
+    kept = msgspec.convert({**body, "jobs": [_replace_flags(job) for job in body["jobs"]]}, _Kept, str_keys=True)
     if kept.scope.id in state.scopes:
         return 0
     state.scopes[kept.scope.id] = kept.scope
@@ -181,13 +181,26 @@ def restore_scope(state: State, body: dict[str, Any]) -> int:
         if job.status not in TERMINAL:
             # The job was running when the next epoch began without it.
             set_status(job, CANCELED)
-            job.pending_question = ""
-            job.hosting = job.active = job.early = False
+            job.waits_for = ""
+            job.active = False
         state.jobs[job.id] = job
     kept.scope.open = 0
     state.fans |= kept.fans
     _add_to_totals(state, kept.scope, -1)
     return kept.scope.id
+
+
+def _replace_flags(job: dict[str, Any]) -> dict[str, Any]:
+    """A stored job; one that version 0.1 stored gets today's fields for the flags that it has."""
+    accepted = "tolerated" if job.get("tolerated") else ""
+    if job.get("excused") and not accepted:
+        accepted = "judged" if job["status"] == SKIPPED else "partial"
+    return {
+        "visit": "repaired" if job.get("repaired") else "started" if job.get("announced") else "",
+        "accepted": accepted,
+        "attempt_state": "counted" if job.get("reserved") else "",
+        **job,
+    }
 
 
 def _add_to_totals(state: State, scope: Scope, times: int) -> None:
@@ -215,9 +228,7 @@ def is_busy(state: State, scope: Scope) -> bool:
     if not scope.nested:
         return False
     return any(
-        job.hosting or (job.status in (PENDING, RUNNING) and not job.pending_question)
-        for inner in _scopes_within(state, scope)
-        for job in state.jobs_in(inner)
+        job.hosting or job.runs_attempt for inner in _scopes_within(state, scope) for job in state.jobs_in(inner)
     )
 
 

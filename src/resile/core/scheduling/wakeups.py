@@ -101,7 +101,7 @@ def _skip_unreached(reaction: Reaction, scope: Scope) -> None:
     """Skip the steps that no arc reached, once nothing else in the scope can make progress."""
     state = reaction.state
     left = [job for job in state.jobs_in(scope) if job.status not in TERMINAL and not state.is_end(job)]
-    if any(job.status is not BLOCKED or job.pending_question for job in left):
+    if any(job.status is not BLOCKED or job.waits_for for job in left):
         return
     targets = state.plan_of(scope.id).arc_targets
     status = CANCELED if left and state.is_stopping(left[0]) else SKIPPED

@@ -24,7 +24,6 @@ from resile.languages.references import MISSING, ValueRefused, parse_json, walk
 from resile.languages.registry import language_of
 from resile.languages.surroundings import error_fields, failed_job, frames, item_scope, source_item, workflow_frame
 from resile.model.builtin_actions import Collect
-from resile.model.status import Status
 from resile.model.workflow import Child, FanOut
 from resile.store.contract import JobRow, RunRow, Store
 
@@ -311,7 +310,7 @@ class Values:
         step = self.state.step_of(job)
         if job.output_job and len(step.capture) != 1:
             return self.output(self.state.jobs[job.output_job])
-        if job.dependents_go_on and job.status is not Status.failed:
+        if job.accepted == "judged":
             # The judge gave one value, and every name that the step captures has it.
             name = step.capture[0].name if step.capture else step.name
             return self.state.frame_of(job.scope).values.get(name, "")
