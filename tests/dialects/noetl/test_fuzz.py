@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from resile.dialects.compile import Compiled, compile_text
 from resile.dialects.noetl.keys import TABLES
-from resile.dialects.noetl.tools.keys import KINDS, KINDS_REFUSED
+from resile.dialects.noetl.tools.keys import KINDS_REFUSED, TOOLS
 from resile.model.codec import decode, encode
 from tests.dialects.torc.test_fuzz import mutant
 
@@ -81,7 +81,7 @@ workflow:
 WORDS = sorted({key for table in TABLES for key in table.keys})
 SCALARS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
-    st.sampled_from([*KINDS, *KINDS_REFUSED]),
+    st.sampled_from([*TOOLS, *KINDS_REFUSED]),
     st.sampled_from(["start", "end", "a", "{{ x }}", "{{ x", "{% if", "{{ [1] }}", "event.name == 'call.done'",
                      "error is defined", "def main(x): return x", "result = 1", "1s", "http://h/{{ a }}", "select 1"]),
 )  # fmt: skip

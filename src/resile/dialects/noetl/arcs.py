@@ -15,10 +15,10 @@ from msgspec import Struct, field
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, items_of
-from resile.dialects.noetl.conditions import NOWHERE, all_of, condition_of, none_of, text_of
-from resile.dialects.noetl.keys import ARC, NEXT, NEXT_SPEC
-from resile.dialects.noetl.values import NoetlReading, arguments
-from resile.dialects.reading.key_tables import INVALID, read_keys
+from resile.dialects.noetl.follow import NOWHERE, all_of, condition_of, none_of, read_set, text_of
+from resile.dialects.noetl.keys import ARC, NEXT
+from resile.dialects.noetl.values import NoetlReading, refuse_keys
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
@@ -36,14 +36,6 @@ class Arcs(Struct):
     asked: list[Part] = field(default_factory=list)
 
 
-class Given(Struct, frozen=True):
-    """The case and the conditions above an arc: `when` must hold, `unless` must not."""
-
-    case: int = -1
-    when: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
-
-
 def target_of(reading: NoetlReading, node: Node) -> str:
     """Find the step that a node names; an empty text after a report."""
     if not isinstance(node, Scalar) or node.value is None:
@@ -54,27 +46,29 @@ def target_of(reading: NoetlReading, node: Node) -> str:
         return END
     if name in reading.names:
         return name
-    same = [other for other in reading.names if other.lower() == name.lower() == "start"]
-    if same:
-        return same[0]
+    for other in reading.names:
+        if other.lower() == name.lower() == "start":
+            return other
     hint = did_you_mean(name, [*reading.names, END], "steps")
     reading.report.error("unknown-step", f"there is no step `{shorten(name)}`", node, hint=hint)
     return ""
 
 
-def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (), given: Given = Given()) -> Arcs:
-    """Read the arcs of a `next`; each is taken only if the conditions `besides` hold too."""
+def read_next(reading: NoetlReading, node: Node, besides: tuple[Part, ...] = (), above: tuple[Part, ...] = ()) -> Arcs:
+    """Read the arcs of a `next`; each is taken only if `besides` hold too, and sets variables only if `above` do."""
     found = Arcs()
     if isinstance(node, Mapping):
         if "arcs" in node.entries or "spec" in node.entries:
-            _read_spec(reading, node, found)
-            listed = node.entries.get("arcs")
-            node = listed[1] if listed is not None else Sequence([], node.line, node.column)
+            fields = read_keys(reading, node, NEXT)
+            alone = node.entries.keys() & (NEXT.keys.keys() - {"spec", "arcs", "desc"})
+            refuse_keys(reading, node, alone, "means nothing beside `arcs`", "write it in one of the `arcs`")
+            found.is_exclusive = fields.get("spec", {}).get("mode", "exclusive") == "exclusive"
+            node = fields.get("arcs", Sequence([], node.line, node.column))
         else:
             node = Sequence([node], node.line, node.column)
     for item in items_of(node):
         if isinstance(item, Mapping):
-            _read_arc(reading, item, besides, given, found)
+            _read_arc(reading, item, besides, above, found)
         elif name := target_of(reading, item):
             found.arcs.append(arc_to(name, all_of(besides)))
     if found.is_exclusive:
@@ -99,19 +93,9 @@ def _make_exclusive(arcs: list[Part]) -> list[Part]:
     return found
 
 
-def _read_spec(reading: NoetlReading, node: Mapping, found: Arcs) -> None:
-    """Read the mode of the arcs."""
-    fields = read_keys(reading, node, NEXT)
-    for word in node.entries.keys() - {"spec", "arcs", "desc"}:
-        if word in NEXT.keys:
-            message = f"`{word}` means nothing beside `arcs`"
-            reading.report.error("conflict", message, node.entries[word][0], hint="write it in one of the `arcs`")
-    spec: Node | None = fields.get("spec")
-    mode = read_keys(reading, spec, NEXT_SPEC).get("mode", "exclusive") if spec is not None else "exclusive"
-    found.is_exclusive = mode == "exclusive"
-
-
-def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], given: Given, found: Arcs) -> None:
+def _read_arc(
+    reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], above: tuple[Part, ...], found: Arcs
+) -> None:
     """Read one entry of a list: an arc, or a condition with the arcs under it."""
     typo = next((name for name in node.entries if name.startswith("-") and name[1:] in ARC.keys), "")
     if typo:
@@ -120,12 +104,11 @@ def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], g
         reading.report.error("unknown-key", f"`{typo}` is no key", key, hint=hint)
         return
     fields = read_keys(reading, node, ARC)
-    before = tuple(text_of(condition) for condition in found.asked)
+    no_other = none_of(found.asked)
     if "else" in fields:
         if {"when", "then", "step", "args", "set"} & fields.keys():
             reading.report.error("conflict", "`else` stands alone", node.entries["else"][0])
-        under = Given(given.case, given.when, (*given.unless, *before))
-        inner = read_next(reading, fields["else"], (*besides, none_of(found.asked)), under)
+        inner = read_next(reading, fields["else"], (*besides, no_other), (*above, no_other))
         found.arcs += inner.arcs
         found.effects += inner.effects
         return
@@ -141,13 +124,12 @@ def _read_arc(reading: NoetlReading, node: Mapping, besides: tuple[Part, ...], g
     if ("then" in fields) == ("step" in fields):
         reading.report.error("value", "an arc needs `step`, or `when` and `then`", node)
         return
-    held = tuple(text_of(condition) for condition in own)
-    under = Given(given.case, (*given.when, *held), (*given.unless, *(before if found.is_exclusive else ())))
+    above = (*above, *own, no_other) if found.is_exclusive else (*above, *own)
     if "set" in fields:
-        found.effects += _read_set_of_arc(reading, fields["set"], under)
+        found.effects += _read_set_of_arc(reading, fields["set"], above)
     args = fields.get("args", {})
     if "then" in fields:
-        inner = read_next(reading, fields["then"], (*besides, *own), under)
+        inner = read_next(reading, fields["then"], (*besides, *own), above)
         found.arcs += add_args(inner.arcs, args)
         found.effects += inner.effects
     elif name := target_of(reading, fields["step"]):
@@ -159,66 +141,19 @@ def add_args(arcs: list[Part], args: dict[str, Any]) -> list[Part]:
     return [arc.replace(args={**args, **arc.get("args", {})} or None) for arc in arcs]
 
 
-def _read_set_of_arc(reading: NoetlReading, node: Node, under: Given) -> list[dict[str, Any]]:
+def _read_set_of_arc(reading: NoetlReading, node: Node, above: tuple[Part, ...]) -> list[dict[str, Any]]:
     """Read the variables that an arc sets when it is taken."""
-    texts = [expression_of(text) for text in (*under.when, *under.unless)]
-    if not all(texts):
+    case, when, unless = -1, [], []
+    for condition in above:
+        if "case" in condition:
+            case = int(condition["case"])
+        elif "none" in condition:
+            unless += [expression_of(text_of(other)) for other in condition["besides"]]
+        else:
+            when.append(expression_of(text_of(condition)))
+    if not all((*when, *unless)):
         message = "`set` stands under a condition that is no single expression"
         reading.report.error("value", message, node, hint="write the condition as one `{{ … }}`")
         return []
-    when, unless = texts[: len(under.when)], texts[len(under.when) :]
-    return read_set(
-        reading,
-        node,
-        under.case,
-        " and ".join(f"({text})" for text in when),
-        unless=" or ".join(f"({text})" for text in unless),
-    )
-
-
-def read_set(
-    reading: NoetlReading,
-    node: Node,
-    case: int = -1,
-    when: str = "",
-    kind: str = "set",
-    unless: str = "",
-    place: str = "",
-) -> list[dict[str, Any]]:
-    """Read variables: a mapping, a list of `name` and `value`, or either under `ctx`; `place` is their prefix."""
-    pairs: list[tuple[str, Any]] = []
-    if isinstance(node, Sequence):
-        for item in node.items:
-            entries = item.entries if isinstance(item, Mapping) else {}
-            named = entries.get("name")
-            if named is None or "value" not in entries or len(entries) > 2 or not isinstance(named[1], Scalar):
-                wrong(reading, item, "a variable with `name` and `value`")
-                continue
-            value = arguments(reading, Mapping({"value": entries["value"]}, item.line, item.column))
-            pairs += [(named[1].text, value["value"])] if value is not INVALID else []
-    elif isinstance(node, Mapping):
-        for name, (_, value) in node.entries.items():
-            if name in ("ctx", "vars") and isinstance(value, Mapping):
-                read = arguments(reading, value)
-                pairs += list(read.items()) if read is not INVALID else []
-            else:
-                read = arguments(reading, Mapping({name: node.entries[name]}, node.line, node.column))
-                pairs += list(read.items()) if read is not INVALID else []
-    else:
-        wrong(reading, node, "variables with their values")
-    return [
-        make_effect(kind, case, name=place + _strip_place(name), value=value, when=when, unless=unless)
-        for name, value in pairs
-    ]
-
-
-def make_effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
-    """Build an effect, in the fields of the model's Effect; it follows case number `case`, or every success (-1)."""
-    return {"kind": kind, "case": case, **fields}
-
-
-def _strip_place(name: str) -> str:
-    """Remove the prefix by which newer playbooks name the place of a variable."""
-    for place in ("ctx.", "vars.", "iter."):
-        name = name.removeprefix(place)
-    return name
+    joined = {"when": " and ".join(f"({text})" for text in when), "unless": " or ".join(f"({text})" for text in unless)}
+    return read_set(reading, node, case, **joined)

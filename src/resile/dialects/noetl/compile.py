@@ -15,16 +15,16 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, mark_at
 from resile.dialects.native.compile import compile_part
-from resile.dialects.native.nodes import StepPart, WorkflowPart, flag
+from resile.dialects.native.nodes import StepPart, WorkflowPart, flag, text_in, value_of
 from resile.dialects.noetl.arcs import END, target_of
-from resile.dialects.noetl.conditions import NOWHERE
-from resile.dialects.noetl.keys import EXECUTOR, EXECUTOR_SPEC, FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
+from resile.dialects.noetl.follow import NOWHERE
+from resile.dialects.noetl.keys import FILE, KEYCHAIN_ENTRY, METADATA, TABLES, WORKBOOK_ENTRY
 from resile.dialects.noetl.step import read_step
 from resile.dialects.noetl.tools.tool import keys_of_step
-from resile.dialects.noetl.values import NoetlReading, arguments, find_in_workload, names_given_in
+from resile.dialects.noetl.values import NoetlReading, arguments, find_in_workload, lacks, names_given_in
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.key_tables import Table, read_keys
+from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem, wrong
 from resile.errors import shorten
@@ -46,7 +46,7 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     _check_version(reading, root)
     name = _read_name(reading, fields, source.file)
     reading.workload = _read_workload(reading, fields)
-    about = _read_executor(reading, fields.get("executor"))
+    about = fields.get("executor", {}).get("spec", {})
     reading.final = _find_final_step(reading, about.get("final_step"), fields.get("workflow"))
     listed = _list_steps(reading, root, fields)
     reading.known = frozenset(reading.workload) | frozenset(reading.names) | names_given_in(root)
@@ -58,7 +58,7 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
     end = steps.pop(END, None) or StepPart(NOWHERE, noop=True)
     if reading.final:
         end["aliases"] = {reading.final: END}
-    entry = _find_entry_step(reading, about, fields.get("executor"), list(steps))
+    entry = _find_entry_step(reading, about, value_of(root, "executor"), list(steps))
     if report.errors or not entry:
         return None
     ordered = {entry: steps.pop(entry), **steps}
@@ -75,11 +75,8 @@ def compile_noetl(source: Source, root: Mapping, report: Diagnostics) -> Workflo
 
 def _check_version(reading: NoetlReading, root: Mapping) -> None:
     """Report an `apiVersion` that is not known."""
-    given = root.entries.get("apiVersion")
-    if given is None:
-        return
-    node = given[1]
-    if not isinstance(node, Scalar) or node.text not in VERSIONS:
+    node = value_of(root, "apiVersion")
+    if node is not None and text_in(node) not in VERSIONS:
         hint = did_you_mean(node.text, VERSIONS, "versions") if isinstance(node, Scalar) else ""
         reading.report.error("version", f"there is no apiVersion {describe(node)}", node, hint=hint)
 
@@ -115,18 +112,12 @@ def _read_workload(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, A
 
 def _inputs_of(reading: NoetlReading) -> dict[str, Any]:
     """Build the inputs of the workflow from the workload; a schema fixes those that hold code."""
-    found: dict[str, Any] = {}
-    for name, value in reading.workload.items():
-        kind = "json"
-        if isinstance(value, bool):
-            kind = "bool"
-        elif isinstance(value, int | float):
-            kind = "number"
-        elif isinstance(value, str):
-            kind = "text"
-        fixed = {"schema": {"const": value}} if name in reading.fixed else {}
-        found[name] = {"type": kind, "default": value, **fixed}
-    return found
+    kinds = {bool: "bool", int: "number", float: "number", str: "text"}
+    return {
+        name: {"type": kinds.get(type(value), "json"), "default": value}
+        | ({"schema": {"const": value}} if name in reading.fixed else {})
+        for name, value in reading.workload.items()
+    }
 
 
 def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
@@ -135,9 +126,7 @@ def _read_keychain(reading: NoetlReading, node: Node | None) -> None:
         wrong(reading, node, "a list of entries")
     for item in node.items if isinstance(node, Sequence) else []:
         given = read_keys(reading, item, KEYCHAIN_ENTRY)
-        if "name" not in given:
-            if isinstance(item, Mapping) and "name" not in item.entries:
-                reading.report.error("value", "an entry of the keychain needs `name`", item)
+        if lacks(reading, item, given, {"name"}, "an entry of the keychain needs `name`"):
             continue
         mapped = given.get("map")
         fields = dict.fromkeys(mapped.entries if isinstance(mapped, Mapping) else ())
@@ -173,7 +162,7 @@ def _read_workbook(reading: NoetlReading, node: Node | None) -> None:
     if node is not None and not isinstance(node, Sequence):
         wrong(reading, node, "a list of tools")
     for item in node.items if isinstance(node, Sequence) else []:
-        fields = read_keys(reading, item, _keys_of_entry(item))
+        fields = read_keys(reading, item, keys_of_step(WORKBOOK_ENTRY, item))
         given: Node | None = fields.get("name")
         if not isinstance(given, Scalar) or given.value is None or not isinstance(item, Mapping):
             if isinstance(item, Mapping):
@@ -181,12 +170,7 @@ def _read_workbook(reading: NoetlReading, node: Node | None) -> None:
         elif given.text in reading.workbook:
             reading.report.error("duplicate", f"the workbook has `{shorten(given.text)}` twice", given)
         else:
-            reading.workbook[given.text] = (given, item)
-
-
-def _keys_of_entry(node: Node) -> Table:
-    """List the keys of a workbook entry."""
-    return keys_of_step(WORKBOOK_ENTRY, node) if isinstance(node, Mapping) else WORKBOOK_ENTRY
+            reading.workbook[given.text] = item
 
 
 def _list_steps(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) -> list[tuple[str, Scalar, Mapping]]:
@@ -225,17 +209,6 @@ def _list_steps(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) ->
     return found
 
 
-def _read_executor(reading: NoetlReading, node: Node | None) -> dict[str, Any]:
-    """Read `executor`: the first and the last step."""
-    fields = read_keys(reading, node, EXECUTOR) if node is not None else {}
-    spec: Node | None = fields.get("spec")
-    about = read_keys(reading, spec, EXECUTOR_SPEC) if spec is not None else {}
-    if about.get("no_next_is_error"):
-        message = "`no_next_is_error` is not run: a step without an arc leads to `end`"
-        reading.report.error("not-run", message, spec, hint="take it out")
-    return about
-
-
 def _find_final_step(reading: NoetlReading, node: Node | None, steps: Node | None) -> str:
     """Find the step that `final_step` names; an empty text if that is `end`."""
     if node is None:
@@ -261,10 +234,9 @@ def _find_final_step(reading: NoetlReading, node: Node | None, steps: Node | Non
 
 
 def _step_names_in(steps: Node | None) -> list[str]:
-    """List the names of the steps as the file writes them."""
     items = steps.items if isinstance(steps, Sequence) else []
-    found = [item.entries["step"][1] for item in items if isinstance(item, Mapping) and "step" in item.entries]
-    return [name.text.strip() for name in found if isinstance(name, Scalar)]
+    names = [value_of(item, "step") for item in items if isinstance(item, Mapping)]
+    return [name.text.strip() for name in names if isinstance(name, Scalar)]
 
 
 def _find_entry_step(reading: NoetlReading, about: dict[str, Any], node: Node | None, names: list[str]) -> str:

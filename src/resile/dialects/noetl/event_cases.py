@@ -12,13 +12,20 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, items_of
-from resile.dialects.noetl.arcs import Given, add_args, make_effect, read_next, read_set
-from resile.dialects.noetl.conditions import condition_of_case, is_about_error, mentions_error
-from resile.dialects.noetl.follow import Follow, repair_keys_for
+from resile.dialects.noetl.arcs import add_args, read_next
+from resile.dialects.noetl.follow import (
+    Follow,
+    condition_of_case,
+    is_about_error,
+    make_effect,
+    mentions_error,
+    read_set,
+    repair_keys_for,
+)
 from resile.dialects.noetl.keys import CASE, RETRY, THEN
 from resile.dialects.noetl.retry import backoff_of, changes_of, read_collect, retries_of, rule_for_retry, rules_for_more
 from resile.dialects.noetl.tools.sink import read_sink
-from resile.dialects.noetl.values import NoetlReading, data
+from resile.dialects.noetl.values import NoetlReading, data, lacks, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
 
@@ -37,9 +44,8 @@ def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
         return
     for item in node.items:
         fields = read_keys(reading, item, CASE)
-        if isinstance(item, Mapping) and not {"when", "then"} <= item.entries.keys():
-            reading.report.error("value", "a case needs `when` and `then`", item)
-        if "when" in fields and "then" in fields and isinstance(item, Mapping):
+        whole = not lacks(reading, item, fields, {"when", "then"}, "a case needs `when` and `then`")
+        if whole and isinstance(item, Mapping):
             _read_case(reading, fields["when"], fields["then"], item, follow)
 
 
@@ -151,7 +157,8 @@ def _read_arcs(reading: NoetlReading, fields: dict[str, Any], node: Mapping, num
         reading.report.error("value", "`args` are for the step of `next`", node.entries["args"][0])
     for word in ("next", "step", "call"):
         if word in fields:
-            way = read_next(reading, fields[word], (condition_of_case(number, node),), Given(number))
+            fired = (condition_of_case(number, node),)
+            way = read_next(reading, fields[word], fired, fired)
             follow.arcs += add_args(way.arcs, fields.get("args", {}))
             follow.effects += way.effects
     return len(follow.arcs) > before
@@ -166,13 +173,11 @@ def _read_retry(
         wrong(reading, node, "a mapping with `max_attempts`")
         return []
     given = read_keys(reading, node, RETRY)
-    for word in ("retry_when", "stop_when", "retry_on", "collect", "sink", "per_iteration"):
-        if word in given:
-            message = f"`{word}` means nothing here: the case has its `when` and its own keys"
-            reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+    own = given.keys() & {"retry_when", "stop_when", "retry_on", "collect", "sink", "per_iteration"}
+    refuse_keys(reading, node, own, "means nothing here: the case has its `when` and its own keys")
     if "next" in fields:
         reading.report.error("conflict", "a case either goes on or tries again", node)
-    changed = changes_of(reading, given)
+    changed = changes_of(given)
     wait = backoff_of(reading, given, at_once=bool(changed))
     after_success = not is_about_error(when)
     if after_success or changed:
@@ -187,11 +192,9 @@ def _read_retry(
 def _read_message(reading: NoetlReading, node: Node) -> Any:
     """Read the message with which a case fails its step: a text, or a mapping with a `message`."""
     if isinstance(node, Mapping) and node.entries.keys() <= {"message", "error", "reason"} and node.entries:
-        _, *more = node.entries
-        for word in more:
-            message = f"`{word}` says once more why the step fails"
-            reading.report.error("conflict", message, node.entries[word][0], hint="keep one of them")
-        node = next(iter(node.entries.values()))[1]
+        first, *more = node.entries
+        refuse_keys(reading, node, more, "says once more why the step fails", "keep one of them")
+        node = node.entries[first][1]
     if isinstance(node, Scalar) and node.value is False:
         reading.report.error("value", "`fail: false` fails nothing", node, hint="take `fail` out")
     if isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool)):

@@ -1,19 +1,25 @@
-"""The actions after a step: collected from its keys, then added to the native step."""
+"""Parts of the native tree for what follows a step: conditions, effects, and their collection, `Follow`.
+
+A condition is a mapping of the tree, `{jinja: text}` or `{case: number}`; its `besides` must hold too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
 
-from resile.dialects.formats.nodes import Node
-from resile.dialects.native.nodes import Part, StepPart, items_of
-from resile.dialects.noetl.arcs import make_effect
-from resile.dialects.noetl.conditions import NOWHERE
-from resile.dialects.noetl.keys import ASSERT
-from resile.dialects.noetl.tools.sink import read_sink
-from resile.dialects.noetl.values import NoetlReading
-from resile.dialects.reading.key_tables import read_keys
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.native.nodes import Part
+from resile.dialects.noetl.values import NoetlReading, arguments
+from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.values import wrong
+from resile.languages.jinja.templates import condition_text, names_in
+
+NOWHERE = Mark(0, 0)
+"""The position of nodes that are not in the playbook."""
 
 
 class Follow(Struct):
@@ -33,49 +39,89 @@ class Follow(Struct):
     whole: set[str] = field(default_factory=set)
 
 
+def condition_of(text: str, at: Place, *besides: Part) -> Part:
+    """Build a condition that is a template."""
+    return Part(at, jinja=text, besides=list(besides) or None)
+
+
+def condition_of_case(which: str | int, at: Place) -> Part:
+    """Build the condition that a case fired, or a retry of this name."""
+    return Part(at, case=str(which))
+
+
+def text_of(condition: Part) -> str:
+    """The template of a condition, or the number of its case."""
+    return str(condition.get("jinja", condition.get("case", "")))
+
+
+def all_of(conditions: list[Part] | tuple[Part, ...]) -> Part | None:
+    """Join conditions into one; None for an empty list."""
+    if not conditions:
+        return None
+    first, *rest = conditions
+    return first.replace(besides=[*first.get("besides", ()), *rest] or None)
+
+
+def none_of(conditions: Iterable[Part]) -> Part:
+    """Build a condition that holds if none of these does."""
+    return Part(NOWHERE, none=True, besides=list(conditions))
+
+
+def is_about_error(when: str) -> bool:
+    """Is a condition only about failures?"""
+    return "call.error" in when or "error" in names_in(condition_text(when))
+
+
+def is_about_failure(when: str) -> bool:
+    """Is a condition of an arc about the failure of its step?"""
+    return "step.failed" in when or is_about_error(when)
+
+
+def mentions_error(when: str) -> bool:
+    """Does a condition name an error, or a value that both successes and failures have?"""
+    return is_about_error(when) or bool({"success", "status_code"} & names_in(condition_text(when)))
+
+
+def make_effect(kind: str, case: int = -1, **fields: Any) -> dict[str, Any]:
+    """Build an effect, in the fields of the model's Effect; it follows case number `case`, or every success (-1)."""
+    return {"kind": kind, "case": case, **fields}
+
+
+def read_set(
+    reading: NoetlReading, node: Node, case: int = -1, kind: str = "set", place: str = "", **conditions: str
+) -> list[dict[str, Any]]:
+    """Read variables: a mapping, a list of `name` and `value`, or either under `ctx`; `place` is their prefix."""
+    found: list[Mapping] = []
+    if isinstance(node, Mapping):
+        for name, entry in node.entries.items():
+            if name in ("ctx", "vars") and isinstance(entry[1], Mapping):
+                found.append(entry[1])
+            else:
+                found.append(Mapping({name: entry}, node.line, node.column))
+    elif isinstance(node, Sequence):
+        for item in node.items:
+            entries = item.entries if isinstance(item, Mapping) else {}
+            named = entries["name"][1] if entries.keys() == {"name", "value"} else None
+            if isinstance(named, Scalar):
+                found.append(Mapping({named.text: entries["value"]}, item.line, item.column))
+            else:
+                wrong(reading, item, "a variable with `name` and `value`")
+    else:
+        wrong(reading, node, "variables with their values")
+    read = [values for each in found if (values := arguments(reading, each)) is not INVALID]
+    return [
+        make_effect(kind, case, name=place + _strip_place(name), value=value, **conditions)
+        for values in read
+        for name, value in values.items()
+    ]
+
+
+def _strip_place(name: str) -> str:
+    for place in ("ctx.", "vars.", "iter."):
+        name = name.removeprefix(place)
+    return name
+
+
 def repair_keys_for(sinks: list[Part], on_failure: str) -> dict[str, Any]:
     """Build the keys of a rule that runs sinks before it answers."""
     return {"commands": sinks, "on_repair_failure": on_failure} if sinks else {}
-
-
-def read_sinks(reading: NoetlReading, node: Node, follow: Follow) -> None:
-    """Read the sinks of the step itself."""
-    for item in items_of(node):
-        sink = read_sink(reading, item, f"{reading.owner}_sink{len(follow.sinks) + 1}", None)
-        follow.sinks += [sink] if sink is not None else []
-
-
-def read_assert(reading: NoetlReading, node: Node, follow: Follow) -> None:
-    """Read `assert`: the names that must be among the arguments and in the result."""
-    fields = read_keys(reading, node, ASSERT)
-    for name, _ in fields.get("expects", ()):
-        said = f"assert: there is no {name!r} in the arguments"
-        follow.effects.append(make_effect("fail", when=f"{name!r} not in args", value=said))
-    for name, _ in fields.get("returns", ()):
-        text = f"result is not mapping or {name!r} not in result"
-        follow.effects.append(make_effect("fail", when=text, value=f"assert: no {name!r} in the result"))
-
-
-def add_follow(step: StepPart, name: str, transform: dict[str, Any] | None, follow: Follow) -> StepPart:
-    """Add the actions after a step to the native step."""
-    captured = {name: "value"} if transform is not None else None
-    if "workflow" in step and (follow.effects or follow.cases):
-        # Cases and effects of a playbook act on its value, so the value must be transformed.
-        transform = {}
-    return step.replace(
-        capture=captured,
-        transform=transform,
-        cases=follow.cases or None,
-        effects=[*follow.effects, *follow.attempts] or None,
-        rules=[_add_sinks(rule, follow.sinks) for rule in follow.rules] or None,
-        next=follow.arcs or None,
-        on_success=Part(NOWHERE, commands=follow.sinks) if follow.sinks else None,
-    )
-
-
-def _add_sinks(rule: Part, sinks: list[Part]) -> Part:
-    """Add the sinks of a success to a rule that accepts a result as it is."""
-    if rule["then"] != "recovered" or not sinks:
-        return rule
-    named = {sink["id"]: sink for sink in (*rule.get("commands", ()), *sinks)}
-    return rule.replace(**repair_keys_for(list(named.values()), "fail"))

@@ -6,7 +6,7 @@ One table for each mapping of the grammar, of all four kinds of playbook: v1 (fi
 
 from __future__ import annotations
 
-from resile.dialects.noetl.tools.keys import ARGS, AUTH, MODES, SCRIPT, SCRIPT_SOURCE, SHAPES, TOOLS
+from resile.dialects.noetl.tools.keys import ARGS, AUTH, ITEMS, MODE, SCRIPT, SCRIPT_SOURCE, TOOLS
 from resile.dialects.noetl.values import (
     arguments,
     arguments_or_template,
@@ -18,58 +18,35 @@ from resile.dialects.noetl.values import (
     factor,
     filled_template,
     jitter,
+    mapping_of,
     name,
+    no_next_is_error,
     seconds,
     template,
+    with_aliases,
 )
 from resile.dialects.reading.key_tables import Key, Table, refused_key, table
 from resile.dialects.reading.values import boolean, choice, duration, node_itself, texts
 
-LOOP = table(
-    "loop",
-    "runs the step once for each item",
-    Key("in", "template", "the list", node_itself),
-    Key("collection", "template", "the same as `in`", node_itself, "in"),
-    Key("iterator", "text", "what the item is called", name),
-    Key("element", "text", "the same as `iterator`", name, "iterator"),
-    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
-    Key("concurrency", "number", "how many at a time", count),
-    Key("limit", "number", "how many items at the most", count),
-    Key("spec", "mapping", "the same in the newer form", node_itself),
-    refused_key("cursor", "a cursor needs a database: list the items in a step before"),
-    *SHAPES,
-)
-LOOP_SPEC = table(
-    "spec of a loop",
-    "how the items run",
-    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
-    Key("max_in_flight", "number", "how many at a time", count),
-    Key("policy", "mapping", "rules about the items", node_itself),
-)
 LOOP_POLICY = table(
     "policy of a loop",
     "rules about the items",
     comment("exec", "the items run where Resile runs"),
     refused_key("failure", "a failed item lets the others finish and then fails the step"),
 )
-RETRY = table(
-    "retry",
-    "when a step is tried again",
-    Key("max_attempts", "number", "executions in all, the first included (3)", attempts),
-    Key("initial_delay", "seconds", "the first wait (1)", seconds),
-    Key("delay", "seconds", "the same as `initial_delay`", seconds, "initial_delay"),
-    Key("max_delay", "seconds", "the longest wait (60)", seconds),
-    Key("backoff_multiplier", "number", "by how much each wait is longer (2)", factor),
-    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
-    Key("jitter", "bool", "do waits differ a little?", jitter),
-    Key("retry_when", "condition", "asked after each attempt", condition),
-    Key("stop_when", "condition", "asked before `retry_when`", condition),
-    Key("retry_on", "list", "the kinds of failures that are tried again", texts(name)),
-    Key("params", "mapping", "parameters of the next request", arguments),
-    Key("next_call", "mapping", "what is other in the next attempt", node_itself),
-    Key("collect", "mapping", "what is kept of each attempt", node_itself),
-    Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
-    Key("per_iteration", "mapping", "the same, under `sink`", node_itself),
+LOOP_SPEC = table(
+    "spec of a loop",
+    "how the items run",
+    MODE,
+    Key("max_in_flight", "number", "how many at a time", count),
+    Key("policy", "mapping", "rules about the items", mapping_of(LOOP_POLICY)),
+)
+LOOP = table(
+    "loop",
+    "runs the step once for each item",
+    *ITEMS,
+    Key("spec", "mapping", "the same in the newer form", mapping_of(LOOP_SPEC)),
+    refused_key("cursor", "a cursor needs a database: list the items in a step before"),
 )
 PER_ITERATION = table(
     "per_iteration",
@@ -84,6 +61,24 @@ NEXT_CALL = table(
     Key("headers", "mapping", "other headers", arguments),
     Key("args", "mapping", "other arguments", arguments),
     Key("payload", "data", "another body", data),
+)
+RETRY = table(
+    "retry",
+    "when a step is tried again",
+    Key("max_attempts", "number", "executions in all, the first included (3)", attempts),
+    *with_aliases(Key("initial_delay", "seconds", "the first wait (1)", seconds), "delay"),
+    Key("max_delay", "seconds", "the longest wait (60)", seconds),
+    Key("backoff_multiplier", "number", "by how much each wait is longer (2)", factor),
+    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
+    Key("jitter", "bool", "do waits differ a little?", jitter),
+    Key("retry_when", "condition", "asked after each attempt", condition),
+    Key("stop_when", "condition", "asked before `retry_when`", condition),
+    Key("retry_on", "list", "the kinds of failures that are tried again", texts(name)),
+    Key("params", "mapping", "parameters of the next request", arguments),
+    Key("next_call", "mapping", "what is other in the next attempt", mapping_of(NEXT_CALL)),
+    Key("collect", "mapping", "what is kept of each attempt", node_itself),
+    Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
+    Key("per_iteration", "mapping", "the same, under `sink`", mapping_of(PER_ITERATION)),
 )
 POLICY = table(
     "a policy of `retry`",
@@ -117,31 +112,33 @@ COLLECT = table(
     Key("from", "name", "what is added (the response)", name),
     Key("data", "data", "what is added, as data", data),
     Key("into", "name", "the variable", name),
-    Key("mode", "append | extend | merge | replace", "how", choice("append", "extend", "merge", "replace")),
-    Key("strategy", "append | extend | merge | replace", "the same as `mode`",
-        choice("append", "extend", "merge", "replace"), "mode"),
+    *with_aliases(
+        Key("mode", "append | extend | merge | replace", "how", choice("append", "extend", "merge", "replace")),
+        "strategy",
+    ),
     Key("path", "text", "the part of it that is added", name),
-)  # fmt: skip
+)
 SINK = table(
     "sink",
     "a tool that takes the result",
-    Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log", node_itself),
-    Key("storage", "text or mapping", "the same as `tool`", node_itself, "tool"),
-    Key("backend", "text or mapping", "the same as `tool`", node_itself, "tool"),
+    *with_aliases(
+        Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log", node_itself), "storage", "backend"
+    ),
     Key("table", "text", "the table that takes a row", filled_template),
     Key("mode", "insert | append | upsert", "add a row, or replace one", choice("insert", "append", "upsert")),
     Key("key", "name or list", "the columns that tell a row", texts(name)),
     Key("args", "mapping or template", "the row", arguments_or_template),
     Key("data", "mapping or template", "the row, or a list of rows", data),
     Key("mapping", "mapping", "columns, and the fields of a row that fill them", arguments),
-    Key("statement", "text", "statements instead of a table", node_itself, "command"),
-    Key("command", "text", "the same as `statement`", node_itself),
-    Key("commands", "text", "the same as `statement`", node_itself, "command"),
-    Key("query", "text", "the same as `statement`", node_itself, "command"),
+    *with_aliases(
+        Key("statement", "text", "statements instead of a table", node_itself, "command"),
+        "command",
+        "commands",
+        "query",
+    ),
     Key("auth", "text", "the credential", node_itself),
     Key("database", "text", "the file of a DuckDB database", template),
-    Key("url", "text", "where a request goes", filled_template),
-    Key("endpoint", "text", "the same as `url`", filled_template, "url"),
+    *with_aliases(Key("url", "text", "where a request goes", filled_template), "endpoint"),
     Key("method", "text", "GET, POST …", name),
     Key("headers", "mapping", "headers of the request", arguments),
     Key("params", "mapping", "what stands behind the `?`", arguments_or_template),
@@ -156,19 +153,9 @@ ARC = table(
     Key("when", "condition", "whether", condition),
     Key("then", "list", "where to, where it holds", node_itself),
     Key("else", "list", "where to, where none of those before holds", node_itself),
-    Key("args", "mapping", "values for that step", arguments),
-    Key("with", "mapping", "the same as `args`", arguments, "args"),
-    Key("data", "mapping", "the same as `args`", arguments, "args"),
-    Key("input", "mapping", "the same as `args`", arguments, "args"),
+    *with_aliases(Key("args", "mapping", "values for that step", arguments), "with", "data", "input"),
     Key("set", "mapping", "variables that are set when it is taken", node_itself),
     comment("desc", "what it is for"),
-)
-NEXT = table(
-    "next",
-    "arcs with their mode",
-    Key("spec", "mapping", "how arcs are chosen", node_itself),
-    Key("arcs", "list", "the arcs", node_itself),
-    *(key for key in ARC.keys.values() if key.name != "set"),
 )
 NEXT_SPEC = table(
     "spec of next",
@@ -176,11 +163,48 @@ NEXT_SPEC = table(
     Key("mode", "exclusive | inclusive", "the first that holds, or all", choice("exclusive", "inclusive")),
     comment("on_no_match", "a step from which no arc is taken leads to `end`"),
 )
+NEXT = table(
+    "next",
+    "arcs with their mode",
+    Key("spec", "mapping", "how arcs are chosen", mapping_of(NEXT_SPEC)),
+    Key("arcs", "list", "the arcs", node_itself),
+    *(key for key in ARC.keys.values() if key.name != "set"),
+)
 ASSERT = table(
     "assert",
     "what must be there",
     Key("expects", "list", "arguments", texts(name)),
     Key("returns", "list", "keys of the result", texts(name)),
+)
+ADMIT = table(
+    "admit",
+    "the first rule that holds decides",
+    Key("rules", "list", "the rules", node_itself),
+    Key("mode", "exclusive", "the first counts", choice("exclusive")),
+)
+ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", boolean))
+ADMIT_ELSE = table(
+    "else of `admit`", "where no rule holds", Key("then", "mapping", "the answer", mapping_of(ADMIT_THEN))
+)
+ADMIT_RULE = table(
+    "a rule of `admit`",
+    "whether a step is admitted",
+    Key("when", "condition", "asked when a path comes to the step", condition),
+    Key("then", "mapping", "the answer", mapping_of(ADMIT_THEN)),
+    Key("else", "mapping", "the answer where none of those before holds", mapping_of(ADMIT_ELSE)),
+)
+STEP_POLICY = table(
+    "policy of a step",
+    "rules about the step",
+    Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
+    refused_key("lifecycle", "write `timeout` on the step"),
+    refused_key("failure", "a failed item lets the others finish and then fails the step"),
+    refused_key("emit", "every step writes its events"),
+)
+STEP_SPEC = table(
+    "spec of a step",
+    "what is said about the step",
+    Key("policy", "mapping", "by rules", mapping_of(STEP_POLICY)),
 )
 STEP = table(
     "a step",
@@ -188,8 +212,7 @@ STEP = table(
     Key("step", "text", "its name", node_itself),
     comment("desc", "what it is for"),
     comment("description", "what it is for"),
-    Key("tool", "mapping or text", "what it does", node_itself),
-    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    *with_aliases(Key("tool", "mapping or text", "what it does", node_itself), "type"),
     *ARGS,
     Key("loop", "mapping", "runs it for each item of a list", node_itself),
     Key("case", "list", "what follows from its events", node_itself),
@@ -197,13 +220,12 @@ STEP = table(
     Key("vars", "mapping", "variables that are set from its result", arguments),
     Key("set", "mapping", "the same as `vars`", node_itself),
     Key("retry", "true, number, mapping or list", "when it is tried again", node_itself),
-    Key("sink", "mapping", "where its result goes", node_itself),
-    Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
+    *with_aliases(Key("sink", "mapping", "where its result goes", node_itself), "save"),
     Key("assert", "mapping", "what must be there", node_itself),
     Key("timeout", "duration", "how long it may take", duration),
     Key("critical", "bool", "does its failure cancel what runs beside it?", boolean),
     Key("pass", "bool", "with `true` the tool is not run", boolean),
-    Key("spec", "mapping", "whether it is admitted", node_itself),
+    Key("spec", "mapping", "whether it is admitted", mapping_of(STEP_SPEC)),
     refused_key("output", "a step's result is what its tool gives"),
     refused_key("auth", "it belongs into `tool`"),
     refused_key("call", "it belongs into `then` of a case"),
@@ -214,8 +236,7 @@ WORKBOOK_ENTRY = table(
     "a tool that steps can call",
     Key("name", "text", "its name", node_itself),
     comment("desc", "what it is for"),
-    Key("tool", "mapping or text", "the tool", node_itself),
-    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    *with_aliases(Key("tool", "mapping or text", "the tool", node_itself), "type"),
     Key("assert", "mapping", "what must be there", node_itself),
     Key("sink", "mapping", "where the result goes", node_itself),
 )
@@ -224,11 +245,9 @@ TASK = table(
     "a tool that runs for each item",
     comment("name", "what it is called"),
     comment("desc", "what it is for"),
-    Key("tool", "mapping or text", "the tool", node_itself),
-    Key("type", "text", "the same as `tool`", node_itself, "tool"),
+    *with_aliases(Key("tool", "mapping or text", "the tool", node_itself), "type"),
     *ARGS,
-    Key("sink", "mapping", "where the result of an item goes", node_itself),
-    Key("save", "mapping", "the same as `sink`", node_itself, "sink"),
+    *with_aliases(Key("sink", "mapping", "where the result of an item goes", node_itself), "save"),
     Key("assert", "mapping", "what must be there for an item", node_itself),
     Key("retry", "true, number, mapping or list", "when an item is tried again", node_itself),
     Key("timeout", "duration", "how long an item may take", duration),
@@ -244,22 +263,22 @@ KEYCHAIN_ENTRY = table(
                      "credential", "type", "description", "fields", "cache", "project")
     ),
 )  # fmt: skip
-EXECUTOR = table(
-    "executor",
-    "how the playbook starts",
-    Key("spec", "mapping", "the steps that begin and end it", node_itself),
-    comment("kind", "Resile runs it"),
-    comment("profile", "Resile runs it"),
-    comment("version", "Resile runs it"),
-    comment("requires", "what is needed is looked at when the file is loaded"),
-)
 EXECUTOR_SPEC = table(
     "spec of the executor",
     "the steps that begin and end a run",
     Key("entry_step", "text", "the first step", node_itself),
     Key("final_step", "text", "the step that runs last", node_itself),
-    Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", boolean),
+    Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", no_next_is_error),
     comment("pool", "Resile has one"),
+)
+EXECUTOR = table(
+    "executor",
+    "how the playbook starts",
+    Key("spec", "mapping", "the steps that begin and end it", mapping_of(EXECUTOR_SPEC)),
+    comment("kind", "Resile runs it"),
+    comment("profile", "Resile runs it"),
+    comment("version", "Resile runs it"),
+    comment("requires", "what is needed is looked at when the file is loaded"),
 )
 METADATA = table(
     "metadata",
@@ -282,33 +301,9 @@ FILE = table(
     Key("keychain", "list", "secrets", node_itself),
     Key("workbook", "list", "tools that steps can call", node_itself),
     Key("workflow", "list", "the steps", node_itself),
-    Key("executor", "mapping", "how it starts", node_itself),
+    Key("executor", "mapping", "how it starts", mapping_of(EXECUTOR)),
     comment("tracing", "Resile has its own log and metrics"),
 )
-STEP_SPEC = table("spec of a step", "what is said about the step", Key("policy", "mapping", "by rules", node_itself))
-STEP_POLICY = table(
-    "policy of a step",
-    "rules about the step",
-    Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
-    refused_key("lifecycle", "write `timeout` on the step"),
-    refused_key("failure", "a failed item lets the others finish and then fails the step"),
-    refused_key("emit", "every step writes its events"),
-)
-ADMIT = table(
-    "admit",
-    "the first rule that holds decides",
-    Key("rules", "list", "the rules", node_itself),
-    Key("mode", "exclusive", "the first counts", choice("exclusive")),
-)
-ADMIT_RULE = table(
-    "a rule of `admit`",
-    "whether a step is admitted",
-    Key("when", "condition", "asked when a path comes to the step", condition),
-    Key("then", "mapping", "the answer", node_itself),
-    Key("else", "mapping", "the answer where none of those before holds", node_itself),
-)
-ADMIT_ELSE = table("else of `admit`", "where no rule holds", Key("then", "mapping", "the answer", node_itself))
-ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", boolean))
 TASK_SPEC = table("spec of a tool", "what is said about the tool", Key("policy", "mapping", "by rules", node_itself))
 TASK_POLICY = table(
     "policy of a tool",
@@ -319,14 +314,6 @@ TASK_POLICY = table(
         choice("continue", "fail")),
     *(refused_key(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
 )  # fmt: skip
-TASK_RULE = table(
-    "a rule of a tool",
-    "what follows from an outcome",
-    Key("when", "condition", "of `outcome`", condition),
-    Key("then", "mapping", "what follows", node_itself),
-    Key("else", "mapping", "what follows where none of those before holds", node_itself),
-)
-TASK_ELSE = table("else of a tool", "where no rule holds", Key("then", "mapping", "what follows", node_itself))
 TASK_THEN = table(
     "then of a tool",
     "what follows from an outcome",
@@ -339,6 +326,14 @@ TASK_THEN = table(
     Key("set_ctx", "mapping", "variables of the playbook", node_itself),
     Key("set_iter", "mapping", "variables of this item, or of this visit of the step", node_itself),
 )  # fmt: skip
+TASK_ELSE = table("else of a tool", "where no rule holds", Key("then", "mapping", "what follows", node_itself))
+TASK_RULE = table(
+    "a rule of a tool",
+    "what follows from an outcome",
+    Key("when", "condition", "of `outcome`", condition),
+    Key("then", "mapping", "what follows", node_itself),
+    Key("else", "mapping", "what follows where none of those before holds", mapping_of(TASK_ELSE)),
+)
 TABLES: tuple[Table, ...] = (
     FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, TASK, STEP, LOOP, LOOP_SPEC, LOOP_POLICY,
     CASE, THEN, NEXT, NEXT_SPEC, ARC, COLLECT, SINK, RETRY, PER_ITERATION, POLICY, NEXT_CALL, ASSERT, STEP_SPEC,

@@ -13,9 +13,10 @@ import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import Part
-from resile.dialects.noetl.follow import Follow, read_sinks
-from resile.dialects.noetl.keys import LOOP, LOOP_POLICY, LOOP_SPEC, TASK
+from resile.dialects.native.nodes import Part, text_in
+from resile.dialects.noetl.follow import Follow
+from resile.dialects.noetl.keys import LOOP, TASK
+from resile.dialects.noetl.task import read_sinks
 from resile.dialects.noetl.tools.keys import TOOLS
 from resile.dialects.noetl.tools.tool import Tool, keys_of_step, merge_tools, read_tool
 from resile.dialects.noetl.values import NoetlReading, data
@@ -39,10 +40,7 @@ def read_loop(reading: NoetlReading, node: Node) -> Part | None:
     fields = read_keys(reading, node, LOOP)
     if not isinstance(node, Mapping):
         return None
-    spec: Node | None = fields.get("spec")
-    about = read_keys(reading, spec, LOOP_SPEC) if spec is not None else {}
-    if "policy" in about:
-        read_keys(reading, about["policy"], LOOP_POLICY)
+    about = fields.get("spec", {})
     for word, newer in (("mode", "mode"), ("concurrency", "max_in_flight")):
         if word in fields and newer in about and fields[word] != about[newer]:
             message = f"`{word}` and `{newer}` of `spec` say different things"
@@ -170,23 +168,19 @@ def read_iterator(
     if "kind" in task.entries:
         task = _separate_tool(task)
     fields = read_keys(reading, task, keys_of_step(TASK, task))
-    if "sink" in fields:
-        read_sinks(reading, fields["sink"], follow)
+    read_sinks(reading, fields, follow)
     inner = read_tool(reading, task)
     if inner is None:
         if not {"tool", "type"} & task.entries.keys():
             reading.report.error("value", "the task of an iterator needs `tool`", task)
         return found, None
-    own: dict[str, Any] = {word: fields[word] for word in ("retry", "timeout", "assert") if word in fields}
-    args = {**inner.fields.get("args", {}), **fields.get("args", {})}
-    inner = Tool(inner.kind, {**inner.fields, **own, **({"args": args} if args else {})}, inner.node, inner.kind_node)
-    return found, merge_tools(tool, inner)
+    return found, merge_tools(tool, merge_tools(Tool("task", fields, task, inner.kind_node), inner))
 
 
 def _separate_tool(task: Mapping) -> Mapping:
     """Move the keys of the tool in a task into a mapping of their own."""
     key, kind = task.entries["kind"]
-    known = TOOLS.get(kind.text.lower()) if isinstance(kind, Scalar) else None
+    known = TOOLS.get(text_in(kind).lower())
     names = known.keys if known is not None else {}
     own = {word: entry for word, entry in task.entries.items() if word in TASK.keys and word not in names}
     rest = {word: entry for word, entry in task.entries.items() if word not in own}

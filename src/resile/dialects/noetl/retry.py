@@ -14,13 +14,19 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import Part, items_of
-from resile.dialects.noetl.arcs import make_effect
-from resile.dialects.noetl.conditions import condition_of, condition_of_case, mentions_error, none_of
-from resile.dialects.noetl.follow import Follow, repair_keys_for
-from resile.dialects.noetl.keys import COLLECT, NEXT_CALL, PER_ITERATION, POLICY, RETRY
+from resile.dialects.native.nodes import Part, items_of, text_in
+from resile.dialects.noetl.follow import (
+    Follow,
+    condition_of,
+    condition_of_case,
+    make_effect,
+    mentions_error,
+    none_of,
+    repair_keys_for,
+)
+from resile.dialects.noetl.keys import COLLECT, POLICY, RETRY
 from resile.dialects.noetl.tools.sink import read_sink
-from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.noetl.values import NoetlReading, lacks, refuse_keys
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
@@ -62,10 +68,9 @@ def read_retry(reading: NoetlReading, node: Node, follow: Follow) -> None:
 def _read_mapping(reading: NoetlReading, node: Mapping, follow: Follow) -> None:
     """Read a retry with conditions or kinds of failures."""
     fields = read_keys(reading, node, RETRY)
-    for word in ("params", "next_call", "collect", "sink", "per_iteration"):
-        if word in fields:
-            message = f"`{word}` belongs into a policy of a list, or into a case"
-            reading.report.error("conflict", message, node.entries[word][0], hint="retry: [{when: …, then: {…}}]")
+    misplaced = fields.keys() & {"params", "next_call", "collect", "sink", "per_iteration"}
+    why = "belongs into a policy of a list, or into a case"
+    refuse_keys(reading, node, misplaced, why, "retry: [{when: …, then: {…}}]")
     wait = backoff_of(reading, fields, jitter=0.5)
     stop = [none_of([condition_of(fields["stop_when"], node)])] if "stop_when" in fields else []
     if "retry_when" in fields and "retry_on" in fields:
@@ -114,24 +119,20 @@ def backoff_of(
 ) -> dict[str, Any] | None:
     """Read how long to wait before each further attempt; None for no wait."""
     given: Node | None = fields.get("backoff")
+    waits = sorted({"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys())
     if given is None:
-        waits = {"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys()
         return None if at_once and not waits else _wait_of(fields, jitter=jitter)
-    words = {"none": "", "linear": "linear", "exponential": "exponential", "fixed": "fixed"}
-    if not isinstance(given, Scalar):
+    word = text_in(given)
+    is_number = isinstance(given, Scalar) and type(given.value) in (int, float) and 0 <= float(word) <= 86_400
+    if not is_number and word not in ("none", "fixed", "linear", "exponential"):
         wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
         return None
-    is_number = type(given.value) in (int, float) and 0 <= float(given.text) <= 86_400
-    if is_number or given.text == "none":
-        for word in sorted({"initial_delay", "backoff_multiplier", "max_delay"} & fields.keys()):
-            message = f"`{word}` changes nothing beside `backoff: {given.text}`"
-            reading.report.warning("no-effect", message, given, hint=f"take `{word}` out, or name a growing backoff")
-    if is_number:
-        return {"kind": "fixed", "initial_seconds": float(given.text)}
-    if given.text not in words:
-        wrong(reading, given, "none, fixed, linear, exponential, or a number of seconds")
-        return None
-    return _wait_of(fields, words[given.text], jitter) if words[given.text] else None
+    if not is_number and word != "none":
+        return _wait_of(fields, word, jitter)
+    for other in waits:
+        message = f"`{other}` changes nothing beside `backoff: {word}`"
+        reading.report.warning("no-effect", message, given, hint=f"take `{other}` out, or name a growing backoff")
+    return {"kind": "fixed", "initial_seconds": float(word)} if is_number else None
 
 
 def retries_of(fields: dict[str, Any], default: int = ATTEMPTS_DEFAULT) -> int:
@@ -145,7 +146,6 @@ def rule_for_retry(at: Place, text: str, when: Part | None, limit: int, wait: di
 
 
 def _rules_for_retry(fields: dict[str, Any], when: Part | None, at: Place, wait: dict[str, Any] | None) -> list[Part]:
-    """Build the rule that retries a failed step, if there is more than one attempt."""
     limit = retries_of(fields)
     return [rule_for_retry(at, "retry", when, limit, wait)] if limit > 0 else []
 
@@ -169,18 +169,14 @@ def rules_for_more(
 def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow) -> None:
     """Read one policy of a list."""
     fields = read_keys(reading, node, POLICY)
-    if not isinstance(node, Mapping) or "when" not in fields or "then" not in fields:
-        if isinstance(node, Mapping) and not {"when", "then"} <= node.entries.keys():
-            reading.report.error("value", "a policy needs `when` and `then`", node)
+    if lacks(reading, node, fields, {"when", "then"}, "a policy needs `when` and `then`"):
         return
     given = fields["then"]
     then = read_keys(reading, given, RETRY)
     if not isinstance(given, Mapping):
         return
-    for word in ("retry_when", "stop_when", "retry_on"):
-        if word in then:
-            message = f"`{word}` means nothing here: the policy has its `when`"
-            reading.report.error("conflict", message, given.entries[word][0], hint=f"take `{word}` out")
+    own = then.keys() & {"retry_when", "stop_when", "retry_on"}
+    refuse_keys(reading, given, own, "means nothing here: the policy has its `when`")
     when, which = fields["when"], f"policy {number}"
     pages = "next_call" in then or "collect" in then
     wait = backoff_of(reading, then, at_once=pages)
@@ -188,7 +184,7 @@ def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow)
         follow.attempts += read_collect(reading, then["collect"], -1)
         into = follow.attempts[-1]["name"] if follow.attempts else ""
         follow.attempts.append(make_effect("result", name=into))
-    follow.attempts.append(make_effect("again", name=which, when=when, value=changes_of(reading, then)))
+    follow.attempts.append(make_effect("again", name=which, when=when, value=changes_of(then)))
     sinks = _read_sinks(reading, then, f"{reading.owner}_page{number}_sink")
     follow.sinks += sinks
     most = ATTEMPTS_OF_PAGES if pages else ATTEMPTS_DEFAULT
@@ -199,22 +195,17 @@ def _read_policy(reading: NoetlReading, node: Node, number: int, follow: Follow)
 
 def _read_sinks(reading: NoetlReading, fields: dict[str, Any], name: str) -> list[Part]:
     """Read the sinks of a policy."""
-    given: list[Node] = items_of(fields["sink"]) if "sink" in fields else []
-    if "per_iteration" in fields:
-        inner = read_keys(reading, fields["per_iteration"], PER_ITERATION)
-        given = [*given, *(items_of(inner["sink"]) if "sink" in inner else [])]
-    found = [read_sink(reading, item, f"{name}{number}", None) for number, item in enumerate(given, 1)]
+    given = [each["sink"] for each in (fields, fields.get("per_iteration", {})) if "sink" in each]
+    items = [item for node in given for item in items_of(node)]
+    found = [read_sink(reading, item, f"{name}{number}", None) for number, item in enumerate(items, 1)]
     return [sink for sink in found if sink is not None]
 
 
-def changes_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, Any]:
-    """Read the settings that differ in the next attempt."""
-    changed: dict[str, Any] = {}
-    if "next_call" in fields:
-        changed = read_keys(reading, fields["next_call"], NEXT_CALL)
-    if "params" in fields:
-        changed["params"] = {**changed.get("params", {}), **fields["params"]}
-    return changed
+def changes_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """Collect the settings that differ in the next attempt."""
+    changed: dict[str, Any] = fields.get("next_call", {})
+    params = {**changed.get("params", {}), **fields.get("params", {})}
+    return {**changed, "params": params} if "params" in fields else changed
 
 
 def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str, Any]]:
@@ -222,9 +213,7 @@ def read_collect(reading: NoetlReading, node: Node, case: int) -> list[dict[str,
     found: list[dict[str, Any]] = []
     for item in items_of(node):
         fields = read_keys(reading, item, COLLECT)
-        if "into" not in fields:
-            if isinstance(item, Mapping) and "into" not in item.entries:
-                reading.report.error("value", "`collect` needs `into`", item)
+        if lacks(reading, item, fields, {"into"}, "`collect` needs `into`"):
             continue
         if "from" in fields and "data" in fields:
             reading.report.error("conflict", "`from` and `data` both say what is added", item, hint="keep one of them")

@@ -4,27 +4,30 @@
 
 In a loop, retries, sinks and stored values belong to the step that runs for each item; arcs and cases about `loop.done`
 belong to the loop as a whole.
+
+`spec` has the rules that admit a step when a path reaches it. The first rule that holds decides. If none holds, the
+step is admitted only if no rule has `allow: true`. A step that is not admitted is skipped, and its path leads to `end`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import Part, StepPart
-from resile.dialects.noetl.admission import read_admission
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.nodes import Part, StepPart, text_in, value_of
 from resile.dialects.noetl.arcs import END, arc_to
-from resile.dialects.noetl.conditions import NOWHERE, condition_of
-from resile.dialects.noetl.follow import Follow, add_follow
-from resile.dialects.noetl.keys import STEP
+from resile.dialects.noetl.follow import NOWHERE, Follow, condition_of
+from resile.dialects.noetl.keys import ADMIT, ADMIT_RULE, STEP
 from resile.dialects.noetl.loops import read_iterator, read_loop
-from resile.dialects.noetl.task import build_action, read_follow, resolve_tool
+from resile.dialects.noetl.task import add_follow, build_action, read_follow, resolve_tool
 from resile.dialects.noetl.tools.keys import TOOLS
 from resile.dialects.noetl.tools.pipeline import is_pipeline, read_pipeline
 from resile.dialects.noetl.tools.tool import Tool, keys_of_step, read_tool
-from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.noetl.values import NoetlReading, read_rules
 from resile.dialects.reading.key_tables import read_keys
+from resile.dialects.reading.values import wrong
 from resile.errors import shorten
+from resile.languages.jinja.templates import expression_of
 
 _ROUTERS = ("start", END)
 
@@ -34,11 +37,9 @@ def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> S
     reading.owner = name
     node = _drop_misplaced_keys(reading, node)
     fields = read_keys(reading, node, keys_of_step(STEP, node))
-    follow, child = Follow(), None
-    if is_pipeline(node):
-        tool, child = None, read_pipeline(reading, node)
-    else:
-        tool = read_tool(reading, node)
+    follow = Follow()
+    child = read_pipeline(reading, node) if is_pipeline(node) else None
+    tool = None if is_pipeline(node) else read_tool(reading, node)
     if tool is None and not {"tool", "type"} & node.entries.keys() and name.lower() not in _ROUTERS:
         message = f"the step `{shorten(name)}` needs `tool`"
         reading.report.error("value", message, key, hint=f"one of {', '.join(TOOLS)}; `noop` does nothing")
@@ -56,13 +57,14 @@ def read_step(reading: NoetlReading, name: str, key: Scalar, node: Mapping) -> S
         action, transform = {"noop": True}, None
     elif child is not None:
         action, transform = child, None
-    admitted = read_admission(reading, fields["spec"], name) if "spec" in fields else None
+    admitted = _read_admission(reading, fields.get("spec", {}).get("policy", {}).get("admit"), name)
     timeout = fields.get("timeout", tool.fields.get("timeout") if tool is not None else None)
     step = StepPart(key, **action, args=args or None, when=admitted, timeout=timeout)
-    made = (
-        add_follow(step, name, transform, follow) if loop is None else _build_loop(step, name, loop, transform, follow)
-    )
-    return made.replace(critical=True) if fields.get("critical") else made
+    if loop is None:
+        step = add_follow(step, name, transform, follow)
+    else:
+        step = _build_loop(step, name, loop, transform, follow)
+    return step.replace(critical=fields.get("critical") or None)
 
 
 def _loop_of(reading: NoetlReading, fields: dict[str, Any], tool: Tool | None) -> Part | None:
@@ -75,14 +77,38 @@ def _loop_of(reading: NoetlReading, fields: dict[str, Any], tool: Tool | None) -
     return read_loop(reading, given) if given is not None else None
 
 
+def _read_admission(reading: NoetlReading, node: Node | None, step: str) -> Part | None:
+    """Build the condition under which a step is admitted; None if it always is, or after a report."""
+    if node is None:
+        return None
+    rules: Node | None = read_keys(reading, node, ADMIT).get("rules")
+    if step == END:
+        reading.report.error("end", "`end` is always admitted", node, hint="take `admit` out")
+        return None
+    if not isinstance(rules, Sequence) or not rules.items:
+        wrong(reading, rules or node, "a list of rules")
+        return None
+    answers: list[tuple[str, bool]] = []
+    for place, rule in read_rules(reading, rules, ADMIT_RULE):
+        condition, then = expression_of(rule["when"]), rule["then"]
+        if condition and "allow" in then:
+            answers.append((condition, then["allow"]))
+        else:
+            message = "the condition must be one expression" if not condition else "`then` needs `allow`"
+            reading.report.error("value", message, place)
+    if len(answers) < len(rules.items):
+        return None
+    text = "false" if any(allows for _, allows in answers) else "true"
+    for condition, allows in reversed(answers):
+        text = f"{str(allows).lower()} if ({condition}) else ({text})"
+    return condition_of(text, node)
+
+
 def _drop_misplaced_keys(reading: NoetlReading, node: Mapping) -> Mapping:
     """Report keys of the tool that are on the step by mistake, and leave them out."""
-    given = node.entries.get("tool")
-    inner = given[1] if given is not None else None
-    if not isinstance(inner, Mapping) or "kind" not in inner.entries:
-        return node
-    kind = inner.entries["kind"][1]
-    known = TOOLS.get(kind.text.lower()) if isinstance(kind, Scalar) else None
+    inner = value_of(node, "tool")
+    kind = text_in(value_of(inner, "kind")) if isinstance(inner, Mapping) else ""
+    known = TOOLS.get(kind.lower())
     if known is None:
         return node
     kept = {}
@@ -109,7 +135,11 @@ def _build_loop(step: StepPart, name: str, loop: Part, transform: dict[str, Any]
     own = set(range(len(follow.cases))) - follow.of_loop
     inner_effects = [effect for effect in follow.effects if effect["case"] in own or effect["kind"] == "fail"]
     outer_effects = [effect for effect in follow.effects if effect not in inner_effects]
-    of_loop = [sink for sink in follow.sinks if sink["id"] in follow.whole or _waits_for(sink, follow.of_loop)]
+    of_loop = [
+        sink
+        for sink in follow.sinks
+        if sink["id"] in follow.whole or int(sink.get("when", {}).get("case", -1)) in follow.of_loop
+    ]
     inner = Follow(
         cases=follow.cases,
         effects=inner_effects,
@@ -129,8 +159,3 @@ def _build_loop(step: StepPart, name: str, loop: Part, transform: dict[str, Any]
     whole = StepPart(step, map=loop.replace(steps=steps), when=step.get("when"))
     whole = add_follow(whole, name, None, outer)
     return _ask_arcs(whole, name) if outer_effects else whole
-
-
-def _waits_for(sink: Part, cases: set[int]) -> bool:
-    """Does a sink run only if one of these cases fired?"""
-    return "case" in sink.get("when", {}) and int(sink["when"]["case"]) in cases

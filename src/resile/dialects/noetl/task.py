@@ -1,17 +1,31 @@
-"""The common parts of a step and of a tool in a pipeline: a tool, its arguments and the actions after it."""
+"""The common parts of a step and of a tool in a pipeline: a tool, its arguments and the actions after it.
+
+keys of the step and its tool -> Follow -> add_follow -> keys of the native step
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node
-from resile.dialects.native.nodes import Part
-from resile.dialects.noetl.arcs import END, read_next, read_set
-from resile.dialects.noetl.conditions import all_of, condition_of_case, is_about_failure, none_of, text_of
+from resile.dialects.native.nodes import Part, StepPart, items_of
+from resile.dialects.noetl.arcs import END, read_next
 from resile.dialects.noetl.event_cases import read_cases
-from resile.dialects.noetl.follow import Follow, read_assert, read_sinks
-from resile.dialects.noetl.keys import WORKBOOK_ENTRY
+from resile.dialects.noetl.follow import (
+    NOWHERE,
+    Follow,
+    all_of,
+    condition_of_case,
+    is_about_failure,
+    make_effect,
+    none_of,
+    read_set,
+    repair_keys_for,
+    text_of,
+)
+from resile.dialects.noetl.keys import ASSERT, WORKBOOK_ENTRY
 from resile.dialects.noetl.retry import read_retry
+from resile.dialects.noetl.tools.sink import read_sink
 from resile.dialects.noetl.tools.tool import Tool, action_of, keys_of_step, merge_tools, read_tool
 from resile.dialects.noetl.values import NoetlReading
 from resile.dialects.reading.key_tables import read_keys
@@ -35,15 +49,13 @@ def resolve_tool(
 ) -> tuple[dict[str, Any], Tool | None]:
     """Merge the arguments of a step over those of its tool, and replace a workbook tool by the entry it calls."""
     args = dict(tool.fields.get("args", {})) if tool is not None else {}
-    while tool is not None and tool.kind == "workbook":
+    if tool is not None and tool.kind == "workbook":
         called = _tool_of_workbook(reading, tool, follow)
-        if called is None or called.kind == "workbook":
-            if called is not None:
-                reading.report.error("workbook", "an entry of the workbook can't call another one", called.kind_node)
-            tool = None
-        else:
-            args = {**called.fields.get("args", {}), **args}
-            tool = merge_tools(tool, called)
+        if called is not None and called.kind == "workbook":
+            reading.report.error("workbook", "an entry of the workbook can't call another one", called.kind_node)
+            called = None
+        args = {**(called.fields.get("args", {}) if called is not None else {}), **args}
+        tool = merge_tools(tool, called) if called is not None else None
     return {**args, **given}, tool
 
 
@@ -58,13 +70,10 @@ def _tool_of_workbook(reading: NoetlReading, tool: Tool, follow: Follow) -> Tool
         hint = did_you_mean(wanted, reading.workbook, "entries")
         reading.report.error("workbook", f"the workbook has no `{shorten(wanted)}`", tool.node, hint=hint)
         return None
-    node = entry[1]
-    fields = read_keys(reading, node, keys_of_step(WORKBOOK_ENTRY, node))
-    if "assert" in fields:
-        read_assert(reading, fields["assert"], follow)
-    if "sink" in fields:
-        read_sinks(reading, fields["sink"], follow)
-    return read_tool(reading, node)
+    fields = read_keys(reading, entry, keys_of_step(WORKBOOK_ENTRY, entry))
+    _read_assert(reading, fields, follow)
+    read_sinks(reading, fields, follow)
+    return read_tool(reading, entry)
 
 
 def read_follow(
@@ -74,10 +83,9 @@ def read_follow(
     for word in ("vars", "set"):
         if word in fields:
             follow.effects += read_set(reading, node.entries[word][1])
-    for given in (fields, tool.fields if tool is not None else {}):
-        if "assert" in given:
-            read_assert(reading, given["assert"], follow)
     inner: dict[str, Any] = tool.fields if tool is not None else {}
+    _read_assert(reading, fields, follow)
+    _read_assert(reading, inner, follow)
     for word in ("retry", "timeout"):
         if word in fields and word in inner:
             message = f"the step and its tool both have a `{word}`"
@@ -87,8 +95,7 @@ def read_follow(
         read_retry(reading, retry, follow)
     if "case" in fields:
         read_cases(reading, fields["case"], follow)
-    if "sink" in fields:
-        read_sinks(reading, fields["sink"], follow)
+    read_sinks(reading, fields, follow)
     if "next" in fields:
         _read_arcs(reading, fields["next"], follow)
     if name == END and follow.arcs:
@@ -120,3 +127,46 @@ def _take_unless(arc: Part, answers: list[Part]) -> Part:
     if {text_of(condition) for condition in conditions} & {text_of(answer) for answer in answers}:
         return arc
     return arc.replace(when=all_of([*own, none_of(answers)]))
+
+
+def read_sinks(reading: NoetlReading, fields: dict[str, Any], follow: Follow) -> None:
+    """Read the sinks of the step itself."""
+    for item in items_of(fields["sink"]) if "sink" in fields else []:
+        sink = read_sink(reading, item, f"{reading.owner}_sink{len(follow.sinks) + 1}", None)
+        follow.sinks += [sink] if sink is not None else []
+
+
+def _read_assert(reading: NoetlReading, fields: dict[str, Any], follow: Follow) -> None:
+    """Read `assert`: the names that must be among the arguments and in the result."""
+    wanted = read_keys(reading, fields["assert"], ASSERT) if "assert" in fields else {}
+    for name, _ in wanted.get("expects", ()):
+        said = f"assert: there is no {name!r} in the arguments"
+        follow.effects.append(make_effect("fail", when=f"{name!r} not in args", value=said))
+    for name, _ in wanted.get("returns", ()):
+        text = f"result is not mapping or {name!r} not in result"
+        follow.effects.append(make_effect("fail", when=text, value=f"assert: no {name!r} in the result"))
+
+
+def add_follow(step: StepPart, name: str, transform: dict[str, Any] | None, follow: Follow) -> StepPart:
+    """Add the actions after a step to the native step."""
+    captured = {name: "value"} if transform is not None else None
+    if "workflow" in step and (follow.effects or follow.cases):
+        # Cases and effects of a playbook act on its value, so the value must be transformed.
+        transform = {}
+    return step.replace(
+        capture=captured,
+        transform=transform,
+        cases=follow.cases or None,
+        effects=[*follow.effects, *follow.attempts] or None,
+        rules=[_add_sinks(rule, follow.sinks) for rule in follow.rules] or None,
+        next=follow.arcs or None,
+        on_success=Part(NOWHERE, commands=follow.sinks) if follow.sinks else None,
+    )
+
+
+def _add_sinks(rule: Part, sinks: list[Part]) -> Part:
+    """Add the sinks of a success to a rule that accepts a result as it is."""
+    if rule["then"] != "recovered" or not sinks:
+        return rule
+    named = {sink["id"]: sink for sink in (*rule.get("commands", ()), *sinks)}
+    return rule.replace(**repair_keys_for(list(named.values()), "fail"))

@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.native.context import NativeReading
 from resile.dialects.native.keys.programs import read_data
+from resile.dialects.native.nodes import is_null, text_in
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.key_tables import INVALID, Key
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import integer, non_empty, number, text, wrong
+from resile.dialects.reading.values import boolean, integer, non_empty, number, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem
 from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX
@@ -47,7 +49,7 @@ class NoetlReading(Reading):
         super().__init__(source, report)
         self.native = NativeReading(source, report, "noetl", is_checked=True)
         self.children: dict[str, Workflow] = {}
-        self.workbook: dict[str, tuple[Scalar, Mapping]] = {}
+        self.workbook: dict[str, Mapping] = {}
         self.names: dict[str, Scalar] = {}
         self.final = ""
         self.workload: dict[str, Any] = {}
@@ -67,6 +69,49 @@ class NoetlReading(Reading):
 def comment(name: str, doc: str) -> Key:
     """A key that is a comment for people and has no effect."""
     return Key(name, COMMENT, doc, lambda _, __: INVALID)
+
+
+def with_aliases(key: Key, *names: str) -> tuple[Key, ...]:
+    """A key, and other names for it."""
+    field = key.field or key.name
+    return (key, *(Key(name, key.kind, f"the same as `{key.name}`", key.read, field) for name in names))
+
+
+def mapping_of(known: Table) -> Reader:
+    """A reader of the fields of a mapping."""
+    return lambda reading, node: read_keys(reading, node, known)
+
+
+def lacks(reading: Reading, node: Node, fields: dict[str, Any], words: set[str], message: str) -> bool:
+    """Is one of these keys missing? Report that, unless the key is there with a value that was refused."""
+    if words <= fields.keys():
+        return False
+    if isinstance(node, Mapping) and not words <= node.entries.keys():
+        reading.report.error("value", message, node)
+    return True
+
+
+def refuse_keys(reading: Reading, node: Mapping, words: Iterable[str], why: str, hint: str = "") -> None:
+    """Report keys of a mapping that have no meaning beside the others."""
+    for word in words:
+        place = node.entries.get(word, (node,))[0]
+        reading.report.error("conflict", f"`{word}` {why}", place, hint=hint or f"take `{word}` out")
+
+
+def read_rules(reading: Reading, node: Sequence, known: Table) -> Iterator[tuple[Mapping, dict[str, Any]]]:
+    """Read the rules of a policy, each with its `when` and `then`; `else` is a last rule that always holds."""
+    for item in node.items:
+        fields = read_keys(reading, item, known)
+        if not isinstance(item, Mapping):
+            continue
+        if "else" in fields:
+            if "when" in fields or "then" in fields or item is not node.items[-1]:
+                reading.report.error("conflict", "`else` stands alone, and last", item)
+            fields = {**fields["else"], "when": "true"}
+        if {"when", "then"} <= fields.keys():
+            yield item, fields
+        elif "else" not in item.entries and not {"when", "then"} <= item.entries.keys():
+            reading.report.error("value", "a rule needs `when` and `then`, or `else`", item)
 
 
 def names_given_in(root: Node) -> frozenset[str]:
@@ -124,11 +169,12 @@ def read_known_text(reading: NoetlReading, text: str, node: Node) -> str:
 def template(reading: Reading, node: Node) -> Any:
     """Read a text that may have Jinja templates."""
     value = text(reading, node)
-    return INVALID if value is INVALID or not _check_template(reading, node, value) else value
+    return INVALID if value is INVALID or not _check_template(reading, node) else value
 
 
-def _check_template(reading: Reading, node: Node, value: str) -> bool:
+def _check_template(reading: Reading, node: Node) -> bool:
     """Report a template that can't be rendered, and warn of unknown names."""
+    value = text_in(node)
     reason = problem(value)
     if reason:
         reading.report.error("template", f"this is no template that can be rendered: {reason}", node)
@@ -144,19 +190,14 @@ def _check_template(reading: Reading, node: Node, value: str) -> bool:
 filled_template = non_empty(template, "the text")
 
 
-def _check_text(reading: Reading, node: Node) -> Any:
-    """Check a text among data."""
-    return _check_template(reading, node, node.text) if isinstance(node, Scalar) else INVALID
-
-
 def data(reading: Reading, node: Node) -> Any:
     """Read data of any shape whose texts may have Jinja templates."""
-    return read_data(reading, node, _check_text)
+    return read_data(reading, node, _check_template)
 
 
 def arguments(reading: Reading, node: Node) -> Any:
     """Read names with their data; an empty value is an empty mapping."""
-    if isinstance(node, Scalar) and node.value is None:
+    if is_null(node):
         return {}
     return data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
 
@@ -183,6 +224,14 @@ def condition(reading: Reading, node: Node) -> Any:
         reading.report.error("template", f"this is no condition that can be asked: {reason}", node)
         return INVALID
     return value
+
+
+def no_next_is_error(reading: Reading, node: Node) -> Any:
+    """Read `no_next_is_error`, which must be false."""
+    if boolean(reading, node) is True:
+        message = "`no_next_is_error` is not run: a step without an arc leads to `end`"
+        reading.report.error("not-run", message, node, hint="take it out")
+    return INVALID
 
 
 attempts = integer(1, RETRIES_MAX + 1)

@@ -12,11 +12,11 @@ from resile.dialects.noetl.values import (
     filled_template,
     name,
     template,
+    with_aliases,
 )
 from resile.dialects.reading.key_tables import Key, Table, refused_key, table
 from resile.dialects.reading.values import boolean, choice, duration, node_itself
 
-KINDS = ("python", "shell", "http", "postgres", "duckdb", "playbook", "workbook", "iterator", "noop")
 KINDS_REFUSED = {
     "container": "a container runtime or a cluster",
     "snowflake": "a Snowflake account",
@@ -41,17 +41,9 @@ KINDS_REFUSED = {
     "provider": "a cloud provider",
     "test": "NoETL's own test runner",
 }
-MODES = ("sequential", "async", "parallel")
-
-
-ARGS = (
-    Key("args", "mapping", "values for the step, by name", arguments),
-    Key("with", "mapping", "the same as `args`", arguments, "args"),
-    Key("input", "mapping", "the same as `args`", arguments, "args"),
-)
-DATA_ARGS = tuple(
-    Key(word, "mapping", "the same as `args`", arguments, "args") for word in ("data", "params", "payload")
-)
+_ARGUMENTS = Key("args", "mapping", "values for the step, by name", arguments)
+ARGS = with_aliases(_ARGUMENTS, "with", "input")
+DATA_ARGS = with_aliases(_ARGUMENTS, "data", "params", "payload")[1:]
 """More names of the arguments, for tools other than requests."""
 _TOOL = (
     Key("kind", "text", "what the tool does", node_itself),
@@ -61,19 +53,30 @@ _TOOL = (
     Key("loop", "mapping", "the same as `loop` of the step", node_itself),
     Key("assert", "mapping", "the same as `assert` of the step", node_itself),
 )
-SHAPES = (
+MODE = Key(
+    "mode",
+    "sequential | async | parallel",
+    "one after the other, or at the same time",
+    choice("sequential", "async", "parallel"),
+)
+ITEMS = (
+    *with_aliases(Key("in", "template", "the list", node_itself), "collection"),
+    *with_aliases(Key("iterator", "text", "what the item is called", name), "element"),
+    MODE,
+    Key("concurrency", "number", "how many at a time", count),
+    Key("limit", "number", "how many items at the most", count),
     Key("where", "condition", "asked of each item, which is called as in the loop", condition),
     Key("order_by", "field or expression, `asc` or `desc`", "what the items are sorted by", filled_template),
     Key("chunk", "number", "how many items are one item", count),
 )
+"""The keys of a loop and of an iterator."""
 PYTHON = table(
     "a python tool",
     "Python code with a `main`, whose parameters are found by name",
     *_TOOL,
     *DATA_ARGS,
     Key("code", "text", "the code", node_itself),
-    Key("code_b64", "text", "the code in base64", node_itself),
-    Key("code_base64", "text", "the same as `code_b64`", node_itself, "code_b64"),
+    *with_aliases(Key("code_b64", "text", "the code in base64", node_itself), "code_base64"),
     Key("script", "mapping", "a file that has the code", node_itself),
     Key("result_status", "fail | ignore", "is a result with `status: error` a failure?", choice("fail", "ignore")),
     comment("libs", "Python libraries are those of the environment"),
@@ -82,27 +85,19 @@ SHELL = table(
     "a shell tool",
     "commands for bash, one after the other until one fails",
     *_TOOL,
-    Key("cmds", "list", "the commands", node_itself),
-    Key("command", "text", "one command", node_itself, "cmds"),
-    Key("cmd", "text", "the same as `command`", node_itself, "cmds"),
-    Key("commands", "list", "the same as `cmds`", node_itself, "cmds"),
+    *with_aliases(Key("cmds", "text or list", "the commands", node_itself), "commands", "command", "cmd"),
     Key("env", "mapping", "variables of the environment", arguments),
-    Key("cwd", "text", "the directory", template),
-    Key("working_dir", "text", "the same as `cwd`", template, "cwd"),
+    *with_aliases(Key("cwd", "text", "the directory", template), "working_dir"),
 )
 HTTP = table(
     "an http tool",
     "one request",
     *_TOOL,
     Key("method", "text", "GET, POST …", name),
-    Key("url", "text", "where to", filled_template),
-    Key("endpoint", "text", "the same as `url`", filled_template, "url"),
+    *with_aliases(Key("url", "text", "where to", filled_template), "endpoint"),
     Key("headers", "mapping", "headers of the request", arguments),
     Key("params", "mapping or template", "what stands behind the `?`", arguments_or_template),
-    Key("payload", "data", "the body: JSON, or text", data),
-    Key("data", "data", "the same as `payload`", data, "payload"),
-    Key("body", "data", "the same as `payload`", data, "payload"),
-    Key("json", "data", "the same as `payload`", data, "payload"),
+    *with_aliases(Key("payload", "data", "the body: JSON, or text", data), "data", "body", "json"),
     Key("verify_ssl", "bool", "must the server prove who it is?", boolean),
     Key("auth", "name or mapping", "who asks: a credential from the environment, or its parts", node_itself),
 )
@@ -110,8 +105,7 @@ AUTH = table(
     "auth of an http tool",
     "who asks; parts that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals",
     Key("type", "bearer | basic | api_key", "how (bearer)", choice("bearer", "basic", "api_key")),
-    Key("name", "text", "the credential", node_itself),
-    Key("credential", "text", "the same as `name`", node_itself, "name"),
+    *with_aliases(Key("name", "text", "the credential", node_itself), "credential"),
     Key("token", "template", "of a bearer", filled_template),
     Key("username", "template", "of basic authentication", filled_template),
     Key("password", "template", "of basic authentication", filled_template),
@@ -122,11 +116,9 @@ QUERY = table(
     "a postgres or duckdb tool",
     "statements; every value is written for its place",
     *_TOOL,
-    Key("command", "text", "the statements", node_itself),
-    Key("commands", "text or list", "the same as `command`", node_itself, "command"),
-    Key("query", "text", "the same as `command`", node_itself, "command"),
-    Key("statement", "text", "the same as `command`", node_itself, "command"),
-    Key("sql", "text", "the same as `command`", node_itself, "command"),
+    *with_aliases(
+        Key("command", "text or list", "the statements", node_itself), "commands", "query", "statement", "sql"
+    ),
     Key("script", "mapping", "a file that has the statements", node_itself),
     Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database", node_itself),
     Key("database", "text", "the file of a DuckDB database; one for each run where none is named", template),
@@ -148,22 +140,14 @@ WORKBOOK = table(
     "a tool of the workbook, with the arguments of the step",
     *_TOOL,
     *DATA_ARGS,
-    Key("name", "text", "its name in the workbook", name),
-    Key("task", "text", "the same as `name`", name, "name"),
+    *with_aliases(Key("name", "text", "its name in the workbook", name), "task"),
 )
 ITERATOR = table(
     "an iterator tool",
     "a tool for each item of a list",
     *_TOOL,
-    Key("collection", "template", "the list", node_itself, "in"),
-    Key("in", "template", "the list", node_itself),
-    Key("element", "text", "what the item is called", name, "iterator"),
-    Key("iterator", "text", "the same as `element`", name),
-    Key("mode", "sequential | async | parallel", "one after the other, or at the same time", choice(*MODES)),
-    Key("concurrency", "number", "how many at a time", count),
-    Key("limit", "number", "how many items at the most", count),
+    *ITEMS,
     Key("task", "mapping", "the tool", node_itself),
-    *SHAPES,
 )
 NOOP = table("a noop tool", "nothing: a point where paths meet", *_TOOL)
 TOOLS: dict[str, Table] = {

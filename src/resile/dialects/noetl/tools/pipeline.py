@@ -17,14 +17,13 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.nodes import Part, StepPart, WorkflowPart
-from resile.dialects.noetl.arcs import END, arc_to, make_effect, read_set
-from resile.dialects.noetl.conditions import NOWHERE, condition_of_case, none_of
-from resile.dialects.noetl.follow import Follow, add_follow
-from resile.dialects.noetl.keys import TASK_ELSE, TASK_POLICY, TASK_RULE, TASK_SPEC, TASK_THEN
+from resile.dialects.noetl.arcs import END, arc_to
+from resile.dialects.noetl.follow import NOWHERE, Follow, condition_of_case, make_effect, none_of, read_set
+from resile.dialects.noetl.keys import TASK_POLICY, TASK_RULE, TASK_SPEC, TASK_THEN
 from resile.dialects.noetl.retry import backoff_of, retries_of, rule_for_retry, rules_for_more
-from resile.dialects.noetl.task import build_action, read_follow, resolve_tool
+from resile.dialects.noetl.task import add_follow, build_action, read_follow, resolve_tool
 from resile.dialects.noetl.tools.tool import label_of, read_tool
-from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.noetl.values import NoetlReading, read_rules
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
@@ -113,18 +112,9 @@ def _read_spec(
     rules: Node | None = policy.get("rules")
     if "policy" in spec and not isinstance(rules, Sequence):
         wrong(reading, rules or spec["policy"], "a mapping with a list of `rules`")
-    for item in rules.items if isinstance(rules, Sequence) else []:
-        fields = read_keys(reading, item, TASK_RULE)
-        if "else" in fields:
-            if "when" in fields or "then" in fields or not isinstance(rules, Sequence) or item is not rules.items[-1]:
-                reading.report.error("conflict", "`else` stands alone, and last", item)
-            fields = {**read_keys(reading, fields["else"], TASK_ELSE), "when": "true"}
-        if "when" not in fields or "then" not in fields:
-            if isinstance(item, Mapping) and not ({"when", "then"} <= item.entries.keys() or "else" in item.entries):
-                reading.report.error("value", "a rule needs `when` and `then`, or `else`", item)
-            continue
-        follow.cases.append({"when": fields["when"], "on_failure": True})
-        _read_then(reading, fields["then"], tasks, after, follow, ways)
+    for _, rule in read_rules(reading, rules, TASK_RULE) if isinstance(rules, Sequence) else ():
+        follow.cases.append({"when": rule["when"], "on_failure": True})
+        _read_then(reading, rule["then"], tasks, after, follow, ways)
     if policy.get("on_unmatched") == "continue":
         follow.rules.append(Part(node, then="tolerate", text="on_unmatched", limit=JUMPS_MAX))
 

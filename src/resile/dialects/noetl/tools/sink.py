@@ -12,7 +12,7 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, StepPart
-from resile.dialects.noetl.conditions import all_of, condition_of
+from resile.dialects.noetl.follow import all_of, condition_of
 from resile.dialects.noetl.keys import SINK
 from resile.dialects.noetl.tools.http import METHODS, build_request, headers_of
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
