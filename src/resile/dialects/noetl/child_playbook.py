@@ -18,7 +18,6 @@ from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.languages.jinja.templates import is_template
-from resile.model.workflow import Workflow
 
 FILES_LOOKED_AT_MAX = 1_000
 HEAD_BYTES = 8 * 1024
@@ -53,8 +52,8 @@ def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> 
     if workflow is None:
         return None
     result = str(fields.get("return_step", ""))
-    if result and not _has_step(workflow, result):
-        steps = [step.name for step in workflow.steps]
+    steps = [step.name for step in workflow.steps]
+    if result and result.lower() != "end" and result not in steps:
         hint = did_you_mean(result, steps, "its steps")
         reading.report.error("value", f"`{shorten(path)}` has no step `{shorten(result)}`", node, hint=hint)
         return None
@@ -64,11 +63,6 @@ def read_playbook(reading: NoetlReading, node: Node, fields: dict[str, Any]) -> 
     named = "end" if result.lower() == "end" else result
     called = {"called": {"path": path}, **({"result": named} if named else {})}
     return {"workflow": word(relative, node), **called}
-
-
-def _has_step(workflow: Workflow, step: str) -> bool:
-    """Is there a step of this name?"""
-    return step.lower() == "end" or any(other.name == step for other in workflow.steps)
 
 
 def _find_file(folder: str, path: str) -> str:

@@ -177,21 +177,19 @@ def _list_steps(reading: NoetlReading, root: Mapping, fields: dict[str, Any]) ->
     """List the steps with their names, and add them to the names that arcs can use."""
     report = reading.report
     node: Node | None = fields.get("workflow")
-    if not isinstance(node, Sequence) or not node.items or len(node.items) > STEPS_MAX:
-        count = len(node.items) if isinstance(node, Sequence) else 0
-        message = (
-            f"{count} steps are more than {STEPS_MAX}" if count else "a playbook needs `workflow`, a list of steps"
-        )
-        report.error("limit" if count else "value", message, node or root)
+    items = node.items if isinstance(node, Sequence) else []
+    if not items:
+        report.error("value", "a playbook needs `workflow`, a list of steps", node or root)
+    if len(items) > STEPS_MAX:
+        report.error("limit", f"{len(items)} steps are more than {STEPS_MAX}", node)
         return []
     found: list[tuple[str, Scalar, Mapping]] = []
-    for item in node.items:
-        given = item.entries.get("step") if isinstance(item, Mapping) else None
-        if given is None or not isinstance(item, Mapping):
+    for item in items:
+        key = value_of(item, "step") if isinstance(item, Mapping) else None
+        if key is None or not isinstance(item, Mapping):
             message = "a step needs `step`, its name" if isinstance(item, Mapping) else f"{describe(item)} is no step"
             report.error("value", message, item)
             continue
-        key = given[1]
         if not isinstance(key, Scalar) or key.value is None:
             wrong(reading, key, "the name of a step")
             continue

@@ -51,8 +51,12 @@ def read_cases(reading: NoetlReading, node: Node, follow: Follow) -> None:
 
 def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, follow: Follow) -> None:
     """Read one case, with everything under its `then`."""
+    parts = [part for part in items_of(then) if isinstance(part, Mapping)]
+    for other in items_of(then):
+        if not isinstance(other, Mapping):
+            wrong(reading, other, "a mapping of what follows")
     if _ENTER in when:
-        _read_enter(reading, then, follow)
+        _read_enter(reading, parts, follow)
         return
     number = len(follow.cases)
     on_failure = mentions_error(when)
@@ -62,11 +66,8 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
     answers: list[Part] = []
     sinks: list[Part] = []
     leads = fails = False
-    again = any(isinstance(part, Mapping) and "retry" in part.entries for part in items_of(then))
-    for part in items_of(then):
-        if not isinstance(part, Mapping):
-            wrong(reading, part, "a mapping of what follows")
-            continue
+    again = any("retry" in part.entries for part in parts)
+    for part in parts:
         fields = read_keys(reading, part, THEN)
         _read_values(reading, fields, number, follow)
         sinks += _read_sinks(reading, fields, number, follow, on_failure or again)
@@ -81,25 +82,17 @@ def _read_case(reading: NoetlReading, when: str, then: Node, node: Mapping, foll
         repair = repair_keys_for(sinks, "ignore" if is_about_error(when) else "fail")
         answers = [answer.replace(**repair) for answer in answers]
     follow.rules += answers
-    if on_failure and not answers:
-        _answer_failure(number, node, sinks, follow, leads and not fails)
+    goes_on = leads and not fails
+    if on_failure and not answers and (goes_on or sinks):
+        # A case that answers a failure without a retry: go on, or fail after the sinks.
+        repair = repair_keys_for(sinks, "ignore")
+        common = Part(node, text=f"case {number + 1}", when=condition_of_case(number, node), limit=1_000, **repair)
+        follow.rules.append(common.replace(then="tolerate" if goes_on else "fail"))
 
 
-def _answer_failure(number: int, node: Mapping, sinks: list[Part], follow: Follow, goes_on: bool) -> None:
-    """Add the rule of a case that answers a failure without a retry: go on, or fail after the sinks."""
-    if not goes_on and not sinks:
-        return
-    then, when = "tolerate" if goes_on else "fail", condition_of_case(number, node)
-    repair = repair_keys_for(sinks, "ignore")
-    follow.rules.append(Part(node, then=then, text=f"case {number + 1}", when=when, limit=1_000, **repair))
-
-
-def _read_enter(reading: NoetlReading, then: Node, follow: Follow) -> None:
+def _read_enter(reading: NoetlReading, parts: list[Mapping], follow: Follow) -> None:
     """Read a case about `step.enter`, which can only set variables."""
-    for part in items_of(then):
-        if not isinstance(part, Mapping):
-            wrong(reading, part, "a mapping of what follows")
-            continue
+    for part in parts:
         for word, (key, value) in part.entries.items():
             if word == "set":
                 follow.effects += read_set(reading, value, kind="enter")

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import Part, text_in
+from resile.dialects.native.nodes import Part, mentions, text_in
 from resile.dialects.noetl.follow import Follow
 from resile.dialects.noetl.keys import LOOP, TASK
 from resile.dialects.noetl.task import read_sinks
@@ -76,7 +76,7 @@ def _build_source(reading: NoetlReading, fields: dict[str, Any], node: Mapping) 
     if values is INVALID:
         return None
     shaped = {"where", "order_by", "chunk"} & fields.keys()
-    if values is not None and not shaped and not any(is_template(text) for text in _texts_in(values)):
+    if values is not None and not shaped and not any(mentions(given, mark) for mark in ("{{", "{%", "{#")):
         return {"input": values, "max_items": limit}
     whole = _read_list_text(reading, given, values)
     if not whole:
@@ -143,14 +143,6 @@ def _expression_for(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name!r}: {_expression_for(inner)}' for name, inner in value.items())}}}"
     return repr(value)
-
-
-def _texts_in(value: Any) -> list[str]:
-    """List every text in some data."""
-    if isinstance(value, str):
-        return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in inner for text in _texts_in(part)]
 
 
 def read_iterator(

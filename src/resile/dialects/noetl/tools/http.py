@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import Part
+from resile.dialects.native.nodes import Part, is_null
 from resile.dialects.noetl.tools.keys import AUTH
-from resile.dialects.noetl.values import NoetlReading, filled_template, read_known_text
+from resile.dialects.noetl.values import NoetlReading, filled_template, read_known_text, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
@@ -41,34 +41,16 @@ def read_http(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> d
     payload = fields.get("payload")
     is_form = any(name.lower() == "content-type" and _FORM in value for name, value in headers.items())
     as_text = isinstance(payload, str) and "{{" not in payload
-    return build_request(
-        node,
-        url=fields["url"],
-        method=method,
-        headers=headers,
-        body=payload if as_text else None,
-        json=payload if not as_text and not is_form else None,
-        form=payload if not as_text and is_form else None,
-        params=fields.get("params"),
-        envelope=True,
-        verify=fields.get("verify_ssl"),
-    )
-
-
-def build_request(at: Mapping, **keys: Any) -> dict[str, Any]:
-    """Build a request, as keys of a native step."""
-    return {"http": Part(at, **keys)}
+    body = {"body" if as_text else "form" if is_form else "json": payload}
+    own = {"url": fields["url"], "method": method, "headers": headers, "params": fields.get("params")}
+    return {"http": Part(node, **own, **body, envelope=True, verify=fields.get("verify_ssl"))}
 
 
 def headers_of(reading: NoetlReading, fields: dict[str, Any]) -> dict[str, str]:
     """Read the headers of a request, with the one of `auth`."""
     headers = {name: "" if value is None else str(value) for name, value in fields.get("headers", {}).items()}
-    return _add_auth(reading, headers, fields["auth"]) if "auth" in fields else headers
-
-
-def _add_auth(reading: NoetlReading, headers: dict[str, str], node: Node) -> dict[str, str]:
-    """Add the header of `auth`."""
-    if isinstance(node, Scalar) and node.value is None:
+    node: Node | None = fields.get("auth")
+    if node is None or is_null(node):
         return headers
     name, value = _header_of_text(reading, node) if isinstance(node, Scalar) else _header_of_mapping(reading, node)
     if not name:
@@ -87,11 +69,9 @@ def _header_of_text(reading: NoetlReading, node: Scalar) -> tuple[str, str]:
     if "keychain" in names_in(value):
         return "Authorization", f"Bearer {value}"
     credential = read_known_text(reading, value, node)
-    return (
-        ("Authorization", f"Bearer {_template_of_secret(reading, credential, 'token', node)}")
-        if credential
-        else ("", "")
-    )
+    if not credential:
+        return "", ""
+    return "Authorization", f"Bearer {_template_of_secret(reading, credential, 'token', node)}"
 
 
 def _header_of_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
@@ -101,10 +81,8 @@ def _header_of_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
         return "", ""
     kind = fields.get("type", "bearer")
     wanted = PARTS[kind]
-    for word in fields:
-        if word not in (*wanted, "type", "name") and (word != "header" or kind != "api_key"):
-            message = f"`{word}` means nothing for `type: {kind}`"
-            reading.report.error("conflict", message, node.entries[word][0], hint=f"take `{word}` out")
+    known = {*wanted, "type", "name", *(["header"] if kind == "api_key" else [])}
+    refuse_keys(reading, node, fields.keys() - known, f"means nothing for `type: {kind}`")
     credential = ""
     if "name" in fields:
         place: Node = fields["name"]
@@ -134,9 +112,7 @@ def _header_of_mapping(reading: NoetlReading, node: Node) -> tuple[str, str]:
 
 def _template_of_secret(reading: NoetlReading, credential: str, part: str, node: Node) -> str:
     """Build the template of one part of a credential, and add that part as a secret of the environment."""
-    field = part
-    if credential in reading.keychain:
-        known = reading.keychain[credential]
-        field = part if part in known or len(known) != 1 else next(iter(known))
+    known = reading.keychain.get(credential, {})
+    field = part if part in known or len(known) != 1 else next(iter(known))
     reading.add_secret(credential, field, node)
     return f"{{{{ keychain[{credential!r}][{field!r}] }}}}"

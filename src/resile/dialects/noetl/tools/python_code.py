@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.noetl.tools.keys import SCRIPT, SCRIPT_SOURCE
 from resile.dialects.noetl.values import BUILT_IN, NoetlReading, find_in_workload, template
 from resile.dialects.reading.key_tables import INVALID, read_keys
@@ -33,11 +33,13 @@ def read_code(reading: NoetlReading, fields: dict[str, Any], node: Node) -> dict
         reading.report.error("value", message, node)
         return None
     status_fails = fields.get("result_status", "fail") == "fail"
-    if given[0] == "script":
-        return _read_script_code(reading, fields["script"], status_fails)
-    place: Node = fields[given[0]]
+    file, place = read_script(reading, fields["script"]) if "script" in fields else ("", fields[given[0]])
+    if file:
+        return {"python": {"file": file, "status_fails": status_fails}}
+    if place is None:
+        return None
     source = non_empty(text, "the code")(reading, place)
-    if source is not INVALID and given[0] == "code_b64":
+    if source is not INVALID and "code_b64" in fields:
         source = _decode(reading, source, place)
     return None if source is INVALID else compile_code(reading, source, place, status_fails)
 
@@ -51,15 +53,6 @@ def _decode(reading: NoetlReading, source: str, node: Node) -> Any:
         return base64.b64decode(source, validate=True).decode()
     except (binascii.Error, ValueError):
         return wrong(reading, node, "code in base64")
-
-
-def _read_script_code(reading: NoetlReading, node: Node, status_fails: bool) -> dict[str, Any] | None:
-    """Read code that `script` keeps in a file or inline."""
-    file, inline = read_script(reading, node)
-    if inline is not None:
-        source = non_empty(text, "the code")(reading, inline)
-        return None if source is INVALID else compile_code(reading, source, inline, status_fails)
-    return {"python": {"file": file, "status_fails": status_fails}} if file else None
 
 
 def read_script(reading: NoetlReading, node: Node) -> tuple[str, Node | None]:
@@ -144,37 +137,25 @@ def _names_for(reading: NoetlReading, source: str, node: Node) -> tuple[str, ...
         hint = 'quotes stand here as they are: `"`, without a backslash' if '\\"' in source else ""
         reading.report.error("python", f"the code does not parse: {said} (its line {line})", place, hint=hint)
         return None
+    used = [part for part in ast.walk(tree) if isinstance(part, ast.Name)]
     functions = [part for part in tree.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
     mains = [part for part in functions if part.name == "main"]
-    names: list[str] = []
     if mains:
         arguments = mains[-1].args
         names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    elif not _leaves_result(tree):
+    elif not any(part.id == "result" and isinstance(part.ctx, ast.Store) for part in used):
         hint = "def main(…): return …, or result = …"
         reading.report.error("python", "the code has no `main` and leaves no `result`", node, hint=hint)
         return None
     else:
-        used = {part.id for part in ast.walk(tree) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-        names = sorted(used & (reading.known | BUILT_IN))
-    named = any(isinstance(part, ast.Name) and part.id == CONTEXT for part in ast.walk(tree))
-    return tuple(dict.fromkeys([*names, *([CONTEXT] if named or CONTEXT in names else [])]))
-
-
-def _leaves_result(tree: Any) -> bool:
-    """Does code without a `main` assign `result`?"""
-    import ast
-
-    return any(
-        isinstance(part, ast.Name) and part.id == "result" and isinstance(part.ctx, ast.Store)
-        for part in ast.walk(tree)
-    )
+        names = sorted({part.id for part in used if isinstance(part.ctx, ast.Load)} & (reading.known | BUILT_IN))
+    if any(part.id == CONTEXT for part in used):
+        names.append(CONTEXT)
+    return tuple(dict.fromkeys(names))
 
 
 def statements_of(reading: NoetlReading, node: Node) -> Any:
     """Read SQL: a text, or a list of texts."""
-    from resile.dialects.formats.nodes import Sequence
-
     if isinstance(node, Sequence):
         parts = [template(reading, item) for item in node.items]
         return INVALID if INVALID in parts else ";\n".join(part.rstrip().rstrip(";") for part in parts)

@@ -14,10 +14,10 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import Part, StepPart
 from resile.dialects.noetl.follow import all_of, condition_of
 from resile.dialects.noetl.keys import SINK
-from resile.dialects.noetl.tools.http import METHODS, build_request, headers_of
+from resile.dialects.noetl.tools.http import METHODS, headers_of
 from resile.dialects.noetl.tools.python_code import compile_code, statements_of
 from resile.dialects.noetl.tools.tool import auth_of, kind_of
-from resile.dialects.noetl.values import NoetlReading
+from resile.dialects.noetl.values import NoetlReading, refuse_keys
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
@@ -48,15 +48,12 @@ def read_sink(reading: NoetlReading, node: Node, name: str, when: Part | None) -
     fields = read_keys(reading, whole, SINK)
     named = kind_node.text if isinstance(kind_node, Scalar) else ""
     kind = named if named in LOGS else kind_of(reading, kind_node)
-    if kind and kind not in _FIELDS:
-        reading.report.error("not-run", f"a `{kind}` tool can't take a result", kind_node, hint=", ".join(KINDS))
+    if kind not in _FIELDS:
+        if kind:
+            reading.report.error("not-run", f"a `{kind}` tool can't take a result", kind_node, hint=", ".join(KINDS))
         return None
-    if not kind:
-        return None
-    for word in fields:
-        if word not in ("tool", "when") and word not in _FIELDS[kind]:
-            message = f"`{word}` means nothing for a {kind} sink"
-            reading.report.error("conflict", message, whole.entries.get(word, (whole,))[0], hint=f"take `{word}` out")
+    useless = fields.keys() - {"tool", "when", *_FIELDS[kind]}
+    refuse_keys(reading, whole, useless, f"means nothing for a {kind} sink")
     if kind in LOGS:
         for word in sorted(fields.keys() & {"args", "data", "when"}):
             message = f"`{word}` adds nothing: the result of a step is in the run's log in any case"
@@ -95,18 +92,18 @@ def _merge_tool(reading: NoetlReading, node: Mapping) -> tuple[Node, Mapping] | 
 
 def _build_action(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
     """Build the action of a sink, as keys of a native step."""
-    if kind == "python":
-        if "code" not in fields:
-            reading.report.error("value", "a python sink needs `code`", node)
-            return None
-        place: Node = fields["code"]
-        if not isinstance(place, Scalar):
-            wrong(reading, place, "code")
-            return None
-        return compile_code(reading, place.text, place)
     if kind == "http":
         return _build_request(reading, fields, node)
-    return _build_query(reading, kind, fields, node)
+    if kind != "python":
+        return _build_query(reading, kind, fields, node)
+    code: Node | None = fields.get("code")
+    if isinstance(code, Scalar):
+        return compile_code(reading, code.text, code)
+    if code is None:
+        reading.report.error("value", "a python sink needs `code`", node)
+    else:
+        wrong(reading, code, "code")
+    return None
 
 
 def _build_request(reading: NoetlReading, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
@@ -118,9 +115,8 @@ def _build_request(reading: NoetlReading, fields: dict[str, Any], node: Mapping)
         return None
     headers = headers_of(reading, fields)
     body = fields.get("payload", fields.get("args", fields.get("data", _RESULT)))
-    return build_request(
-        node, url=fields["url"], method=method, headers=headers, json=body, params=fields.get("params")
-    )
+    params = fields.get("params")
+    return {"http": Part(node, url=fields["url"], method=method, headers=headers, json=body, params=params)}
 
 
 def _build_query(reading: NoetlReading, kind: str, fields: dict[str, Any], node: Mapping) -> dict[str, Any] | None:
