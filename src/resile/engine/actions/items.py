@@ -122,8 +122,7 @@ def list_values(path: str, values: Any, source: Source) -> int:
 
     A `json_path` selects from the list, from the data in the text, or from any other data.
     """
-    from resile.executors.programs.items.jsonpath import select
-    from resile.executors.programs.items.read import read_texts
+    from resile.executors.programs.items.read import read_texts, select
     from resile.executors.programs.items.select import write_items
 
     if isinstance(values, str):
@@ -238,8 +237,7 @@ def check_input(source: Source, folder: str, directory: str) -> str:
 
     The check reads only the first part of a large file, and skips a path that contains a template.
     """
-    from resile.executors.programs.items.jsonpath import compile_path
-    from resile.executors.programs.items.read import form_of, is_plain, open_input, read_texts
+    from resile.executors.programs.items.read import compile_path, form_of, is_plain, open_input, read_texts
     from resile.executors.programs.items.select import field_of, sort_terms
 
     label = ""

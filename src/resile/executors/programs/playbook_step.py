@@ -17,15 +17,7 @@ import os
 import sys
 from types import ModuleType
 
-from resile.executors.programs.python_step import (
-    MODULE,
-    Failed,
-    _await_result,
-    _complain,
-    _Lines,
-    _print_traceback,
-    _remember,
-)
+from resile.executors.programs.python_step import MODULE, Failed, await_result, remember, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,28 +33,19 @@ def main() -> int:
     if "told_in" in step:
         with open(step["told_in"], "rb") as opened:
             step = json.loads(opened.read())
-    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
-    sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-    lines = _Lines()
-    try:
-        result = _run(step)
-        # A date, or a number type of a library, is returned as text.
-        text = json.dumps(result, ensure_ascii=False, allow_nan=False, default=str)
-    except Failed as problem:
-        return _complain(str(problem))
-    except Exception as error:
-        while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
-            error.__traceback__ = error.__traceback__.tb_next
-        return _print_traceback(error)
-    print("\n" + text if lines.begun else text)
-    if step["status_fails"] and isinstance(result, dict) and result.get("status") == "error":
-        reason = result.get("error") or result.get("message") or "main returned the status `error`"
-        return _complain(reason if isinstance(reason, str) else json.dumps(reason))
-    return 0
+    reasons = ("error", "message") if step["status_fails"] else ()
+    return report(step, _run, _text_of, reasons)
+
+
+def _text_of(result: Any) -> str:
+    # A date, or a number type of a library, is returned as text.
+    return json.dumps(result, ensure_ascii=False, allow_nan=False, default=str)
 
 
 def _run(step: dict[str, Any]) -> Any:
     """Run the code; return the result of its `main`, or its `result`."""
+    import ast
+
     name = step["file"] or f"<step {step['name']}>"
     source = _source(step, name)
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -70,30 +53,25 @@ def _run(step: dict[str, Any]) -> Any:
     module = sys.modules[MODULE] = ModuleType(MODULE)
     context = {**step["context"], **step["inputs"]}
     names: dict[str, Any] = module.__dict__
-    if not _has_main(source, name):
+    tree = ast.parse(source, name)
+    functions = [part.name for part in tree.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if "main" not in functions:
         names.update(context)
     names.update(context=context, args=step["inputs"], os=os, json=json, __file__=name, **step["places"])
     names.update({found: __import__(found) for found in _MODULES if found in source})
-    tree = _fill_values(source, name, step["places"], names)
+    if step["places"]:
+        _fill_values(tree, step["places"], names)
     exec(compile(tree, name, "exec", dont_inherit=True), names)
     function = names.get("main")
     if not callable(function):
         return names.get("result")
-    return _await_result(function(**_arguments(function, step["inputs"], context, step["name"])))
-
-
-def _has_main(source: str, file: str) -> bool:
-    """Does the code define `main`?"""
-    import ast
-
-    functions = ast.FunctionDef | ast.AsyncFunctionDef
-    return any(isinstance(part, functions) and part.name == "main" for part in ast.parse(source, file).body)
+    return await_result(function(**_arguments(function, step["inputs"], context, step["name"])))
 
 
 def _source(step: dict[str, Any], name: str) -> str:
     """The code of the step or of its file."""
     if not step["file"]:
-        _remember(name, step["source"])
+        remember(name, step["source"])
         return str(step["source"])
     try:
         with open(step["file"], encoding="utf-8") as opened:
@@ -126,13 +104,10 @@ def _arguments(function: Any, inputs: dict[str, Any], context: dict[str, Any], n
     return {**inputs, **found} if takes_all else found
 
 
-def _fill_values(source: str, file: str, places: dict[str, Any], names: dict[str, Any]) -> ast.Module:
-    """Parse the code, and insert values into the string literals that contain them; elsewhere they stay names."""
+def _fill_values(tree: ast.Module, places: dict[str, Any], names: dict[str, Any]) -> None:
+    """Insert values into the string literals that contain them; elsewhere they stay names."""
     import ast
 
-    tree = ast.parse(source, file)
-    if not places:
-        return tree
     names.update({f"{name}_text": v if isinstance(v, str) else json.dumps(v) for name, v in places.items()})
 
     def spread(text: str) -> list[ast.expr]:
@@ -164,7 +139,7 @@ def _fill_values(source: str, file: str, places: dict[str, Any], names: dict[str
             return ast.copy_location(ast.JoinedStr(values), node)
 
     Fill().visit(tree)
-    return ast.fix_missing_locations(tree)
+    ast.fix_missing_locations(tree)
 
 
 if __name__ == "__main__":

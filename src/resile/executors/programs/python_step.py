@@ -18,6 +18,7 @@ from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 MODULE = "__step__"
@@ -45,20 +46,38 @@ class _Lines:
 def main() -> int:
     """Run the code; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
+    return report(step, _run, _text_of, ("message", "error"))
+
+
+def _text_of(result: Any) -> str | None:
+    is_text = result is None or isinstance(result, str)
+    return result if is_text else json.dumps(result, ensure_ascii=False, allow_nan=False)
+
+
+def report(
+    step: dict[str, Any],
+    run: Callable[[dict[str, Any]], Any],
+    text_of: Callable[[Any], str | None],
+    reasons: tuple[str, ...],
+) -> int:
+    """Run code and print its result; return the exit code.
+
+    A result with the status `error` is a failure if there are `reasons`: the fields that may have the message.
+    """
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     lines = _Lines()
     try:
-        result = _run(step)
-        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, allow_nan=False)
+        result = run(step)
+        text = text_of(result)
     except Failed as problem:
         return _complain(str(problem))
     except Exception as error:
         return _print_traceback(error)
-    if result is not None:
+    if text is not None:
         print("\n" + text if lines.begun else text)
-    if isinstance(result, dict) and result.get("status") == "error":
-        reason = result.get("message") or result.get("error") or "main returned the status `error`"
+    if reasons and isinstance(result, dict) and result.get("status") == "error":
+        reason = next(filter(None, map(result.get, reasons)), "main returned the status `error`")
         return _complain(reason if isinstance(reason, str) else json.dumps(reason))
     return 0
 
@@ -73,7 +92,7 @@ def _run(step: dict[str, Any]) -> Any:
         except OSError as error:
             raise Failed(f"can't read {file}: {error.strerror}") from error
     else:
-        _remember(f"<step {step['name']}>", source)
+        remember(f"<step {step['name']}>", source)
     # As Python does for a script; only now, so that modules there can't replace those imported above.
     own = os.path.dirname(os.path.abspath(file)) if file else ""
     sys.path[:0] = [path for path in (own, *os.environ.get("PYTHONPATH", "").split(os.pathsep)) if path]
@@ -85,10 +104,10 @@ def _run(step: dict[str, Any]) -> Any:
     if not callable(function):
         return None
     _check_inputs(function, step["inputs"])
-    return _await_result(function(**step["inputs"]))
+    return await_result(function(**step["inputs"]))
 
 
-def _await_result(result: Any) -> Any:
+def await_result(result: Any) -> Any:
     """Await the result of an `async def main`; any other result is returned unchanged."""
     from types import CoroutineType
 
@@ -99,7 +118,7 @@ def _await_result(result: Any) -> Any:
     return asyncio.run(result)
 
 
-def _remember(name: str, source: str) -> None:
+def remember(name: str, source: str) -> None:
     """Let tracebacks show the lines of code that has no file."""
     import linecache
 
@@ -125,7 +144,7 @@ def _print_traceback(error: Exception) -> int:
     import traceback
 
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_globals["__name__"] in ("__main__", __name__):
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace)).replace(f"{MODULE}.", "")
     summary = " ".join(f"{type(error).__name__}: {error}".split())
@@ -134,7 +153,6 @@ def _print_traceback(error: Exception) -> int:
 
 
 def _complain(message: str) -> int:
-    """Print in one line why the step failed."""
     sys.stderr.write(f"{' '.join(message.split())}\n")
     return 1
 

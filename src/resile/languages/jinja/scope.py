@@ -105,10 +105,6 @@ class JinjaScope:
         self.loops = LoopResults(run)
         self._state = run.state
 
-    def names(self, job: Job, more: Mapping[str, Any] | None = None, args: dict[str, Any] | None = None) -> JinjaNames:
-        """The names that a job's texts can use; `more` are names only for them, `args` replace the usual arguments."""
-        return JinjaNames(self, job, more, args)
-
     def subject_of(self, job: Job) -> Job:
         """The job that another one refers to: a job that follows a step refers to that step."""
         scope = self._state.scopes[job.scope]
@@ -127,7 +123,7 @@ class JinjaScope:
     def args(self, job: Job) -> dict[str, Any]:
         """The arguments of a step: those of the arc that led to it override its own."""
         job = self.subject_of(job)
-        host = self.host(job)
+        host = host_of(self._state, job)
         names = dict.fromkeys([*self._state.step_of(job).args, *self.arc_arguments(job)])
         return {**(self.args(host) if host is not None else {}), **{name: self.find(name, job) for name in names}}
 
@@ -137,10 +133,6 @@ class JinjaScope:
         if scope.kind == "item":
             return self.arc_arguments(self._state.jobs[scope.owner])
         return scope.arc_arguments.get(self._state.step_of(job).name, {})
-
-    def host(self, job: Job) -> Job | None:
-        """The step whose pipeline a job is part of."""
-        return host_of(self._state, job)
 
     def scratch(self, job: Job) -> dict[str, Any]:
         """The values that the tools of a pipeline share."""
@@ -161,7 +153,7 @@ class JinjaScope:
 
     def _behind_args(self, name: str, job: Job) -> Any:
         """A name as the arguments themselves see it: of those, only the arguments of the arc."""
-        host = self.host(job)
+        host = host_of(self._state, job)
         if host is not None and name not in self.arc_arguments(job):
             return self._of_pipeline(name, job, host)
         for place in (self.arc_arguments(job), self._item(job), self.variables(job)):
@@ -227,7 +219,6 @@ class JinjaScope:
         return value
 
     def _failed_result(self, job: Job, message: str) -> dict[str, Any]:
-        """The result of a failed step."""
         return {"id": self.memory_key(job), "status": "error", "error": message}
 
     def own_names(self, job: Job, value: Any, failure: Failure | None) -> dict[str, Any]:
@@ -264,14 +255,12 @@ class JinjaScope:
         return Lazy(lambda: list(inputs), lambda name: make(name) if name in inputs else MISSING)
 
     def _inputs(self, job: Job) -> dict[str, Any]:
-        """The inputs of the playbook as the caller gave them."""
         found: dict[str, Any] = self.run.find(("inputs",), job)
         return found
 
     def _behind_workload(self, name: str, asking: str, job: Job) -> Any:
         """A name as the workload itself sees it; no entry sees itself."""
-        inputs = self._inputs(job)
-        others = {key: value for key, value in inputs.items() if key != asking}
+        others = {key: value for key, value in self._inputs(job).items() if key != asking}
         if name in ("workload", "payload"):
             return others
         if name in others:
@@ -353,18 +342,18 @@ class JinjaScope:
 
     def context(self, job: Job, find: Callable[[str], Any]) -> dict[str, Any]:
         """Everything that a job sees, as data."""
-        host = self.host(job)
+        host = host_of(self._state, job)
         if host is not None:
             tools = self._state.plan_of(self._state.frame_of(job.scope).id).index
-            own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := _as_data(find(name))) is not MISSING}
+            own = {name: value for name in (*tools, ITER, PREVIOUS) if (value := as_data(find(name))) is not MISSING}
             return {**self.context(host, find), **own}
         frame = workflow_frame(self._state, job)
         steps = [step.name for step in self._state.plan_of(frame.id).steps]
         names = [*self._workload(job), *steps, *self.variables(job), *self._item(job), *self.args(job), *CONTEXT]
-        return {name: value for name in names if (value := _as_data(find(name))) is not MISSING}
+        return {name: value for name in names if (value := as_data(find(name))) is not MISSING}
 
 
-def _as_data(value: Any) -> Any:
+def as_data(value: Any) -> Any:
     """A value as data; MISSING for a step that has not run."""
     from jinja2 import Undefined
 
@@ -372,7 +361,6 @@ def _as_data(value: Any) -> Any:
 
 
 def _uuid(text: str) -> str:
-    """A text in the form of a UUID, the same for the same run."""
     from resile.model.hashing import sha256_hex
 
     digits = sha256_hex(text.encode())

@@ -50,7 +50,8 @@ def render_sql(text: str, find: Find) -> str:
     if not is_template(text):
         return text
     if is_one_output(text):
-        return _statements_of(value_of(text, find))
+        value = value_of(text, find)
+        return ";\n".join(plain_text(item) for item in value) if isinstance(value, list) else plain_text(value)
     if _OPEN in text or _CLOSE in text:
         raise ValueRefused("the statement holds a character that stands for nothing (U+E000 or U+E001)")
     values: list[Any] = []
@@ -62,11 +63,6 @@ def render_sql(text: str, find: Find) -> str:
 
     marked = render(_DOUBLED.sub("", text), find, write)
     return "".join(_fill(piece, values) for piece in pieces(marked))
-
-
-def _statements_of(value: Any) -> str:
-    """The statement in a value; a list holds several."""
-    return ";\n".join(plain_text(item) for item in value) if isinstance(value, list) else plain_text(value)
 
 
 def pieces(text: str) -> Iterator[Piece]:
@@ -121,7 +117,6 @@ def _end_of_quotes(text: str, at: int, quote: str, escapes: bool) -> int:
 
 
 def _fill(piece: Piece, values: list[Any]) -> str:
-    """A part with its values."""
     return _MARK.sub(lambda mark: _value(piece, values[int(mark[1])], piece.text[: mark.start()][-1:]), piece.text)
 
 
@@ -129,9 +124,7 @@ def _value(piece: Piece, value: Any, before: str) -> str:
     """One value, written for its position and for the character before it."""
     if piece.place == "code":
         return _part_of_word(value) if before in _JOINS or before.isalnum() else _literal(value)
-    text = plain_text(value)
-    if "\0" in text:
-        raise ValueRefused("a value holds a NUL, which no statement can take")
+    text = _text_of(value)
     match piece.place:
         case "text":
             return text.replace("'", "''")
@@ -165,17 +158,18 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int | float):
-        return _number(value)
-    text = plain_text(value)
-    if "\0" in text:
-        raise ValueRefused("a value holds a NUL, which no statement can take")
+        if value - value != 0:
+            raise ValueRefused("a number is not finite, which SQL can't say")
+        # After a minus, a negative number would begin a comment.
+        return f" {value!r}" if value < 0 else repr(value)
+    text = _text_of(value)
     if isinstance(value, str) and _PLAIN_NAME.fullmatch(text):
         return text
     return "'" + text.replace("'", "''") + "'"
 
 
-def _number(value: float) -> str:
-    """A finite number; a negative one with a space before it."""
-    if value - value != 0:
-        raise ValueRefused("a number is not finite, which SQL can't say")
-    return f" {value!r}" if value < 0 else repr(value)
+def _text_of(value: Any) -> str:
+    text = plain_text(value)
+    if "\0" in text:
+        raise ValueRefused("a value holds a NUL, which no statement can take")
+    return text

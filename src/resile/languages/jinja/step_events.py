@@ -22,6 +22,7 @@ from resile.languages.jinja.plain_values import as_result, plain_text
 from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaNames, JinjaScope
 from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, render_data
 from resile.languages.references import MISSING, ValueRefused, walk
+from resile.languages.surroundings import host_of
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 from resile.model.workflow import FanOut
@@ -120,29 +121,29 @@ class StepEvents:
         """The names that a job's texts can use; a job that follows a step sees the result of that step."""
         subject = self._scope.subject_of(job)
         if subject is job:
-            return self._scope.names(job)
-        about = self._names_about(subject, "step.exit")
-        own = render_data(self._state.step_of(job).args, self._scope.names(job, about).find)
-        return self._scope.names(job, {**about, **own}, own)
+            return JinjaNames(self._scope, job)
+        about = self._names_about(subject)
+        own = render_data(self._state.step_of(job).args, JinjaNames(self._scope, job, about).find)
+        return JinjaNames(self._scope, job, {**about, **own}, own)
 
     def holds(self, condition: Condition, job: Job) -> tuple[bool, str]:
         """Does a condition hold, given as text or as the number of a case? And what is its problem?"""
         subject = self._scope.subject_of(job)
         if condition.language == "case":
             return condition.source in self._cases_true(subject), ""
-        about = self._names_about(subject, "step.exit")
+        about = self._names_about(subject)
         if "event" in names_in(condition_text(condition.source)):
             return self._at_some_event(condition.source, subject, about, about), ""
         return self._condition_holds(condition.source, subject, about)
 
     def arguments_of_arcs(self, job: Job, arcs: list[Arc]) -> dict[str, dict[str, Any]]:
         """The arguments of the taken arcs, by target step; raises ValueRefused."""
-        names = self._scope.names(job, self._names_about(job, "step.exit"))
+        names = JinjaNames(self._scope, job, self._names_about(job))
         return {arc.step: render_data(arc.args, names.find) for arc in arcs if arc.args}
 
     def enter(self, job: Job, step: Step) -> dict[str, dict[str, Any]]:
         """Set the variables that a step sets at its start; return the changes, for its outcome to record."""
-        names = self._scope.names(job, {"event": self._event(job, ON_ENTER)})
+        names = JinjaNames(self._scope, job, {"event": self._event(job, ON_ENTER, {})})
         changed = {one.name: render_data(one.value, names.find) for one in step.effects if one.kind == "enter"}
         return self._memory.write(job, {VARS: {**self._scope.variables(job), **changed}}) if changed else {}
 
@@ -159,7 +160,7 @@ class StepEvents:
         """Like `conclude`, but raises ValueRefused."""
         pages = any(effect.kind == "again" for effect in step.effects)
         keeper = _Keeper(dict(self._scope.variables(job)), self._scope.repeat_settings(job) if pages else None)
-        if self._scope.host(job) is not None:
+        if host_of(self._state, job) is not None:
             keeper.scratch = dict(self._scope.scratch(job))
         before = dict(keeper.variables)
         values, failure = outcome.values, outcome.failure
@@ -195,10 +196,16 @@ class StepEvents:
         # The end of the step records the variables that it set at its start.
         sets = any(effect.kind == "enter" for effect in step.effects)
         changed = {VARS: keeper.variables} if keeper.variables != before or sets else {}
-        judged_anew = bool(keeper.said) if outcome.failure is not None else keeper.result is not MISSING
-        changed |= self._memory_of_cases(job, fired if judged_anew else None, failed=outcome.failure is not None)
-        if outcome.failure is None:
-            changed |= self._memory_of_answer(job, step, value if keeper.result is not MISSING else MISSING)
+        # Store the cases that held, if they changed what they depend on: the result, or the message.
+        if outcome.failure is not None:
+            changed |= self._memory_of(job, FIRED, fired if keeper.said else MISSING, f"{_ATTEMPT}{job.attempt}")
+        else:
+            is_changed = keeper.result is not MISSING
+            changed |= self._memory_of(job, FIRED, fired if is_changed else MISSING)
+            # Store the response of the tool, if a follower of the step may use it.
+            after = repr((step.arcs, step.on_success, step.rules))
+            is_used = is_changed and any(word in after for word in _ANSWER)
+            changed |= self._memory_of(job, _ANSWERS, value if is_used else MISSING)
         memory = self._memory.write(job, changed | self._memory_of_repeat(job, keeper, over=failure is None))
         if fired and self._state.scopes[job.scope].kind == "item":
             # The loop as a whole needs them after its items are dropped.
@@ -209,14 +216,16 @@ class StepEvents:
         """Carry out one effect if its conditions hold; it sees the results of the effects before it."""
         if effect.kind == "enter":
             return
-        kept = {"vars": {**dict(self._all_variables(job)), **keeper.variables}, "ctx": keeper.variables}
+        # The variables, with the workload as fallback.
+        variables = {**dict(self._scope.find("vars", job)), **keeper.variables}
+        kept = {"vars": variables, "ctx": keeper.variables}
         if keeper.scratch is not None:
             kept[ITER] = {**self._scope.find(ITER, job), **keeper.scratch}
         more = {**keeper.own, **keeper.variables, **seen, **kept, "event": self._event(job, event, seen)}
         if effect.when and not self._at_some_event(effect.when, job, more, seen):
             return
         if not effect.unless or not self._at_some_event(effect.unless, job, more, seen):
-            keeper.keep(effect, render_data(effect.value, self._scope.names(job, more).find))
+            keeper.keep(effect, render_data(effect.value, JinjaNames(self._scope, job, more).find))
 
     def _at_some_event(self, text: str, job: Job, more: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
         """Does a condition hold: as it is, or, if it mentions events, at one of the step's events?"""
@@ -239,27 +248,13 @@ class StepEvents:
         outcome = Outcome(0, failure, values={} if value is MISSING else {step.name: value})
         return self._conclude(job, step, outcome).memory
 
-    def _all_variables(self, job: Job) -> Mapping[str, Any]:
-        """The variables, with the workload as fallback."""
-        found: Mapping[str, Any] = self._scope.find("vars", job)
-        return found
-
-    def _memory_of_answer(self, job: Job, step: Step, answer: Any) -> dict[str, dict[str, Any]]:
-        """Store the response of a tool, if it is not the step's result and a follower of the step may use it."""
-        before, key = self._memory.namespaces(job).get(_ANSWERS, {}), self._scope.memory_key(job)
-        kept = {name: value for name, value in before.items() if name != key}
-        after = repr((step.arcs, step.on_success, step.rules))
-        if answer is not MISSING and any(word in after for word in _ANSWER):
-            kept[key] = answer
-        return {_ANSWERS: kept} if kept != before else {}
-
-    def _memory_of_cases(self, job: Job, fired: list[str] | None, *, failed: bool) -> dict[str, dict[str, Any]]:
-        """Store the cases that held, if they changed what they depend on: the result, or the message."""
-        before, key = self._memory.namespaces(job).get(FIRED, {}), self._scope.memory_key(job)
-        kept = {name: value for name, value in before.items() if name.partition(_ATTEMPT)[0] != key}
-        if fired is not None:
-            kept[f"{key}{_ATTEMPT}{job.attempt}" if failed else key] = fired
-        return {FIRED: kept} if kept != before else {}
+    def _memory_of(self, job: Job, namespace: str, value: Any, attempt: str = "") -> dict[str, dict[str, Any]]:
+        """Replace the value of a job in a namespace of the memory; MISSING removes it."""
+        before, key = self._memory.namespaces(job).get(namespace, {}), self._scope.memory_key(job)
+        kept = {name: other for name, other in before.items() if name.partition(_ATTEMPT)[0] != key}
+        if value is not MISSING:
+            kept[key + attempt] = value
+        return {namespace: kept} if kept != before else {}
 
     def _memory_of_repeat(self, job: Job, keeper: _Keeper, *, over: bool) -> dict[str, dict[str, Any]]:
         """Store the settings of a further attempt; remove them when the step is over."""
@@ -305,20 +300,20 @@ class StepEvents:
     def _condition_holds(self, text: str, job: Job, more: Mapping[str, Any]) -> tuple[bool, str]:
         """Does a condition hold? One with an unknown name does not; the message says so unless the name is optional."""
         try:
-            return holds(text, self._scope.names(job, more).find), ""
+            return holds(text, JinjaNames(self._scope, job, more).find), ""
         except Unknown as problem:
             optional = names_in(condition_text(text)) & _SOMETIMES
             return False, "" if optional else problem.message
         except ValueRefused as problem:
             return False, problem.message
 
-    def _names_about(self, job: Job, event: str) -> dict[str, Any]:
+    def _names_about(self, job: Job) -> dict[str, Any]:
         """The names that conditions and arcs of a job can use in addition to its texts."""
         seen = self._names_of_result(job, _failure_of(job))
         answers = self._memory.namespaces(job).get(_ANSWERS, {})
         if "error" not in seen and self._scope.memory_key(job) in answers:
             seen |= dict.fromkeys(_ANSWER, as_result(answers[self._scope.memory_key(job)]))
-        return {**seen, "event": self._event(job, event, seen)}
+        return {**seen, "event": self._event(job, "step.exit", seen)}
 
     def _names_of_result(self, job: Job, failure: Failure | None) -> dict[str, Any]:
         """The names for the result of a job, including its own name."""
@@ -339,10 +334,10 @@ class StepEvents:
         gave = dict.fromkeys(("response", "result", "this", "data", "page"), whole)
         return {**gave, "success": True, "status_code": status, "outcome": _outcome_of(status, whole, None)}
 
-    def _event(self, job: Job, name: str, seen: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _event(self, job: Job, name: str, seen: Mapping[str, Any]) -> dict[str, Any]:
         """The event that a condition refers to."""
         step = self._state.step_of(job).name
-        payload = {"response": (seen or {}).get("response"), "error": (seen or {}).get("error")}
+        payload = {"response": seen.get("response"), "error": seen.get("error")}
         return {"name": name, "step": step, "payload": payload, "timestamp": self._state.last_at}
 
 
@@ -398,7 +393,6 @@ def _failure_of(job: Job) -> Failure | None:
 
 
 def _events_of_success(step: Step) -> tuple[str, ...]:
-    """The events of a successful step."""
     return ON_SUCCESS_OF_LOOP if isinstance(step.action, FanOut) else ON_SUCCESS
 
 
@@ -427,7 +421,6 @@ def _join(effect: Effect, old: Any, value: Any) -> Any:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A value as a list."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -7,8 +7,7 @@
     render_command, render_url no value can become code         holds(text, find)      a condition
 
 `find` returns the value of a name, or MISSING; it is only called for names that a template mentions. A MISSING name
-raises Unknown. Templates run in Jinja's sandbox, with few statements, and
-results are bounded.
+raises Unknown. Templates run in Jinja's sandbox, with few statements, and results are bounded.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ STATEMENTS = ("if", "for", "set")
 """The statements that are allowed; others load files, define functions, or write text for an unknown position."""
 LOOP_DEPTH_MAX = 2
 NUMBER_BITS_MAX = 4_096
-_LENGTH_OF_VALUE = VALUE_BYTES_MAX
 # Not a valid name in a template.
 _WRITE = "write a value"
 _FALSE_TEXTS = ("", "0", "false", "none", "null")
@@ -86,21 +84,21 @@ def _environment() -> Environment:
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             """A part of a value by a dot."""
-            if isinstance(obj, Absent):
-                return obj.part(attribute)
-            if isinstance(obj, Mapping) and attribute in obj:
-                return obj[attribute]
-            other = stand_in_for(obj, attribute)
-            return super().getattr(obj, attribute) if other is MISSING else other
+            own = _own_part(obj, attribute)
+            return super().getattr(obj, attribute) if own is MISSING else own
 
         def getitem(self, obj: Any, argument: Any) -> Any:
             """A part of a value by brackets."""
-            if isinstance(obj, Absent):
-                return obj.part(argument)
-            if isinstance(obj, Mapping) and argument in obj:
-                return obj[argument]
-            other = stand_in_for(obj, argument) if isinstance(argument, str) else MISSING
-            return super().getitem(obj, argument) if other is MISSING else other
+            own = _own_part(obj, argument)
+            return super().getitem(obj, argument) if own is MISSING else own
+
+    def _own_part(obj: Any, name: Any) -> Any:
+        """A part of an undefined value, of a mapping or of a step's result; else MISSING."""
+        if isinstance(obj, Absent):
+            return obj.part(name)
+        if isinstance(obj, Mapping) and name in obj:
+            return obj[name]
+        return stand_in_for(obj, name) if isinstance(name, str) else MISSING
 
     @pass_context
     def finalize(context: Context, value: Any) -> str:
@@ -129,7 +127,7 @@ def _check_size(operator: str, left: Any, right: Any) -> None:
     else:
         other = left if isinstance(right, int) else right
         size = len(other) if isinstance(other, str | bytes | list | tuple) else 0
-        too_large = bool(numbers) and size * numbers[0] > _LENGTH_OF_VALUE
+        too_large = bool(numbers) and size * numbers[0] > VALUE_BYTES_MAX
     if too_large:
         raise SecurityError(f"the result of `{operator}` would be too large")
 
@@ -146,8 +144,8 @@ def _filters() -> dict[str, Callable[..., Any]]:
     return {
         "tojson": tojson,
         "to_json": tojson,
-        "from_json": lambda text: json.loads(text),
-        "fromjson": lambda text: json.loads(text),
+        "from_json": json.loads,
+        "fromjson": json.loads,
         "b64encode": lambda text: base64.b64encode(text_of(text).encode("utf-8", "surrogateescape")).decode(),
         "b64decode": lambda text: base64.b64decode(text).decode("utf-8", "surrogateescape"),
         "chosen": _filter_items,
@@ -166,7 +164,6 @@ def _sort_items(items: Any, name: str, key: str, reverse: bool = False, **known:
 
 
 def _finder(known: Mapping[str, Any]) -> Find:
-    """A lookup in these names alone."""
     return lambda name: known.get(name, MISSING)
 
 
@@ -279,7 +276,6 @@ def render(text: str, find: Find, write: Write = plain_text) -> str:
 
 
 def _beginning_of(text: str) -> str:
-    """The beginning of a template, for a message."""
     line = " ".join(text.split())
     return line if len(line) <= 80 else line[:79] + "…"
 
@@ -308,9 +304,8 @@ def render_data(data: Any, find: Find) -> Any:
     """Data with its templates rendered; a name keeps the type of its value, other text is parsed."""
     if isinstance(data, str):
         value = value_of(data, find)
-        return (
-            _read_text(value) if isinstance(value, str) and is_template(data) and not _NAME.fullmatch(data) else value
-        )
+        is_written = isinstance(value, str) and is_template(data) and not _NAME.fullmatch(data)
+        return _read_text(value) if is_written else value
     if isinstance(data, list):
         return [render_data(item, find) for item in data]
     if isinstance(data, dict):

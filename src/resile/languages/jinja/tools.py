@@ -8,17 +8,15 @@ Query   statements with every value written for its position, or rows for a tabl
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resile.languages.contract import Program, render_data, render_text
-from resile.languages.jinja.plain_values import plain_data, plain_text
+from resile.languages.jinja.plain_values import plain_text
+from resile.languages.jinja.scope import JinjaNames, as_data
 from resile.languages.jinja.sql import render_sql
 from resile.languages.program_settings import http_settings
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.workflow import Http, Python, Query
-
-if TYPE_CHECKING:
-    from resile.languages.jinja.scope import JinjaNames
 
 CONTEXT = "context"
 _BODIES = ("payload", "data", "body", "json")
@@ -46,9 +44,9 @@ def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[s
     context = names.context() if whole else {}
     for wanted in action.names:
         if wanted not in args and wanted not in context and wanted != CONTEXT:
-            value = names.find(wanted)
-            if value is not MISSING and not _is_undefined(value):
-                context[wanted] = plain_data(value)
+            value = as_data(names.find(wanted))
+            if value is not MISSING:
+                context[wanted] = value
     return {
         "name": name,
         "source": action.source,
@@ -64,13 +62,6 @@ def _script(folder: str, file: str) -> str:
     """The path of a script: beside the playbook, else relative to the directory of the run."""
     beside = os.path.join(folder, file)
     return beside if file and os.path.exists(beside) else file
-
-
-def _is_undefined(value: Any) -> bool:
-    """Is this a step without a result?"""
-    from jinja2 import Undefined
-
-    return isinstance(value, Undefined)
 
 
 def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
@@ -112,24 +103,17 @@ def _pairs(data: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _tables(names: JinjaNames) -> str:
-    """The database file of a run that names none, so that a step sees the tables of earlier steps.
-
-    Its name contains the run's uuid, because the folder may be left over from a run with the same number: every store
-    counts runs anew.
-    """
-    return f"tables-{names.find('job')['uuid']}.duckdb"
-
-
 def _query(action: Query, folder: str, shared: str, names: JinjaNames) -> dict[str, Any]:
     """The settings of statements, or of rows for a table."""
-    file = render_text(action.file, names)
+    # The steps of a run that names no database share one. Its name has the run's uuid: a folder may be left over from
+    # a run with the same number, because every store counts runs anew.
+    tables = os.path.join(os.path.abspath(shared), f"tables-{names.find('job')['uuid']}.duckdb")
     return {
         "engine": action.engine,
         "statements": render_sql(action.statements, names.find),
-        "file": _script(folder, file),
+        "file": _script(folder, render_text(action.file, names)),
         "auth": render_text(action.auth, names),
-        "database": render_text(action.database, names) or os.path.join(os.path.abspath(shared), _tables(names)),
+        "database": render_text(action.database, names) or tables,
         "params": render_data(action.params, names),
         "table": render_text(action.table, names),
         "rows": render_data(action.rows, names),
