@@ -361,6 +361,7 @@ def as_data(value: Any) -> Any:
 
 
 def _uuid(text: str) -> str:
+    """A text in the form of a UUID, the same for the same run."""
     from resile.model.hashing import sha256_hex
 
     digits = sha256_hex(text.encode())

@@ -169,6 +169,7 @@ def _literal(value: Any) -> str:
 
 
 def _text_of(value: Any) -> str:
+    """A value as text without NUL."""
     text = plain_text(value)
     if "\0" in text:
         raise ValueRefused("a value holds a NUL, which no statement can take")
