@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from resile.dialects.compile import compile_text
-from resile.model.workflow import Child
+from resile.model.workflow import Agent, Child
 from tests.dialects.visor.flows import VisorFlows, compiled
 from tests.runs.ladder.flows import Ran
 
@@ -181,3 +181,16 @@ def test_the_callers_max_parallelism_counts() -> None:
     assert [line for line in found if "max_parallelism" in line] == [
         "warning: `w` has a `max_parallelism`: the caller's counts"
     ]
+
+
+def test_a_called_workflows_model_is_its_own() -> None:
+    """A step behind the call asks for the caller's model, or for none."""
+    called = 'version: "1"\nworkflows: {w: {ai_model: small, steps: {a: {prompt: x}}}}\n'
+    workflow, _ = compiled(f"{called}steps:\n  s: {{type: workflow, workflow: w}}\n  t: {{prompt: y}}\n")
+    assert workflow is not None
+    child, after = (step.action for step in workflow.steps)
+    assert isinstance(child, Child)
+    assert isinstance(after, Agent)
+    (inner,) = (step.action for step in child.workflow.steps)
+    assert isinstance(inner, Agent)
+    assert (inner.command[2:], after.command[2:]) == (("--model", "small"), ())

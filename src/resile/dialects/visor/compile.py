@@ -70,7 +70,7 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
     fields = read_keys(reading, root, FILE)
     if "version" not in root.entries and not is_part and "id" not in fields:
         report.error("version", "the file has no `version`", root, hint='write version: "1.0"')
-    reading.models.update({key: fields[key] for key in ("ai_provider", "ai_model") if key in fields})
+    reading.models = {**reading.models, **{key: fields[key] for key in ("ai_provider", "ai_model") if key in fields}}
     reading.servers = {**reading.servers, **fields.get("ai_mcp_servers", {})}
     _read_tools(reading, fields.get("tools"))
     read_workflows(reading, root, fields)
