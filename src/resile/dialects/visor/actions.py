@@ -33,7 +33,7 @@ _NEEDS_VALUE = ("set", "append")
 
 
 def action_of(
-    reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema, namespace: str
+    reading: VisorReading, kind: str, node: Mapping, fields: dict[str, Any], schema: Schema
 ) -> dict[str, Any]:
     """The native action keys of a step of this type; report missing keys."""
     match kind:
@@ -41,13 +41,13 @@ def action_of(
             return {"shell": _require(reading, kind, node, fields, "exec"), "stdin": fields.get("stdin") or None}
         case "script":
             code = _require(reading, kind, node, fields, "content")
-            return {"script": {"code": code, "namespace": fields.get("namespace", namespace)}}
+            return {"script": {"code": code, "namespace": fields.get("namespace", reading.namespace)}}
         case "log":
             message, level = _require(reading, kind, node, fields, "message"), fields.get("level", "info")
             with_outputs = fields.get("include_dependencies", False)
             return {"log": {"message": message, "level": level, "with_outputs": with_outputs}}
         case "memory":
-            return {"memory": _memory(reading, node, fields, namespace)}
+            return {"memory": _memory(reading, node, fields)}
         case "http":
             return {"http": _http(reading, node, fields)}
         case "human-input":
@@ -66,7 +66,7 @@ def _require(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any],
     return value
 
 
-def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: str) -> dict[str, Any]:
+def _memory(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
     """Translate one memory operation, with exactly the keys that it takes."""
     operation = fields.get("operation", "get")
     if "operation" not in node.entries:
@@ -85,7 +85,7 @@ def _memory(reading: Reading, node: Mapping, fields: dict[str, Any], namespace: 
         reading.report.error("conflict", f"`key` has no meaning for `{operation}`", node.entries["key"][0])
     words = {"key": "key", "value": "value", "value_js": "code"}
     written = {native: fields[word] for word, native in words.items() if word in fields}
-    return {"operation": operation, "namespace": fields.get("namespace", namespace), **written}
+    return {"operation": operation, "namespace": fields.get("namespace", reading.namespace), **written}
 
 
 def _http(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:

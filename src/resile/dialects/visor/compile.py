@@ -16,19 +16,29 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, descr
 from resile.dialects.native.compile import compile_part
 from resile.dialects.native.context import NativeReading
 from resile.dialects.native.graph.routes import remedies_among
-from resile.dialects.native.nodes import Part, StepPart, WorkflowPart, flag, items_of, sequence, word
+from resile.dialects.native.nodes import (
+    Part,
+    StepPart,
+    WorkflowPart,
+    flag,
+    items_of,
+    sequence,
+    text_in,
+    value_of,
+    word,
+)
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.reading.values import name_problem, wrong
 from resile.dialects.visor.calls import place_calls
-from resile.dialects.visor.conditions import gate_inputs, is_gated, named_conditions, past_gates, when_of
+from resile.dialects.visor.conditions import is_gated, past_gates, when_of
 from resile.dialects.visor.files import extend
 from resile.dialects.visor.items import drop_onward_jumps, place_below_items, run_for_items, runs_in_order
 from resile.dialects.visor.keys import FILE, TABLES
-from resile.dialects.visor.step import Draft, Settings, read_step
+from resile.dialects.visor.step import Draft, read_step
 from resile.dialects.visor.values import Known, Lowered, VisorReading
-from resile.dialects.visor.workflows import read_inputs, read_outputs, read_workflows
+from resile.dialects.visor.workflows import read_inputs, read_outputs, read_workflows, stem_of
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
 from resile.model.workflow import Workflow
@@ -37,7 +47,9 @@ NAME = "visor"
 __all__ = ["NAME", "TABLES", "compile_visor"]
 
 _LITERAL = re.compile(r"""(['"`])((?:(?!\1)[^\\\n])*)\1""")
-Named = list[tuple[str, Scalar | Mapping, Mapping]]
+_NO_STEPS_HINT = "a file of tools or workflows is there for others to extend"
+Named = dict[str, tuple[Node, Mapping]]
+"""Steps by name, each with the node of its name."""
 
 
 def compile_visor(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:
@@ -66,21 +78,21 @@ def _lower_known(around: VisorReading, known: Known, name: str, loading: tuple[s
 
 def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | None:
     """Lower a workflow to a native tree, and report its errors; return None if it has no steps."""
-    report, is_part = reading.report, bool(name)
-    fields = read_keys(reading, root, FILE)
-    if "version" not in root.entries and not is_part and "id" not in fields:
-        report.error("version", "the file has no `version`", root, hint='write version: "1.0"')
+    reading.fields = fields = read_keys(reading, root, FILE)
+    is_called = bool(reading.loading)
+    if "version" not in root.entries and not is_called and "id" not in fields:
+        reading.report.error("version", "the file has no `version`", root, hint='write version: "1.0"')
     reading.models = {**reading.models, **{key: fields[key] for key in ("ai_provider", "ai_model") if key in fields}}
     reading.servers = {**reading.servers, **fields.get("ai_mcp_servers", {})}
     _read_tools(reading, fields.get("tools"))
     read_workflows(reading, root, fields)
     reading.inputs = read_inputs(reading, fields.get("inputs"))
-    named, is_list = _named_steps(reading, root, fields, is_part)
+    for each, check in fields.get("failure_conditions", {}).items():
+        reading.conditions[each] = Part(root.entries["failure_conditions"][0], **check)
+    named, is_list = _named_steps(reading, root)
     reading.remedies = _remedies(named)
-    settings = _settings(reading, root, fields, is_part)
-    drafts = {each: read_step(reading, each, key, node, settings) for each, key, node in named}
-    reading.owner = ""
-    if not is_part:
+    drafts = {each: read_step(reading, each, key, node) for each, (key, node) in named.items()}
+    if not is_called:
         _skip_needs_left_out(reading, drafts)
     outputs = read_outputs(reading, fields)
     placed = place_calls(reading, drafts)
@@ -88,8 +100,8 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
     run_for_items(placed)
     place_below_items(reading, placed, is_list)
     is_list = is_list or runs_in_order(reading, root, placed)
-    inputs = reading.inputs | ({} if is_part else _inputs_of_gates(reading, drafts, fields, root))
-    label = fields.get("name") or fields.get("id") or name or _stem(reading.source.file)
+    inputs = reading.inputs | ({} if is_called else _gate_inputs(reading, drafts, root))
+    label = fields.get("name") or fields.get("id") or name or stem_of(reading.source.file)
     native = WorkflowPart(
         root,
         name=label,
@@ -99,8 +111,8 @@ def _lower(reading: VisorReading, root: Mapping, name: str = "") -> Lowered | No
         routing={"max_loops": fields["routing"]["max_loops"]} if "max_loops" in fields.get("routing", {}) else None,
         templates="liquid",
         failure_key="on_fail",
-        memory_file=_memory_file(reading, root, fields),
-        memory_namespace=settings.namespace,
+        memory_file=_memory_file(reading, root),
+        memory_namespace=reading.namespace,
         steps=_steps(root, placed, outputs, is_list, in_turn="max_parallel" not in fields),
     )
     return Lowered(native, label, inputs) if placed else None
@@ -122,20 +134,24 @@ def _steps(root: Mapping, drafts: dict[str, Draft], outputs: dict[str, Any], is_
     return Mapping({name: (key, keys.to_node()) for name, key, keys in made}, root.line, root.column, root.file)
 
 
-def _inputs_of_gates(
-    reading: VisorReading, drafts: dict[str, Draft], fields: dict[str, Any], root: Mapping
-) -> dict[str, Part]:
-    """The inputs `event`, `tags` and `exclude_tags`, by which a run selects steps."""
+def _gate_inputs(reading: VisorReading, drafts: dict[str, Draft], root: Mapping) -> dict[str, Part]:
+    """The inputs `event`, `tags` and `exclude_tags`, by which a run selects steps, if the file uses them."""
     of_steps = [draft.fields for draft in drafts.values()]
-    if drafts and all(step.get("tags") for step in of_steps) and not fields.get("tag_filter", {}).get("include"):
+    chosen = reading.fields.get("tag_filter", {})
+    if drafts and all(step.get("tags") for step in of_steps) and not chosen.get("include"):
         message = "every step has tags: nothing runs unless some are asked for"
         reading.report.notice("tags", message, next(iter(drafts.values())).key, hint="--input tags=NAME,NAME")
-    return gate_inputs(reading, of_steps, {**fields, "inputs": reading.inputs}, root)
-
-
-def _stem(file: str) -> str:
-    """Name of the file without its ending: the default name of a workflow."""
-    return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
+    defaults: dict[str, str] = {}
+    if any("events" in step for step in of_steps):
+        defaults["event"] = "all"
+    if chosen or any(step.get("tags") for step in of_steps):
+        defaults["tags"] = ",".join(chosen.get("include", ()))
+        defaults["exclude_tags"] = ",".join(chosen.get("exclude", ()))
+    for name in defaults:
+        if name in reading.inputs:
+            message = f"the input `{name}` says which steps run, and can't be declared"
+            reading.report.error("reserved", message, hint="give it another name")
+    return {name: Part(root, type="text", default=default) for name, default in defaults.items()}
 
 
 def _read_tools(reading: VisorReading, node: Node | None) -> None:
@@ -150,78 +166,62 @@ def _read_tools(reading: VisorReading, node: Node | None) -> None:
         wrong(reading, node, "a mapping of names to tools")
 
 
-def _settings(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> Settings:
-    """Read the settings of the file for all steps."""
-    conditions = named_conditions(reading, fields["failure_conditions"]) if "failure_conditions" in fields else {}
-    return Settings(
-        conditions=conditions,
-        conditions_at=root.entries["failure_conditions"][0] if conditions else None,
-        remark=fields.get("fail_if", ""),
-        on_fail=fields.get("routing", {}).get("defaults", {}).get("on_fail"),
-        namespace=fields.get("memory", {}).get("namespace", "default"),
-        fail_fast=fields.get("fail_fast", False),
-        gated=not is_part,
-    )
-
-
-def _memory_file(reading: VisorReading, root: Mapping, fields: dict[str, Any]) -> dict[str, Any] | None:
+def _memory_file(reading: VisorReading, root: Mapping) -> dict[str, Any] | None:
     """The settings of the memory file, or None if the memory has no file."""
-    given = fields.get("memory", {})
-    is_file = given.get("storage") == "file"
-    if is_file and "file" not in given:
-        reading.report.error("value", "`storage: file` needs `file`", root.entries["memory"][0])
-        return None
-    if not is_file:
+    given = reading.fields.get("memory", {})
+    if given.get("storage") != "file":
         for word in ("file", "format", "auto_load", "auto_save"):
             if word in given:
                 message = f"`{word}` has no meaning without `storage: file`"
                 reading.report.error("conflict", message, root.entries["memory"][0], hint=f"take `{word}` out")
         return None
+    if "file" not in given:
+        reading.report.error("value", "`storage: file` needs `file`", root.entries["memory"][0])
+        return None
     return {"path": given["file"], "load": given.get("auto_load", True), "save": given.get("auto_save", True)}
 
 
-def _named_steps(reading: VisorReading, root: Mapping, fields: dict[str, Any], is_part: bool) -> tuple[Named, bool]:
+def _named_steps(reading: VisorReading, root: Mapping) -> tuple[Named, bool]:
     """The named steps, and whether they are a list."""
     report = reading.report
-    given: Node | None = fields.get("steps")
+    given: Node | None = reading.fields.get("steps")
     if given is None:
         if "steps" not in root.entries and "checks" not in root.entries:
-            hint = "" if is_part else "a file of tools or workflows is there for others to extend"
+            hint = "" if reading.loading else _NO_STEPS_HINT
             report.error("value", "the file has neither `steps` nor `checks`", root, hint=hint)
-        return [], False
+        return {}, False
     if isinstance(given, Scalar):
         report.error("type", f"`steps` must be a mapping, not {describe(given)}", given)
-        return [], False
-    count = len(given.items if isinstance(given, Sequence) else given.entries)
-    if not count or count > STEPS_MAX:
-        message = f"{count} steps are more than {STEPS_MAX}" if count else "there are no steps to run"
-        hint = "" if count else "a file of tools or workflows is there for others to extend"
-        report.error("limit" if count else "value", message, given, hint=hint)
-        return [], False
-    pairs: list[tuple[str, Scalar | Mapping | Sequence, Node]] = []
+        return {}, False
+    steps: list[tuple[str, Node, Node]]
     if isinstance(given, Mapping):
-        pairs = [(name, key, node) for name, (key, node) in given.entries.items()]
+        steps = [(name, key, node) for name, (key, node) in given.entries.items()]
     else:
-        pairs = [_list_step(number, item) for number, item in enumerate(given.items, 1)]
-    found: Named = []
-    for name, key, node in pairs:
+        steps = [_list_step(number, item) for number, item in enumerate(given.items, 1)]
+    if len(steps) > STEPS_MAX:
+        report.error("limit", f"{len(steps)} steps are more than {STEPS_MAX}", given)
+        return {}, False
+    if not steps:
+        report.error("value", "there are no steps to run", given, hint=_NO_STEPS_HINT)
+    found: Named = {}
+    for name, key, node in steps:
         problem = "is the name of what runs last" if name == "end" else name_problem(name)
         if not isinstance(node, Mapping):
             report.error("type", f"a step must be a mapping, not {describe(node)}", node)
         elif problem:
             report.error("name", f"the step name `{shorten(name)}` {problem}", key)
-        elif any(name == other for other, _, _ in found) and isinstance(given, Sequence):
+        elif name in found:
             report.error("duplicate", f"the step `{shorten(name)}` is here twice", key)
-        elif not isinstance(key, Sequence):
-            found.append((name, key, node))
+        else:
+            found[name] = (key, node)
     return found, isinstance(given, Sequence)
 
 
-def _list_step(number: int, item: Node) -> tuple[str, Scalar | Mapping | Sequence, Node]:
+def _list_step(number: int, item: Node) -> tuple[str, Node, Node]:
     """A step of a list with its `id` as the name; the `id` is removed from its keys."""
-    if not isinstance(item, Mapping) or "id" not in item.entries or not isinstance(item.entries["id"][1], Scalar):
+    key = value_of(item, "id") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(key, Scalar):
         return f"step-{number}", item, item
-    key = item.entries["id"][1]
     entries = {word: entry for word, entry in item.entries.items() if word != "id"}
     return key.text, key, Mapping(entries, item.line, item.column, item.file)
 
@@ -230,29 +230,23 @@ def _remedies(named: Named) -> frozenset[str]:
     """Steps that `run` or the code of `run_js` names and that no other step needs."""
     called: set[str] = set()
     needed: dict[str, frozenset[str]] = {}
-    for name, _, node in named:
-        entry = node.entries.get("depends_on")
-        items = items_of(entry[1]) if entry is not None else []
-        texts = [item.text for item in items if isinstance(item, Scalar)]
+    for name, (_, node) in named.items():
+        needs = value_of(node, "depends_on")
+        texts = [item.text for item in items_of(needs) if isinstance(item, Scalar)] if needs is not None else []
         needed[name] = frozenset(part.strip() for text in texts for part in text.split("|"))
         for key in ("on_init", "on_fail", "on_success", "on_finish"):
-            inner = node.entries.get(key)
-            if inner is not None and isinstance(inner[1], Mapping):
-                called |= _names_called_by(inner[1])
+            routes = value_of(node, key)
+            called |= _names_called_by(routes) if isinstance(routes, Mapping) else set()
     return remedies_among(frozenset(called & needed.keys()), needed)
 
 
-def _names_called_by(node: Mapping) -> set[str]:
+def _names_called_by(routes: Mapping) -> set[str]:
     """Steps that one set of routing keys calls."""
-    found: set[str] = set()
-    for item in items_of(node.entries["run"][1]) if "run" in node.entries else ():
-        inner: Node = item.entries["step"][1] if isinstance(item, Mapping) and "step" in item.entries else item
-        if isinstance(inner, Scalar):
-            found.add(inner.text)
-    code = node.entries.get("run_js")
-    if code is not None and isinstance(code[1], Scalar):
-        found |= {text for _, text in _LITERAL.findall(code[1].text)}
-    return found
+    run, code = value_of(routes, "run"), value_of(routes, "run_js")
+    items = items_of(run) if run is not None else []
+    targets = [value_of(item, "step") if isinstance(item, Mapping) else item for item in items]
+    found = {target.text for target in targets if isinstance(target, Scalar)}
+    return found | {text for _, text in _LITERAL.findall(text_in(code))}
 
 
 def _skip_needs_left_out(reading: VisorReading, drafts: dict[str, Draft]) -> None:

@@ -10,16 +10,13 @@ part of the run: its dependents neither wait for it nor are skipped with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
+import msgspec
+
 from resile.dialects.native.nodes import Part
-from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import Place
-from resile.dialects.reading.key_tables import INVALID, read_keys
-from resile.dialects.reading.values import wrong
-from resile.dialects.visor.keys import CONDITION
-from resile.dialects.visor.values import code
 
 # Resile's own code; it gets the events and tags of a step as values.
 _EVENTS = "((events) => inputs.event === 'all' || events.includes(inputs.event))"
@@ -28,21 +25,15 @@ _TAGS = (
     "!tags.some((tag) => unwanted.includes(tag)))"
     "(...[inputs.tags, inputs.exclude_tags].map((text) => text.split(',').map((part) => part.trim()))))"
 )
-EVENT_GATE = f"{_EVENTS}(step.events)"
-TAG_GATE = f"{_TAGS}(step.tags)"
-HALTED = "Execution halted: "
-"""The start of the message of a condition that stops the whole run."""
-Checks = dict[str, dict[str, Any]]
-"""Native checks by name."""
 
 
 def conditions_of(fields: dict[str, Any], at: Place, *, gated: bool) -> list[Part]:
     """The conditions for running a step; with `gated`, events and tags count too."""
     found: list[Part] = []
     if gated and fields.get("tags"):
-        found.append(Part(at, code=TAG_GATE))
+        found.append(Part(at, code=f"{_TAGS}(step.tags)"))
     if gated and "events" in fields:
-        found.append(Part(at, code=EVENT_GATE) if fields["events"] else Part(at, value="false"))
+        found.append(Part(at, code=f"{_EVENTS}(step.events)") if fields["events"] else Part(at, value="false"))
     return [*found, *fields.get("assume", ()), *fields.get("if", ())]
 
 
@@ -58,73 +49,25 @@ def is_gated(fields: dict[str, Any]) -> bool:
 
 def past_gates(group: dict[str, dict[str, Any]]) -> str:
     """Code that is true if one of these steps has an output, or if events and tags deselect all of them."""
-    import msgspec
-
-    def literal(value: Any) -> str:
-        """Encode data as code."""
-        return msgspec.json.encode(value).decode()
-
-    given = " || ".join(f"outputs[{literal(name)}] !== undefined" for name in group)
+    given = " || ".join(f"outputs[{_literal(name)}] !== undefined" for name in group)
     out: list[str] = []
     for fields in group.values():
-        gates = [f"{_TAGS}({literal(fields['tags'])})"] if fields.get("tags") else []
-        gates += [f"{_EVENTS}({literal(fields['events'])})"] if "events" in fields else []
+        gates = [f"{_TAGS}({_literal(fields['tags'])})"] if fields.get("tags") else []
+        gates += [f"{_EVENTS}({_literal(fields['events'])})"] if "events" in fields else []
         out.append(f"!({' && '.join(gates) or 'true'})")
     return f"{given} || ({' && '.join(out)})"
 
 
-def gate_inputs(reading: Reading, steps: list[dict[str, Any]], fields: dict[str, Any], at: Place) -> dict[str, Part]:
-    """The inputs that select event and tags, if steps use them."""
-    inputs: dict[str, Part] = {}
-    if any("events" in step for step in steps):
-        inputs["event"] = Part(at, type="text", default="all")
-    chosen = fields.get("tag_filter", {})
-    if chosen or any(step.get("tags") for step in steps):
-        inputs["tags"] = Part(at, type="text", default=",".join(chosen.get("include", ())))
-        inputs["exclude_tags"] = Part(at, type="text", default=",".join(chosen.get("exclude", ())))
-    for name in inputs.keys() & fields.get("inputs", {}).keys():
-        message = f"the input `{name}` says which steps run, and can't be declared"
-        reading.report.error("reserved", message, hint="give it another name")
-    return inputs
+def _literal(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
-def named_conditions(reading: Reading, node: Node) -> Checks:
-    """Read `failure_conditions`: checks by name."""
-    if not isinstance(node, Mapping):
-        wrong(reading, node, "a mapping of names to conditions")
-        return {}
-    found: Checks = {}
-    for name, (_, value) in node.entries.items():
-        check = _read_condition(reading, name, value)
-        if check is not None:
-            found[name] = check
-    return found
-
-
-def _read_condition(reading: Reading, name: str, node: Node) -> dict[str, Any] | None:
-    """Read one failure condition: code, or a mapping."""
-    if isinstance(node, Scalar):
-        source = code(reading, node)
-        return None if source is INVALID else {"name": name, "code": source, "must": False}
-    fields = read_keys(reading, node, CONDITION)
-    if isinstance(node, Mapping) and "condition" not in node.entries:
-        reading.report.error("value", f"the failure condition `{name}` needs `condition`", node)
-    if "condition" not in fields:
-        return None
-    message = fields.get("message", "")
-    effect = "fail" if fields.get("severity", "error") == "error" else "remark"
-    if fields.get("halt_execution"):
-        effect, message = "halt", f"{HALTED}{message or name}"
-    return {"name": name, "code": fields["condition"], "must": False, "effect": effect, "message": message}
-
-
-def checks_of(reading: Reading, fields: dict[str, Any], of_all: Checks, remark: str) -> list[dict[str, Any]]:
-    """The checks of a step's output; `of_all` and `remark` are the file's checks for every step."""
+def checks_of(fields: dict[str, Any], named: Iterable[Part], remark: str) -> list[dict[str, Any]]:
+    """The checks of a step's output, with those that have names; `remark` is the file's own for every step."""
     found: list[dict[str, Any]] = []
     if "fail_if" in fields:
         found.append({"name": "fail_if", "code": fields["fail_if"], "must": False})
-    own = named_conditions(reading, fields["failure_conditions"]) if "failure_conditions" in fields else {}
-    found += {**of_all, **own}.values()
+    found += named
     found += [{"name": "guarantee", "code": item["code"], "must": True} for item in fields.get("guarantee", ())]
     if remark:
         found.append({"name": "global_fail_if", "code": remark, "must": False, "effect": "remark"})

@@ -1,8 +1,8 @@
 """The key tables of a Visor file: every key that is read, refused or a label, with its reader and documentation.
 
-    FILE    the file itself                   STEPS[type]   a step of one type: COMMON and its own keys
-    ON_FAIL, ON_SUCCESS, ON_FINISH, ON_INIT   actions after and before a step
-    refused types                             TYPES_REFUSED, each with the service that it would need
+    FILE            the file itself; routing_keys.py has the tables of routes and failures
+    STEPS[type]     a step of one type: COMMON and its own keys
+    TYPES_REFUSED   unsupported types, each with the service that it would need
 
 A row of the kind `refused` is an error that names the key; one of the kind `label` only describes and has no effect.
 """
@@ -11,10 +11,19 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, label, read_keys, refused_key, table
 from resile.dialects.reading.values import boolean, choice, integer, node_itself, non_empty, text, wrong
+from resile.dialects.visor.routing_keys import (
+    ON_FINISH,
+    ON_INIT,
+    ON_SUCCESS,
+    ROUTING,
+    ROUTING_TABLES,
+    failure_conditions,
+)
 from resile.dialects.visor.values import (
     arguments,
     code,
@@ -23,13 +32,14 @@ from resile.dialects.visor.values import (
     dependencies,
     environment,
     filled_template,
+    mapping_reader,
     milliseconds,
     script,
     template,
     words,
 )
 from resile.model.builtin_actions import LogLevel, MemoryOperation
-from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
+from resile.model.limits import PARALLEL_MAX
 
 # In two parts, because linters take the whole word for unfinished code.
 EXAMPLE = "place" + "holder"
@@ -53,19 +63,6 @@ TYPES_REFUSED = {
 }
 
 
-def mapping_reader(known: Table) -> Any:
-    """Make a reader of mappings with the keys of a table."""
-    return lambda reading, node: read_keys(reading, node, known)
-
-
-def retry(reading: Reading, node: Node) -> Any:
-    """Read the number of retries and the waits between them."""
-    fields = read_keys(reading, node, RETRY)
-    if isinstance(node, Mapping) and "max" not in node.entries:
-        reading.report.error("value", "`retry` needs `max`: how often to try again", node)
-    return fields if isinstance(node, Mapping) else INVALID
-
-
 def _list_of_texts(reading: Reading, node: Node) -> Any:
     """Read a list of texts, which may be empty."""
     if not isinstance(node, Sequence):
@@ -82,23 +79,11 @@ def _texts(reading: Reading, node: Node) -> Any:
     return INVALID if INVALID in found.values() else found
 
 
-def _version(reading: Reading, node: Node) -> Any:
-    """Read any version: there is only one grammar."""
-    return non_empty(text, "`version`")(reading, node)
-
-
 def _tag_filter(reading: Reading, node: Node) -> Any:
-    """Read the selected tags; null selects none."""
-    return {} if isinstance(node, Scalar) and node.value is None else read_keys(reading, node, TAG_FILTER)
-
-
-def _namespace(reading: Reading, node: Node) -> Any:
-    """Read the name of a memory namespace."""
-    return non_empty(text, "`namespace`")(reading, node)
+    return {} if is_null(node) else read_keys(reading, node, TAG_FILTER)
 
 
 def _level(reading: Reading, node: Node) -> Any:
-    """The level of a message; `warning` is `warn`."""
     word = choice(*get_args(LogLevel), "warning")(reading, node)
     return "warn" if word == "warning" else word
 
@@ -118,83 +103,12 @@ def _servers(reading: Reading, node: Node) -> Any:
     return found
 
 
-BACKOFF = table(
-    "backoff", "How long to wait before each further try; at most 15 % of the delay are added, always the same.",
-    Key("mode", "fixed, exponential", "Whether the delay doubles each time; `fixed` where it is left out.",
-        choice("fixed", "exponential")),
-    Key("delay_ms", "number", "The first delay, in milliseconds.", integer(0, 86_400_000)),
-)  # fmt: skip
-RETRY = table(
-    "retry", "Try a failed step again; each time costs 1 of the loop budget.",
-    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
-    Key("backoff", "mapping", "The waits in between; none where it is left out.", mapping_reader(BACKOFF)),
-)  # fmt: skip
-TRANSITION = table(
-    "a transition", "The first whose condition holds says where to go back to.",
-    Key("when", "code", "The condition.", code),
-    Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", node_itself),
-    label("goto_event", "a jump changes no event"),
-)  # fmt: skip
-CALL = table(
-    "a call", "One entry of a `run` list.",
-    Key("step", "name", "The step to run.", node_itself),
-    Key("tool", "name", "The tool of `tools` to run.", node_itself),
-    Key("workflow", "name", "The workflow to run.", node_itself),
-    Key("with", "mapping", "Values that it finds as `args`, a workflow as `inputs`.", arguments),
-    Key("as", "name", "The name under which its output is seen.", non_empty(text, "`as`")),
-)  # fmt: skip
-_ROUTES = (
-    Key(
-        "run",
-        "list of names or calls",
-        "Steps that run first, in this order; the first that fails ends it.",
-        node_itself,
-    ),
-    Key("run_js", "code", "More steps for `run`: a list of names.", code),
-    Key(
-        "goto", "name", "The step before this one to go back to; it and what had begun below it run again.", node_itself
-    ),
-    Key("goto_js", "code", "The same as `goto`, computed; `null` leaves it to `goto`.", code),
-    Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", node_itself),
-    label("goto_event", "a jump changes no event"),
-)
-ON_FAIL = table(
-    "on_fail", "What answers a failure: retries, each after the steps of `run`, then a jump back.",
-    Key("retry", "mapping", "Try again.", retry),
-    *_ROUTES,
-)  # fmt: skip
-ON_SUCCESS = table("on_success", "What follows a success: steps to run, then a jump back.", *_ROUTES)
-ON_FINISH = table("on_finish", "What follows once all items of a `forEach` are done.", *_ROUTES)
-ON_INIT = table(
-    "on_init", "What runs before the step.",
-    Key("run", "list of names or calls", "Steps, tools and workflows, in this order.", node_itself),
-    refused_key("run_js", "what runs before a step is known before the run"),
-)  # fmt: skip
-DEFAULTS = table(
-    "routing.defaults", "What every step has unless it says otherwise.",
-    Key("on_fail", "mapping", "Each key of a step's own `on_fail` replaces the one here; `on_fail: null` has none.",
-        node_itself),
-)  # fmt: skip
-ROUTING = table(
-    "routing", "Limits and defaults of jumps, retries and remedies.",
-    Key("max_loops", "whole number", "How many of them each scope has in all; 10 where it is left out.",
-        integer(0, LOOPS_MAX)),
-    Key("defaults", "mapping", "What every step has unless it says otherwise.", mapping_reader(DEFAULTS)),
-)  # fmt: skip
-CONDITION = table(
-    "a failure condition", "A condition on what a step gives.",
-    Key("condition", "code", "Where it holds, the step has failed.", code),
-    Key("message", "text", "What is said then.", text),
-    Key("severity", "error, warning, info", "Below `error` it is a remark in the log and fails nothing.",
-        choice("error", "warning", "info")),
-    Key("halt_execution", "true or false", "Nothing else starts, and the run fails.", boolean),
-)  # fmt: skip
 MEMORY_SETTINGS = table(
     "memory", "The run's memory: values by key, in namespaces.",
     Key("storage", "memory, file", "`file` keeps it between runs.", choice("memory", "file")),
     Key("format", "json", "How the file is written.", choice("json")),
     Key("file", "path", "The file, relative to the caller's folder.", non_empty(text, "`file`")),
-    Key("namespace", "name", "Where steps keep what they say no namespace for.", _namespace),
+    Key("namespace", "name", "Where steps keep what they say no namespace for.", non_empty(text, "`namespace`")),
     Key("auto_load", "true or false", "Read the file when it is first needed.", boolean),
     Key("auto_save", "true or false", "Write the file after each change.", boolean),
 )  # fmt: skip
@@ -290,31 +204,19 @@ COMMON = (
     Key("type", "type", "What the step does; `ai` where it is left out.", node_itself),
     label("name", "the key of the mapping is the name"),
     label("description", "it is for readers"),
-    Key(
-        "depends_on",
-        "name or list of names",
-        'Steps that must have succeeded; `"a|b"` is satisfied by either.',
-        dependencies,
-    ),
+    Key("depends_on", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.',
+        dependencies),
     Key("if", "code", "Skip the step where this does not hold.", conditions),
     Key("assume", "code or list of code", "The same: what must hold before the step.", conditions),
     Key("guarantee", "code or list of code", "What must hold after it, or it has failed.", conditions),
     Key("fail_if", "code", "Where it holds after the step, it has failed.", code),
-    Key("failure_conditions", "mapping", "The same by name, with messages and severities.", node_itself),
+    Key("failure_conditions", "mapping", "The same by name, with messages and severities.", failure_conditions),
     Key("continue_on_failure", "true or false", "Dependents go on and the run does not fail for it.", boolean),
-    Key(
-        "criticality",
-        ", ".join(CRITICALITIES),
+    Key("criticality", ", ".join(CRITICALITIES),
         "`info`: as `continue_on_failure`; `external`, `internal`: what a condition fails is not tried again.",
-        choice(*CRITICALITIES),
-    ),
-    Key(
-        "on",
-        "event or list of events",
-        "The events for which it runs; the input `event` says which one it is.",
-        words,
-        "events",
-    ),
+        choice(*CRITICALITIES)),
+    Key("on", "event or list of events", "The events for which it runs; the input `event` says which one it is.",
+        words, "events"),
     Key("tags", "list of tags", "It runs only where one of these is asked for.", words),
     Key("group", "text", "Seen by code as `step.group`.", text),
     Key("forEach", "true or false", "The output is a list, and dependents run once for each item.", boolean),
@@ -326,10 +228,10 @@ COMMON = (
     Key("output_schema", "as `schema`", "The same as `schema`.", node_itself, "schema"),
     Key("transform", "template", "Makes the output of what the step gives.", template),
     Key("transform_js", "code", "Makes the output of what the step gives, after `transform`.", code),
-    Key("on_init", "mapping", "What runs before the step.", node_itself),
+    Key("on_init", "mapping", "What runs before the step.", mapping_reader(ON_INIT)),
     Key("on_fail", "mapping", "What answers a failure.", node_itself),
-    Key("on_success", "mapping", "What follows a success.", node_itself),
-    Key("on_finish", "mapping", "With `forEach`: what follows once all items are done.", node_itself),
+    Key("on_success", "mapping", "What follows a success.", mapping_reader(ON_SUCCESS)),
+    Key("on_finish", "mapping", "With `forEach`: what follows once all items are done.", mapping_reader(ON_FINISH)),
     Key("inputs", "mapping", "Inputs of the workflow that the step uses.", node_itself),
     label("template", "it is the look of a comment"),
     refused_key("max_runs", "`routing.max_loops` bounds how often anything runs"),
@@ -341,7 +243,7 @@ COMMON = (
     refused_key("reuse_ai_session", _AGENT),
     refused_key("session_mode", _AGENT),
     refused_key("require", "it needs an account of a code host"),
-)
+)  # fmt: skip
 _AI_KEYS = (
     Key("prompt", "prompt, path or mapping", "What the agent is asked.", node_itself),
     Key("appendPrompt", "text", "Put behind the prompt, one of an extended file included.", filled_template),
@@ -356,19 +258,15 @@ _AI_KEYS = (
         "ai_bash_config_js", "ai_extra_allowed_folders_js", "ai_prompt_type", "command", "enable_bash")),
 )  # fmt: skip
 _HTTP_KEYS = (
-    Key(
-        "url",
-        "url",
-        "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
-        node_itself,
-    ),
+    Key("url", "url", "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
+        node_itself),
     Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", non_empty(text, "`method`")),
     Key("headers", "mapping", "Headers by name; a value may hold no line break.", node_itself),
     Key("body", "text or data", "What is sent; data is sent as JSON.", data),
     refused_key("rate_limit", "`max_parallelism` bounds how many steps run at once"),
     refused_key("auth", "a header can carry it"),
     refused_key("endpoint", "it needs Visor's web server"),
-)
+)  # fmt: skip
 _OWN: dict[str, tuple[Key, ...]] = {
     "command": (
         Key("exec", "command", "The command for `sh`; values are quoted for the place where they stand.",
@@ -379,7 +277,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
     ),
     "script": (
         Key("content", "code", "The inside of a function; what it returns is the output.", script),
-        Key("namespace", "name", "The part of the memory that it uses.", _namespace),
+        Key("namespace", "name", "The part of the memory that it uses.", non_empty(text, "`namespace`")),
         refused_key("enable_bash", "code runs in a sandbox"),
         refused_key("enable_fetch", "code runs in a sandbox"),
         refused_key("tools", "code runs in a sandbox"),
@@ -398,7 +296,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("key", "text", "Under which key.", filled_template),
         Key("value", "data", "The value, whose texts may hold Liquid.", data),
         Key("value_js", "code", "The value, computed.", script),
-        Key("namespace", "name", "In which part of the memory.", _namespace),
+        Key("namespace", "name", "In which part of the memory.", non_empty(text, "`namespace`")),
     ),
     "http": _HTTP_KEYS,
     "workflow": (
@@ -431,7 +329,8 @@ TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http
 """Every supported type of step, with the type whose keys it has."""
 FILE = table(
     "the file", "A Visor file.",
-    Key("version", "text", "There must be one, but for a file with an `id`, which others import.", _version),
+    Key("version", "text", "There must be one, but for a file with an `id`, which others import.",
+        non_empty(text, "`version`")),
     Key("name", "text", "What the workflow is called.", non_empty(text, "`name`")),
     Key("id", "text", "What other files call it.", non_empty(text, "`id`")),
     label("description", "it is for readers"),
@@ -444,7 +343,7 @@ FILE = table(
     Key("checks", "as `steps`", "The same as `steps`.", node_itself, "steps"),
     Key("routing", "mapping", "Limits and defaults of jumps, retries and remedies.", mapping_reader(ROUTING)),
     Key("fail_if", "code", "Looked at after each step; where it holds a remark is kept, and nothing fails.", code),
-    Key("failure_conditions", "mapping", "For every step that has none of the same name.", node_itself),
+    Key("failure_conditions", "mapping", "For every step that has none of the same name.", failure_conditions),
     Key("max_parallelism", "whole number", "Steps that run at once.", integer(1, PARALLEL_MAX), "max_parallel"),
     Key("fail_fast", "true or false", "The first failure that stands cancels everything else.", boolean),
     Key("env", "mapping", "Added to the environment of every step.", environment),
@@ -475,6 +374,6 @@ FILE = table(
 )  # fmt: skip
 
 TABLES: tuple[Table, ...] = (
-    FILE, *STEPS.values(), ON_INIT, ON_FAIL, ON_SUCCESS, ON_FINISH, RETRY, BACKOFF, TRANSITION, CALL, ROUTING, DEFAULTS,
-    CONDITION, MEMORY_SETTINGS, TAG_FILTER, TOOL, INPUT, OUTPUT, STEP_INPUT, AI, PROMPT, CLAUDE, SERVER,
+    FILE, *STEPS.values(), *ROUTING_TABLES, MEMORY_SETTINGS, TAG_FILTER, TOOL, INPUT, OUTPUT, STEP_INPUT, AI, PROMPT,
+    CLAUDE, SERVER,
 )  # fmt: skip

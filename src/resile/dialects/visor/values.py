@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.keys.programs import read_data
-from resile.dialects.native.nodes import Part, WorkflowPart
+from resile.dialects.native.nodes import Part, WorkflowPart, is_null, items_of
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
-from resile.dialects.reading.key_tables import INVALID
+from resile.dialects.reading.key_tables import INVALID, Reader, Table, read_keys
 from resile.dialects.reading.values import expression, non_empty, number, text, texts, wrong
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template, problem
@@ -47,6 +47,7 @@ class VisorReading(Reading):
 
     `tools` and `workflows` are those that steps can call by name, `models` the settings of the agent and `servers` its
     tool servers, `inputs` the native declarations of the inputs, `remedies` the steps that only run when called.
+    `fields` are the keys of the file, `conditions` its failure conditions for all steps.
     `loading` are the workflows around this one, innermost last; `lower` lowers a called workflow.
     """
 
@@ -60,6 +61,13 @@ class VisorReading(Reading):
         self.servers: dict[str, Any] = {}
         self.inputs: dict[str, Part] = {}
         self.remedies: frozenset[str] = frozenset()
+        self.fields: dict[str, Any] = {}
+        self.conditions: dict[str, Part] = {}
+
+    @property
+    def namespace(self) -> str:
+        """The default namespace of the memory."""
+        return str(self.fields.get("memory", {}).get("namespace", "default"))
 
 
 class Call(Struct, frozen=True):
@@ -70,6 +78,11 @@ class Call(Struct, frozen=True):
     node: Scalar
     args: dict[str, Any] = {}
     alias: str = ""
+
+
+def mapping_reader(known: Table) -> Reader:
+    """Make a reader of mappings with the keys of a table."""
+    return lambda reading, node: read_keys(reading, node, known)
 
 
 def path_beside(reading: Reading, name: str) -> str:
@@ -113,7 +126,7 @@ def script(reading: Reading, node: Node) -> Any:
 
 def conditions(reading: Reading, node: Node) -> Any:
     """Read one condition or a list of conditions, all of which must hold."""
-    items = node.items if isinstance(node, Sequence) else [node]
+    items = items_of(node)
     found = [Part(item, code=value) for item in items if (value := code(reading, item)) is not INVALID]
     return tuple(found) if len(found) == len(items) else INVALID
 
@@ -128,7 +141,7 @@ def words(reading: Reading, node: Node) -> Any:
 
 def dependencies(reading: Reading, node: Node) -> Any:
     """Read names of steps; null means none."""
-    return () if isinstance(node, Scalar) and node.value is None else names(reading, node)
+    return () if is_null(node) else names(reading, node)
 
 
 def data(reading: Reading, node: Node) -> Any:
@@ -153,7 +166,7 @@ def environment(reading: Reading, node: Node) -> Any:
         return wrong(reading, node, "a mapping of names to values")
     result: dict[str, str] = {}
     for name, (key, value) in node.entries.items():
-        read = "" if isinstance(value, Scalar) and value.value is None else text(reading, value)
+        read = "" if is_null(value) else text(reading, value)
         if not name or "=" in name or "\0" in name:
             reading.report.error("value", f"`{shorten(name)}` can't be the name of an environment variable", key)
         elif read is not INVALID:

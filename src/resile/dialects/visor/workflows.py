@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.native.nodes import Part
+from resile.dialects.native.nodes import Part, is_null, text_in, value_of
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
@@ -47,17 +47,14 @@ def read_workflows(reading: VisorReading, root: Mapping, fields: dict[str, Any])
 
 def _import(reading: VisorReading, source: Source, root: Mapping) -> None:
     """Add the workflow of another file, and those inside it."""
-    entry = root.entries.get("id")
-    name = entry[1].text if entry is not None and isinstance(entry[1], Scalar) else _stem(source.file)
-    reading.workflows.setdefault(name, Known(source, root))
-    inner = root.entries.get("workflows")
-    if inner is not None and isinstance(inner[1], Mapping):
-        for other, (_, node) in inner[1].entries.items():
-            if isinstance(node, Mapping):
-                reading.workflows.setdefault(other, Known(source, node))
+    reading.workflows.setdefault(text_in(value_of(root, "id")) or stem_of(source.file), Known(source, root))
+    inner = value_of(root, "workflows")
+    for name, (_, node) in inner.entries.items() if isinstance(inner, Mapping) else ():
+        if isinstance(node, Mapping):
+            reading.workflows.setdefault(name, Known(source, node))
 
 
-def _stem(file: str) -> str:
+def stem_of(file: str) -> str:
     """A file's name without its ending."""
     return os.path.basename(file).rpartition(".")[0] or os.path.basename(file)
 
@@ -106,7 +103,7 @@ def _check_inputs(reading: VisorReading, node: Scalar, workflow: Lowered, args: 
 
 def read_inputs(reading: VisorReading, node: Node | None) -> dict[str, Part]:
     """Read the inputs of a workflow: a list of mappings with names, or a mapping of names."""
-    if node is None or (isinstance(node, Scalar) and node.value is None):
+    if node is None or is_null(node):
         return {}
     pairs: list[tuple[str, Node, Node]] = []
     if isinstance(node, Mapping):
@@ -161,7 +158,7 @@ def read_outputs(reading: VisorReading, fields: dict[str, Any]) -> dict[str, Any
         elif "name" in given:
             text = given.get("value", "")
             found[given["name"]] = {"code": given["value_js"], "template": text} if "value_js" in given else text
-    if node is not None and not isinstance(node, Sequence) and not (isinstance(node, Scalar) and node.value is None):
+    if node is not None and not isinstance(node, Sequence) and not is_null(node):
         wrong(reading, node, "a list of outputs")
     mapping: Node | None = fields.get("output_mapping")
     if isinstance(mapping, Mapping):

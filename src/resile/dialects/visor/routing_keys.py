@@ -1,0 +1,175 @@
+"""The key tables of a Visor file's routes and failures, with the readers of their values.
+
+ON_INIT, ON_FAIL, ON_SUCCESS, ON_FINISH   actions before and after a step
+ROUTING                                   limits and defaults of these actions
+CONDITION                                 one of the `failure_conditions`
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.nodes import Part, is_null, items_of
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, label, read_keys, refused_key, table
+from resile.dialects.reading.values import boolean, choice, integer, node_itself, non_empty, text, wrong
+from resile.dialects.visor.values import Call, arguments, code, mapping_reader
+from resile.model.limits import LOOPS_MAX, RETRIES_MAX
+
+HALTED = "Execution halted: "
+"""The start of the message of a condition that stops the whole run."""
+_filled_name = non_empty(text, "the name of a step")
+
+
+def _name(expected: str) -> Reader:
+    """Make a reader of names; it returns the node of the name, for its position."""
+
+    def read_name(reading: Reading, node: Node) -> Any:
+        if not isinstance(node, Scalar):
+            return wrong(reading, node, expected)
+        return INVALID if _filled_name(reading, node) is INVALID else node
+
+    return read_name
+
+
+def _target(reading: Reading, node: Node) -> Any:
+    return node if is_null(node) else _name("a step's name or null")(reading, node)
+
+
+def _retry(reading: Reading, node: Node) -> Any:
+    """Read the number of retries and the waits between them."""
+    fields = read_keys(reading, node, RETRY)
+    if isinstance(node, Mapping) and "max" not in node.entries:
+        reading.report.error("value", "`retry` needs `max`: how often to try again", node)
+    return fields if isinstance(node, Mapping) else INVALID
+
+
+def _calls(reading: Reading, node: Node) -> tuple[Call, ...]:
+    """Read the entries of a `run` list."""
+    return tuple(call for item in items_of(node) if (call := _call(reading, item)) is not None)
+
+
+def _call(reading: Reading, node: Node) -> Call | None:
+    """Read one entry: a name, or a mapping with the target and its arguments."""
+    if isinstance(node, Scalar):
+        return None if _filled_name(reading, node) is INVALID else Call("step", node.text, node)
+    fields = read_keys(reading, node, CALL)
+    if not isinstance(node, Mapping):
+        return None
+    given = [kind for kind in ("step", "tool", "workflow") if kind in node.entries]
+    if len(given) != 1:
+        reading.report.error("value", "a call needs `step`, `tool` or `workflow`, one of them", node)
+        return None
+    target = fields.get(given[0])
+    return target and Call(given[0], target.text, target, fields.get("with", {}), fields.get("as", ""))
+
+
+def _transitions(reading: Reading, node: Node) -> Any:
+    """Read pairs of a condition and a target."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of {when, to}")
+    found: list[Part] = []
+    for item in node.items:
+        fields = read_keys(reading, item, TRANSITION)
+        for key in ("when", "to"):
+            if isinstance(item, Mapping) and key not in item.entries:
+                reading.report.error("value", f"a transition needs `{key}`", item)
+        if len(fields) == 2:
+            found.append(Part(item, **fields))
+    return found
+
+
+def failure_conditions(reading: Reading, node: Node) -> Any:
+    """Read native checks by name."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to conditions")
+    read = {name: _condition(reading, name, key, value) for name, (key, value) in node.entries.items()}
+    return {name: check for name, check in read.items() if check is not None}
+
+
+def _condition(reading: Reading, name: str, key: Scalar, node: Node) -> Part | None:
+    """Read one failure condition: code, or a mapping."""
+    if isinstance(node, Scalar):
+        source = code(reading, node)
+        return None if source is INVALID else Part(key, name=name, code=source, must=False)
+    fields = read_keys(reading, node, CONDITION)
+    if isinstance(node, Mapping) and "condition" not in node.entries:
+        reading.report.error("value", f"the failure condition `{name}` needs `condition`", node)
+    if "condition" not in fields:
+        return None
+    message = fields.get("message", "")
+    effect = "fail" if fields.get("severity", "error") == "error" else "remark"
+    if fields.get("halt_execution"):
+        effect, message = "halt", f"{HALTED}{message or name}"
+    return Part(key, name=name, code=fields["condition"], must=False, effect=effect, message=message)
+
+
+BACKOFF = table(
+    "backoff", "How long to wait before each further try; at most 15 % of the delay are added, always the same.",
+    Key("mode", "fixed, exponential", "Whether the delay doubles each time; `fixed` where it is left out.",
+        choice("fixed", "exponential")),
+    Key("delay_ms", "number", "The first delay, in milliseconds.", integer(0, 86_400_000)),
+)  # fmt: skip
+RETRY = table(
+    "retry", "Try a failed step again; each time costs 1 of the loop budget.",
+    Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
+    Key("backoff", "mapping", "The waits in between; none where it is left out.", mapping_reader(BACKOFF)),
+)  # fmt: skip
+TRANSITION = table(
+    "a transition", "The first whose condition holds says where to go back to.",
+    Key("when", "code", "The condition.", code),
+    Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
+    label("goto_event", "a jump changes no event"),
+)  # fmt: skip
+CALL = table(
+    "a call", "One entry of a `run` list.",
+    Key("step", "name", "The step to run.", _name("a name")),
+    Key("tool", "name", "The tool of `tools` to run.", _name("a name")),
+    Key("workflow", "name", "The workflow to run.", _name("a name")),
+    Key("with", "mapping", "Values that it finds as `args`, a workflow as `inputs`.", arguments),
+    Key("as", "name", "The name under which its output is seen.", non_empty(text, "`as`")),
+)  # fmt: skip
+_ROUTES = (
+    Key("run", "list of names or calls", "Steps that run first, in this order; the first that fails ends it.", _calls),
+    Key("run_js", "code", "More steps for `run`: a list of names.", code),
+    Key("goto", "name", "The step before this one to go back to; it and what had begun below it run again.",
+        _name("a step's name")),
+    Key("goto_js", "code", "The same as `goto`, computed; `null` leaves it to `goto`.", code),
+    Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", _transitions),
+    label("goto_event", "a jump changes no event"),
+)  # fmt: skip
+ON_FAIL = table(
+    "on_fail", "What answers a failure: retries, each after the steps of `run`, then a jump back.",
+    Key("retry", "mapping", "Try again.", _retry),
+    *_ROUTES,
+)  # fmt: skip
+ON_SUCCESS = table("on_success", "What follows a success: steps to run, then a jump back.", *_ROUTES)
+ON_FINISH = table("on_finish", "What follows once all items of a `forEach` are done.", *_ROUTES)
+ON_INIT = table(
+    "on_init", "What runs before the step.",
+    Key("run", "list of names or calls", "Steps, tools and workflows, in this order.", _calls),
+    refused_key("run_js", "what runs before a step is known before the run"),
+)  # fmt: skip
+DEFAULTS = table(
+    "routing.defaults", "What every step has unless it says otherwise.",
+    Key("on_fail", "mapping", "Each key of a step's own `on_fail` replaces the one here; `on_fail: null` has none.",
+        node_itself),
+)  # fmt: skip
+ROUTING = table(
+    "routing", "Limits and defaults of jumps, retries and remedies.",
+    Key("max_loops", "whole number", "How many of them each scope has in all; 10 where it is left out.",
+        integer(0, LOOPS_MAX)),
+    Key("defaults", "mapping", "What every step has unless it says otherwise.", mapping_reader(DEFAULTS)),
+)  # fmt: skip
+CONDITION = table(
+    "a failure condition", "A condition on what a step gives.",
+    Key("condition", "code", "Where it holds, the step has failed.", code),
+    Key("message", "text", "What is said then.", text),
+    Key("severity", "error, warning, info", "Below `error` it is a remark in the log and fails nothing.",
+        choice("error", "warning", "info")),
+    Key("halt_execution", "true or false", "Nothing else starts, and the run fails.", boolean),
+)  # fmt: skip
+ROUTING_TABLES = (
+    ON_INIT, ON_FAIL, ON_SUCCESS, ON_FINISH, RETRY, BACKOFF, TRANSITION, CALL, ROUTING, DEFAULTS, CONDITION,
+)  # fmt: skip
