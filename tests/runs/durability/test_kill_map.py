@@ -100,7 +100,7 @@ def _one_round(runs: Runs, chance: random.Random) -> tuple[int, int]:
     (runs.folder / "fixed").touch()
     redrive_kills, code = _killed(runs, chance, ["dlq", "retry", "1"], ["dlq", "retry", "1"], KILLS)
     assert code == 0
-    assert runs.call("dlq", "list", "1")[1] == {"dead_letters": []}
+    assert runs.call("dlq", "list", "1")[1] == {"version": 1, "dead_letters": []}
     assert runs.counted() == {**{f"item-{n}": 1 for n in range(ITEMS)}, "after": 1}
     numbers = runs.call("status", "1")[1]["maps"]["work"]
     assert (numbers["successful"], numbers["failed"], numbers["held"]) == (ITEMS, 0, 0)
@@ -126,7 +126,7 @@ def test_letters_of_a_map_inside_of_another_survive_kill_9_too(tmp_path: Path) -
         # Few letters are soon done, so the moments lie closer together.
         killed, code = _killed(runs, chance, ["dlq", "retry", "1"], ["dlq", "retry", "1"], KILLS, 0.3)
         assert code == 0
-        assert runs.call("dlq", "list", "1")[1] == {"dead_letters": []}
+        assert runs.call("dlq", "list", "1")[1] == {"version": 1, "dead_letters": []}
         assert runs.counted() == {f"out-{outer}-{inner}": 1 for outer in range(OUTER) for inner in range(INNER)}
         kills += killed
         if kills >= KILLS:
