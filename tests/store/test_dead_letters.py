@@ -44,14 +44,13 @@ def test_a_letter_comes_back_with_all_that_is_known(store: Store) -> None:
     value = {"path": f"a/{ODD}", "n": [1, None, 2.5], "big": 1 << 70}
     write(store.writer(), holding(lease, letter(7, BROKEN, later, value=value)))
     expected = LetterRow(
+        run=run,
         name="map",
         index=7,
         map="map",
         step="map",
         job=2,
         scope=1,
-        item_id="map[7]",
-        correlation_id=f"{run}:map[7]",
         reason="failed",
         signature="0ddba11",
         failure_count=2,
@@ -63,6 +62,7 @@ def test_a_letter_comes_back_with_all_that_is_known(store: Store) -> None:
     )
     assert store.letter(run, "map", 7) == expected
     assert list(store.letters(run)) == [expected]
+    assert (expected.item_id, expected.correlation_id) == ("map[7]", f"{run}:map[7]")
 
 
 def test_an_item_that_never_started(store: Store) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 
+import pytest
 from msgspec.structs import replace
 
 from resile.store import lease as leases
+from resile.store.errors import LeaseHeld
 
 
 def test_this_process_holds_its_lease_until_its_time_is_up() -> None:
@@ -61,9 +63,15 @@ def test_a_process_with_an_odd_name_is_told_by_its_start() -> None:
 
 
 def test_the_refusals_say_who_and_what_to_do() -> None:
-    """Whoever is refused learns which process on which machine drives the run."""
+    """A refused engine learns which process on which machine drives the run."""
     mine = replace(leases.take(3, 10.0, 5.0), host="h", pid=7)
-    assert leases.held_error(mine).message.startswith("run 3 is driven by process 7 on h since ")
-    assert "resile cancel 3" in leases.held_error(mine).hint
-    assert leases.lost_error(3, mine).message == "this engine no longer drives run 3; process 7 on h drives it now"
-    assert leases.lost_error(3, None).message == "this engine no longer drives run 3"
+    with pytest.raises(LeaseHeld) as held:
+        leases.take(3, 11.0, 5.0, mine)
+    assert held.value.message.startswith("run 3 is driven by process 7 on h since ")
+    assert "resile cancel 3" in held.value.hint
+    with pytest.raises(LeaseHeld) as lost:
+        leases.check_holder(3, mine, "another token")
+    assert lost.value.message == "this engine no longer drives run 3; process 7 on h drives it now"
+    with pytest.raises(LeaseHeld) as lost:
+        leases.check_holder(3, None, mine.token)
+    assert lost.value.message == "this engine no longer drives run 3"

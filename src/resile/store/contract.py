@@ -79,20 +79,19 @@ class RunRow(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     summary: dict[str, Any] = {}
 
 
-class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
+class LetterRow(Struct, frozen=True, gc=False):
     """A dead letter as the surfaces see it; `signature` is the last failure's, or the reason where nothing failed.
 
     `name` is the unique name of its fan-out in the run, `map` that name without item indexes.
     """
 
+    run: int
     name: str
     index: int
     map: str
     step: str
     job: int
     scope: int
-    item_id: str
-    correlation_id: str
     reason: LetterReason
     signature: str
     failure_count: int
@@ -101,6 +100,16 @@ class LetterRow(Struct, frozen=True, gc=False, kw_only=True):
     eligible: bool
     value: Any
     history: tuple[ItemFailure, ...] = ()
+
+    @property
+    def item_id(self) -> str:
+        """The name of the item in its run."""
+        return f"{self.name}[{self.index}]"
+
+    @property
+    def correlation_id(self) -> str:
+        """A name of the item that is the same in every drive of its run, for correlating traces."""
+        return f"{self.run}:{self.item_id}"
 
 
 class LetterCount(Struct, frozen=True, gc=False):

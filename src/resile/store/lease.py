@@ -16,8 +16,15 @@ from resile.store.contract import Lease
 from resile.store.errors import LeaseHeld
 
 
-def take(run: int, now: float, seconds: float) -> Lease:
-    """A new lease for this process."""
+def take(run: int, now: float, seconds: float, holder: Lease | None = None) -> Lease:
+    """A new lease for this process; raises LeaseHeld if the `holder` of the present lease still drives the run."""
+    if holder is not None and not is_free(holder, now):
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
+        raise LeaseHeld(
+            "lease-held",
+            f"run {run} is driven by process {holder.pid} on {holder.host} since {since}",
+            hint=f"wait for it, watch it with `resile status {run}`, or stop it with `resile cancel {run}`",
+        )
     pid = os.getpid()
     return Lease(
         run=run,
@@ -36,24 +43,15 @@ def is_free(lease: Lease | None, now: float) -> bool:
     return lease is None or lease.expires_at <= now or _is_gone(lease)
 
 
-def held_error(lease: Lease) -> LeaseHeld:
-    """The error for a run that another engine drives; it names the holder."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lease.since))
-    return LeaseHeld(
-        "lease-held",
-        f"run {lease.run} is driven by process {lease.pid} on {lease.host} since {since}",
-        hint=f"wait for it, watch it with `resile status {lease.run}`, or stop it with `resile cancel {lease.run}`",
-    )
-
-
-def lost_error(run: int, holder: Lease | None) -> LeaseHeld:
-    """The error for an engine that wrote with a lease it no longer holds."""
-    by = f"; process {holder.pid} on {holder.host} drives it now" if holder else ""
-    return LeaseHeld("lease-lost", f"this engine no longer drives run {run}{by}", hint=f"see `resile status {run}`")
+def check_holder(run: int, holder: Lease | None, token: str) -> None:
+    """Refuse to write for an engine whose lease, with this token, is no longer the present one."""
+    if holder is None or holder.token != token:
+        by = f"; process {holder.pid} on {holder.host} drives it now" if holder else ""
+        raise LeaseHeld("lease-lost", f"this engine no longer drives run {run}{by}", hint=f"see `resile status {run}`")
 
 
 def _is_gone(lease: Lease) -> bool:
-    """Is the holder known to be dead? That can be known only of a process of this boot and pid namespace."""
+    """Is the holder known to be dead? Only for a process of this boot and pid namespace can that be known."""
     if not lease.boot or lease.host != os.uname().nodename or lease.boot != _boot():
         return False
     return _start_ticks_of(lease.pid) != lease.pid_started

@@ -11,6 +11,7 @@ committed are lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -31,9 +32,9 @@ from resile.store.contract import (
     RunRow,
     Snapshot,
 )
+from resile.store.dead_letters import as_row
 from resile.store.errors import StoreError
 from resile.store.progress import Progress
-from resile.store.sqlite.dead_letters import as_row
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -66,6 +67,9 @@ class _Run:
         self.requests: list[Request] = []
 
 
+_NOTHING = _Run(RunRow(id=0, workflow="", dialect="", definition="", status=""), ())
+
+
 class MemoryDatabase:
     """The data that the stores opened on it share. `version` counts its commits."""
 
@@ -85,9 +89,7 @@ class MemoryDatabase:
         with self.lock:
             self.faults.before("commit")
             for batch in batches:
-                holder = self.runs[batch.run].lease if batch.run in self.runs else None
-                if holder is None or holder.token != batch.token:
-                    raise leases.lost_error(batch.run, holder)
+                leases.check_holder(batch.run, self.runs.get(batch.run, _NOTHING).lease, batch.token)
             for batch in batches:
                 kept = self.runs[batch.run]
                 kept.entries += batch.entries
@@ -111,15 +113,15 @@ def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter
         del letters[order.name, order.index]
 
 
-class MemoryWriter:
+class MemoryWriter(Progress):
     """Commits as soon as a batch is submitted, unless `Faults.hold` is set."""
 
     def __init__(self, database: MemoryDatabase) -> None:
+        super().__init__()
         self._database = database
         self._waiting: list[Batch] = []
         self._submitted = 0
         self.closed = False
-        self._progress = Progress()
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:  # noqa: ARG002
         """Commit a batch, or keep it waiting; return its ticket."""
@@ -132,34 +134,25 @@ class MemoryWriter:
     def commit(self) -> None:
         """Commit all waiting batches in one transaction."""
         batches, self._waiting = self._waiting, []
-        if not batches or self._progress.error is not None:
+        if not batches or self.error is not None:
             return
         try:
             self._database.commit(batches)
-            self._progress.move(len(batches))
+            self.move(len(batches))
         except StoreError as error:
-            self._progress.stop(error)
-
-    def durable(self) -> int:
-        """The highest ticket that is committed; raises the StoreError that stopped the writer."""
-        return self._progress.durable()
-
-    def fileno(self) -> int:
-        """Readable when `durable` has advanced or the writer has stopped, until `durable` is called."""
-        return self._progress.fileno()
+            self.stop(error)
 
     def flush(self) -> None:
         """Commit all waiting batches, held or not; raises like `durable`."""
         self.commit()
-        self._progress.check()
+        self.check()
 
     def close(self) -> None:
         """Flush; raises the StoreError that stopped the writer if no call has raised it yet."""
-        if self.closed:
-            return
-        self.closed = True
-        self.commit()
-        self._progress.close()
+        if not self.closed:
+            self.closed = True
+            self.commit()
+            super().close()
 
 
 class MemoryStore:
@@ -198,13 +191,11 @@ class MemoryStore:
 
     def latest_snapshot(self, run: int) -> Snapshot | None:
         """The newest snapshot of a run."""
-        found = self._database.runs.get(run)
-        return None if found is None else found.snapshot
+        return self._read(run).snapshot
 
     def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
         """The log after the entry numbered `after`, in order."""
-        found = self._database.runs.get(run)
-        return iter([entry for entry in found.entries if entry.seq > after] if found else ())
+        return iter([entry for entry in self._read(run).entries if entry.seq > after])
 
     def notes(self, run: int, after: int = 0) -> Iterator[Note]:
         """The canonical events with a seq above `after`, in order."""
@@ -220,30 +211,26 @@ class MemoryStore:
 
     def run(self, run: int) -> RunRow | None:
         """One run."""
-        found = self._database.runs.get(run)
-        return None if found is None else found.row
+        return self._read(run).row if run in self._database.runs else None
 
     def jobs(self, run: int) -> Iterator[JobRow]:
         """The jobs of a run by id."""
-        found = self._database.runs.get(run)
-        return iter([found.jobs[job] for job in sorted(found.jobs)] if found else ())
+        jobs = self._read(run).jobs
+        return iter([jobs[job] for job in sorted(jobs)])
 
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
         """The attempts of a run (or of one job) by job, epoch and number."""
-        found = self._database.runs.get(run)
-        kept = found.attempts if found else {}
+        kept = self._read(run).attempts
         return iter([kept[key] for key in sorted(kept) if job is None or key[0] == job])
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         """The dead letters of a run (or of one fan-out) with an index above this, by name and index."""
-        found = self._database.runs.get(run)
-        kept = found.letters if found else {}
+        kept = self._read(run).letters
         return iter([kept[key] for key in sorted(kept) if name in (None, key[0]) and key[1] > after_index])
 
     def letter(self, run: int, name: str, index: int) -> LetterRow | None:
         """The dead letter of one item."""
-        found = self._database.runs.get(run)
-        return None if found is None else found.letters.get((name, index))
+        return self._read(run).letters.get((name, index))
 
     def letter_counts(self, run: int) -> list[LetterCount]:
         """The number of dead letters of each fan-out of a run, by name and job."""
@@ -255,15 +242,12 @@ class MemoryStore:
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
         """A closed scope that had dead letters inside."""
-        found = self._database.runs.get(run)
-        return None if found is None else found.scopes.get(scope)
+        return self._read(run).scopes.get(scope)
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         """Delete all dead letters of the lease's run, or these; return how many were deleted."""
         with self._writing("purge_letters"):
-            kept = self._run_of(lease.run)
-            if kept.lease is None or kept.lease.token != lease.token:
-                raise leases.lost_error(lease.run, kept.lease)
+            kept = self._run_of_lease(lease)
             before = len(kept.letters)
             for key in list(kept.letters) if keys is None else keys:
                 kept.letters.pop(key, None)
@@ -280,21 +264,15 @@ class MemoryStore:
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
         """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
-        mine = leases.take(run, now, seconds)
         with self._writing("acquire_lease"):
             kept = self._run_of(run)
-            if kept.lease is not None and not leases.is_free(kept.lease, now):
-                raise leases.held_error(kept.lease)
-            kept.lease = mine
-        return mine
+            kept.lease = leases.take(run, now, seconds, kept.lease)
+            return kept.lease
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
         """Extend the lease; raises LeaseHeld if another engine has taken over."""
         with self._writing("renew_lease"):
-            kept = self._run_of(lease.run)
-            if kept.lease is None or kept.lease.token != lease.token:
-                raise leases.lost_error(lease.run, kept.lease)
-            kept.lease = structs.replace(kept.lease, expires_at=now + seconds)
+            self._run_of_lease(lease).lease = structs.replace(lease, expires_at=now + seconds)
 
     def release_lease(self, lease: Lease) -> None:
         """Release the lease."""
@@ -305,8 +283,7 @@ class MemoryStore:
 
     def lease(self, run: int, now: float) -> Lease | None:
         """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
-        found = self._database.runs.get(run)
-        holder = found.lease if found else None
+        holder = self._read(run).lease
         return None if leases.is_free(holder, now) else holder
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
@@ -319,8 +296,7 @@ class MemoryStore:
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
         """Requests that no batch has answered yet, with an id above `after`, oldest first."""
-        found = self._database.runs.get(run)
-        return [] if found is None else [request for request in found.requests if request.id > after]
+        return [request for request in self._read(run).requests if request.id > after]
 
     def has_changed(self) -> bool:
         """Has anything been committed since the last call? True on the first call."""
@@ -333,10 +309,16 @@ class MemoryStore:
         if self._writer is not None:
             self._writer.close()
 
-    def _writing(self, operation: str) -> _Writing:
-        """The write lock, after the fault hook of this operation was called."""
+    @contextmanager
+    def _writing(self, operation: str) -> Iterator[MemoryDatabase]:
+        """One short write, after the fault hook of this operation; it counts as a commit unless it fails."""
         self._database.faults.before(operation)
-        return _Writing(self._database)
+        with self._database.lock:
+            yield self._database
+            self._database.version += 1
+
+    def _read(self, run: int) -> _Run:
+        return self._database.runs.get(run, _NOTHING)
 
     def _run_of(self, run: int) -> _Run:
         """A run by its id; raises StoreError where there is none."""
@@ -345,20 +327,8 @@ class MemoryStore:
             raise StoreError("no-such-run", f"there is no run {run} in this store", hint="`resile status` lists them")
         return found
 
-
-class _Writing:
-    """One short write: holds the lock, and counts as a commit."""
-
-    def __init__(self, database: MemoryDatabase) -> None:
-        self._database = database
-
-    def __enter__(self) -> MemoryDatabase:
-        """Take the lock."""
-        self._database.lock.acquire()
-        return self._database
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        """Count the write unless it failed, and release the lock."""
-        if kind is None:
-            self._database.version += 1
-        self._database.lock.release()
+    def _run_of_lease(self, lease: Lease) -> _Run:
+        """The run of a lease; raises LeaseHeld if the caller has lost it."""
+        kept = self._run_of(lease.run)
+        leases.check_holder(lease.run, kept.lease, lease.token)
+        return kept

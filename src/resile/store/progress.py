@@ -9,7 +9,7 @@ from resile.store.errors import StoreError
 
 
 class Progress:
-    """The writer advances it and the engine reads it; the two may be different threads."""
+    """The base of writers: a writer advances it and the engine reads it; the two may be different threads."""
 
     def __init__(self) -> None:
         self.error: StoreError | None = None
@@ -30,13 +30,13 @@ class Progress:
 
     def durable(self) -> int:
         """The highest durable ticket; raises the error that stopped the writer."""
-        # Lowered before the number is read: a commit in between leaves the signal raised for the next call.
-        self._lower()
+        # Lower the signal before reading the number: a commit in between leaves it raised for the next call.
+        if self._raised:
+            # Only then: reading a descriptor that is not readable would release the GIL for nothing.
+            self._raised = False
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._signal)
         self.check()
-        return self._durable
-
-    def highest_durable(self) -> int:
-        """The highest durable ticket, whether or not the writer has stopped."""
         return self._durable
 
     def check(self) -> None:
@@ -62,10 +62,3 @@ class Progress:
         self._raised = True
         os.eventfd_write(self._signal, 1)
         self._raised = True
-
-    def _lower(self) -> None:
-        """Make the descriptor unreadable if it is readable; reading it otherwise would release the GIL for nothing."""
-        if self._raised:
-            self._raised = False
-            with suppress(BlockingIOError):
-                os.eventfd_read(self._signal)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import apsw
 
@@ -52,18 +52,18 @@ def connect(path: str, *, readonly: bool) -> apsw.Connection:
     if os.path.isdir(path):
         hint = f"name a file, such as {os.path.join(path, 'resile.db')}"
         raise StoreError("store-unopenable", f"{path} is a folder, not a database", where=path, hint=hint)
+    if readonly and not os.path.exists(path):
+        raise StoreMissing("no-store", f"there is no database {path}", where=path, hint="nothing has run with it yet")
     try:
-        if readonly:
-            if not os.path.exists(path):
-                raise StoreMissing(
-                    "no-store", f"there is no database {path}", where=path, hint="nothing has run with it yet"
-                )
-            db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        else:
+        if not readonly:
             _make(path)
-            db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE)
         try:
-            _configure(db, readonly)
+            # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
+            db.execute(_SETTINGS).fetchall()
+            if not readonly:
+                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                _use_wal(db)
         except BaseException:
             db.close()
             raise
@@ -82,17 +82,8 @@ def _make(path: str) -> None:
         os.mknod(path, 0o600)
 
 
-def _configure(db: apsw.Connection, readonly: bool) -> None:
-    """Apply the settings of every connection; the journal mode is part of the file and set once."""
-    # Fetch all rows: some settings return one, and apsw stops at each row until it is fetched.
-    db.execute(_SETTINGS).fetchall()
-    if not readonly:
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        _use_wal(db)
-
-
 def _use_wal(db: apsw.Connection) -> None:
-    """Switch a new file to WAL; SQLite does not wait while another process does the same, so retry here."""
+    """Switch a new file to WAL for good; SQLite does not wait while another process does the same, so retry here."""
     deadline = time.monotonic() + BUSY_MILLISECONDS_MAX / 1000
     while db.pragma("journal_mode") != "wal":
         try:
@@ -103,33 +94,21 @@ def _use_wal(db: apsw.Connection) -> None:
             time.sleep(BUSY_SECONDS_STEP)
 
 
-class Writing:
+@contextmanager
+def writing(db: apsw.Connection, path: str) -> Iterator[None]:
     """One transaction that holds the write lock from its start: all of it is written, or nothing."""
-
-    def __init__(self, db: apsw.Connection, path: str) -> None:
-        self._db = db
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Wait for the write lock."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:
-            raise explain(error, self._path) from error
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Commit, or roll back."""
-        if kind is None:
-            try:
-                self._db.execute("COMMIT")
-                return
-            except apsw.Error as failed:
-                error = failed
-        # SQLite has already rolled back by itself after some errors.
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-        if isinstance(error, apsw.Error):
-            raise explain(error, self._path) from error
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            # SQLite has already rolled back by itself after some errors.
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+    except apsw.Error as error:
+        raise explain(error, path) from error
 
 
 def explain(error: apsw.Error | OSError, path: str) -> StoreError:

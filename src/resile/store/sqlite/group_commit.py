@@ -16,41 +16,33 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import apsw
+from msgspec.structs import astuple
 
-from resile.store import lease as leases
-from resile.store.contract import Batch
+from resile.core.actions import DropLetter
+from resile.store.contract import Batch, LetterRow
 from resile.store.errors import StoreError
+from resile.store.lease import check_holder
 from resile.store.progress import Progress
-from resile.store.sqlite.connection import Writing, explain
-from resile.store.sqlite.rows import (
-    INSERT_LOG,
-    REPLACE_ATTEMPTS,
-    REPLACE_JOBS,
-    RUN,
-    attempt_values,
-    job_values,
-    lease_of,
-    log_values,
-    run_values,
-)
+from resile.store.sqlite import rows
+from resile.store.sqlite.connection import writing
 
 if TYPE_CHECKING:
     # A batch to write, a lock to release when everything before it is written, or None to end the thread.
     Task = Batch | LockType | None
 
-_UPDATE_RUN = f"UPDATE runs SET ({RUN.partition(', ')[2]}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"
+_UPDATE_RUN = f"UPDATE runs SET ({rows.RUN.partition(', ')[2]}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"
 
 
-class SqliteWriter:
+class SqliteWriter(Progress):
     """The writer of one open store."""
 
     def __init__(self, db: apsw.Connection, path: str) -> None:
+        super().__init__()
         self._db = db
         self._path = path
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._submitted = 0
         self.closed = False
-        self._progress = Progress()
         self._thread = Thread(target=self._work, name="resile-store-writer", daemon=True)
         self._thread.start()
 
@@ -58,19 +50,11 @@ class SqliteWriter:
         """Queue a batch, or write it on this thread if everything before it is on disk; return its ticket."""
         self._submitted += 1
         # All earlier batches are durable, so the writer thread is idle and does not touch the connection.
-        if at_once and self._progress.highest_durable() == self._submitted - 1:
+        if at_once and self._durable == self._submitted - 1:
             self._write([batch])
         else:
             self._tasks.put(batch)
         return self._submitted
-
-    def durable(self) -> int:
-        """The highest ticket that is on disk; raises the StoreError that stopped the writer."""
-        return self._progress.durable()
-
-    def fileno(self) -> int:
-        """Readable when `durable` has advanced or the writer has stopped, until `durable` is called."""
-        return self._progress.fileno()
 
     def flush(self) -> None:
         """Wait until everything submitted is on disk; raises like `durable`."""
@@ -78,7 +62,7 @@ class SqliteWriter:
         written.acquire()
         self._tasks.put(written)
         written.acquire()
-        self._progress.check()
+        self.check()
 
     def close(self) -> None:
         """Flush and end the thread; raises the StoreError that stopped the writer if no call has raised it yet."""
@@ -88,7 +72,7 @@ class SqliteWriter:
         self._tasks.put(None)
         self._thread.join()
         self._db.close()
-        self._progress.close()
+        super().close()
 
     def _work(self) -> None:
         """The writer thread: write waiting batches until `close`; after an error, write nothing more."""
@@ -107,45 +91,54 @@ class SqliteWriter:
 
     def _write(self, batches: list[Batch]) -> None:
         """Write some batches in one transaction, unless the writer has stopped."""
-        if self._progress.error is not None:
+        if self.error is not None:
             return
         try:
-            with Writing(self._db, self._path):
+            with writing(self._db, self._path):
                 for batch in batches:
                     write(self._db, batch)
-            self._progress.move(len(batches))
+            self.move(len(batches))
+        except StoreError as error:
+            self.stop(error)
         except Exception as error:
-            self._progress.stop(self._stopped_by(error))
-
-    def _stopped_by(self, error: Exception) -> StoreError:
-        """Convert any error of a commit to a StoreError; the commit was rolled back."""
-        if isinstance(error, StoreError):
-            return error
-        if isinstance(error, apsw.Error):
-            return explain(error, self._path)
-        return StoreError("store-failed", f"{self._path}: {type(error).__name__}: {error}", where=self._path)
+            self.stop(StoreError("store-failed", f"{self._path}: {type(error).__name__}: {error}", where=self._path))
 
 
 def write(db: apsw.Connection, batch: Batch) -> None:
     """Write one batch to the tables, inside a transaction; refused where the batch does not hold the lease."""
     run = batch.run
-    holder = lease_of(db, run)
-    if holder is None or holder.token != batch.token:
-        raise leases.lost_error(run, holder)
+    check_holder(run, rows.lease_of(db, run), batch.token)
     if batch.entries:
-        INSERT_LOG.into(db, log_values(run, batch.entries))
+        rows.INSERT_LOG.into(db, rows.log_values(run, batch.entries))
     if batch.jobs:
-        REPLACE_JOBS.into(db, job_values(run, batch.jobs.values()))
+        rows.REPLACE_JOBS.into(db, rows.job_values(run, batch.jobs.values()))
     if batch.attempts:
-        REPLACE_ATTEMPTS.into(db, attempt_values(run, batch.attempts.values()))
+        rows.REPLACE_ATTEMPTS.into(db, rows.attempt_values(run, batch.attempts.values()))
     if batch.letters or batch.scopes:
-        from resile.store.sqlite import dead_letters
-
-        dead_letters.write(db, run, batch.letters, batch.scopes)
+        _write_letters(db, batch)
     if batch.row is not None:
-        db.execute(_UPDATE_RUN, (*run_values(batch.row), run))
+        db.execute(_UPDATE_RUN, (*rows.run_values(batch.row), run))
     for number in batch.answered:
         db.execute("UPDATE requests SET taken = 1 WHERE id = ?", (number,))
     if batch.snapshot is not None:
-        kept = batch.snapshot
-        db.execute("REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (run, kept.seq, kept.format, kept.state))
+        db.execute("REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (run, *astuple(batch.snapshot)))
+
+
+def _write_letters(db: apsw.Connection, batch: Batch) -> None:
+    """Write the kept letters and scopes of a batch, and delete the dropped letters."""
+    from resile.store.dead_letters import as_row
+
+    run = batch.run
+    kept: list[LetterRow] = []
+    dropped: list[tuple[int, str, int, str]] = []
+    for order in batch.letters:
+        if isinstance(order, DropLetter):
+            dropped.append((run, order.name, order.index, rows.to_json(order.value)))
+            continue
+        key = run, order.letter.name, order.letter.item.index
+        found = db.execute(f"{rows.SELECT_LETTERS} AND name = ? AND idx = ?", key).get if order.goes_on else None
+        kept.append(as_row(run, order.letter, None if found is None else rows.to_letter(found)))
+    rows.REPLACE_LETTERS.into(db, rows.letter_values(kept))
+    db.executemany("DELETE FROM dead_letters WHERE run = ? AND name = ? AND idx = ? AND item = ?", dropped)
+    scopes = [(run, one.scope, one.outer, rows.to_json(one.body)) for one in batch.scopes]
+    db.executemany("REPLACE INTO kept_scopes VALUES (?, ?, ?, ?)", scopes)

@@ -13,11 +13,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from resile.core.actions import Note
 from resile.core.events import Event
 from resile.model.failure import Failure, LogRange, Usage
-from resile.store.contract import AttemptRow, Entry, JobRow, Lease, Request, RunRow
+from resile.model.items import ItemFailure
+from resile.store.contract import AttemptRow, Entry, JobRow, Lease, LetterRow, Request, RunRow
 
 if TYPE_CHECKING:
     import apsw
@@ -36,9 +38,14 @@ ATTEMPT = (
     "run, job, epoch, attempt, started_at, ended_at, exit_code, wall_seconds, cpu_seconds, rss_bytes_max,"
     " segment, out_offset, out_length, err_offset, err_length, failure, pid"
 )
+LETTER = (
+    "run, name, idx, map, step, job, scope, reason, signature, failure_count, first_at, last_at, eligible, item,"
+    " history"
+)
 REQUEST = "id, run, at, kind, body"
 LEASE = "run, token, host, boot, pid, pid_started, since, expires_at"
 SELECT_LEASE = f"SELECT {LEASE} FROM leases WHERE run = ?"
+SELECT_LETTERS = f"SELECT {LETTER} FROM dead_letters WHERE run = ?"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -69,6 +76,7 @@ class Insert:
 INSERT_LOG = Insert("INSERT", "log", LOG)
 REPLACE_JOBS = Insert("REPLACE", "jobs", JOB)
 REPLACE_ATTEMPTS = Insert("REPLACE", "attempts", ATTEMPT)
+REPLACE_LETTERS = Insert("REPLACE", "dead_letters", LETTER)
 
 
 def to_json(value: object) -> str:
@@ -92,9 +100,9 @@ def from_json(text: str, type_: Any) -> Any:
         return msgspec.convert(json.loads(text), type_)
 
 
+# Decoders are made when first needed, because a fresh run reads nothing back.
 @cache
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
-    """A JSON decoder, made when first needed: a fresh run reads nothing back."""
     return msgspec.json.Decoder(type_)
 
 
@@ -108,10 +116,7 @@ def log_values(run: int, entries: Iterable[Entry]) -> list[Value]:
     values: list[Value] = []
     first = place(run, 0)
     for entry in entries:
-        try:
-            values += (first | entry.seq, _encode(entry.event).decode(), _encode(entry.notes).decode())
-        except UnicodeEncodeError:
-            values += (first | entry.seq, to_json(entry.event), to_json(entry.notes))
+        values += (first | entry.seq, to_json(entry.event), to_json(entry.notes))
     return values
 
 
@@ -119,20 +124,9 @@ def job_values(run: int, jobs: Iterable[JobRow]) -> list[Value]:
     """The column values of jobs, as one flat list."""
     values: list[Value] = []
     for job in jobs:
-        values += (
-            run,
-            job.id,
-            job.step,
-            job.scope,
-            job.status,
-            job.attempts,
-            job.exit_code,
-            job.recovered,
-            job.tolerated,
-            None if job.cause is None else to_json(job.cause),
-            job.started_at,
-            job.ended_at,
-        )
+        values += (run, job.id, job.step, job.scope, job.status, job.attempts, job.exit_code)
+        values += (job.recovered, job.tolerated, None if job.cause is None else to_json(job.cause))
+        values += (job.started_at, job.ended_at)
     return values
 
 
@@ -144,38 +138,27 @@ def attempt_values(run: int, attempts: Iterable[AttemptRow]) -> list[Value]:
     values: list[Value] = []
     for row in attempts:
         usage, log = row.usage, row.log
-        values += (
-            run,
-            row.job,
-            row.epoch,
-            row.attempt,
-            row.started_at,
-            row.ended_at,
-            row.exit_code,
-            usage.wall_seconds,
-            usage.cpu_seconds,
-            usage.rss_bytes_max,
-        )
+        values += (run, row.job, row.epoch, row.attempt, row.started_at, row.ended_at, row.exit_code)
+        values += (usage.wall_seconds, usage.cpu_seconds, usage.rss_bytes_max)
         values += (log.segment, log.out_offset, log.out_length, log.err_offset, log.err_length) if log else _NO_LOG
         values += (None if row.failure is None else to_json(row.failure), row.pid)
     return values
 
 
+def letter_values(letters: Iterable[LetterRow]) -> list[Value]:
+    """The column values of dead letters, as one flat list."""
+    values: list[Value] = []
+    for row in letters:
+        *head, value, history = astuple(row)
+        values += (*head, to_json(value), to_json(history))
+    return values
+
+
 def run_values(row: RunRow) -> tuple[Value, ...]:
     """The column values of a run, without its id."""
-    return (
-        _text(row.workflow),
-        row.dialect,
-        row.definition,
-        row.status,
-        row.epoch,
-        row.created_at,
-        row.started_at,
-        row.ended_at,
-        _text(row.output),
-        _text(row.directory),
-        to_json(row.summary),
-    )
+    times = (row.created_at, row.started_at, row.ended_at)
+    rest = (_text(row.output), _text(row.directory), to_json(row.summary))
+    return (_text(row.workflow), row.dialect, row.definition, row.status, row.epoch, *times, *rest)
 
 
 def to_entry(row: Sequence[Any]) -> Entry:
@@ -184,54 +167,34 @@ def to_entry(row: Sequence[Any]) -> Entry:
     return Entry(seq, from_json(event, Event), from_json(notes, tuple[Note, ...]))
 
 
-def to_notes(text: str) -> tuple[Note, ...]:
-    """The notes of one entry."""
-    notes: tuple[Note, ...] = from_json(text, tuple[Note, ...])
-    return notes
-
-
 def to_job(row: Sequence[Any]) -> JobRow:
     """Decode the columns JOB."""
-    _, id_, step, scope, status, attempts, exit_code, recovered, tolerated, cause, started_at, ended_at = row
+    recovered, tolerated, cause = row[7:10]
     why = None if cause is None else from_json(cause, dict[str, Any])
-    flags = bool(recovered), bool(tolerated)
-    return JobRow(id_, step, scope, status, attempts, exit_code, *flags, why, started_at, ended_at)
+    fields = (*row[1:7], bool(recovered), bool(tolerated), why, *row[10:])
+    return JobRow(*fields)
 
 
 def to_attempt(row: Sequence[Any]) -> AttemptRow:
     """Decode the columns ATTEMPT."""
-    job, epoch, attempt, started_at, ended_at, exit_code = row[1:7]
-    usage, log, (failure, pid) = Usage(*row[7:10]), row[10:15], row[15:]
-    return AttemptRow(
-        job,
-        epoch,
-        attempt,
-        started_at,
-        ended_at,
-        exit_code,
-        usage,
-        None if log[0] is None else LogRange(*log),
-        None if failure is None else from_json(failure, Failure),
-        pid,
-    )
+    failure, pid = row[15:]
+    log = None if row[10] is None else LogRange(*row[10:15])
+    fields = (*row[1:7], Usage(*row[7:10]), log, None if failure is None else from_json(failure, Failure), pid)
+    return AttemptRow(*fields)
+
+
+def to_letter(row: Sequence[Any]) -> LetterRow:
+    """Decode the columns LETTER."""
+    *head, eligible, item, history = row
+    fields = (*head, bool(eligible), from_json(item, Any), from_json(history, tuple[ItemFailure, ...]))
+    return LetterRow(*fields)
 
 
 def to_run(row: Sequence[Any]) -> RunRow:
     """Decode the columns RUN."""
-    return RunRow(
-        id=row[0],
-        workflow=os.fsdecode(row[1]),
-        dialect=row[2],
-        definition=row[3],
-        status=row[4],
-        epoch=row[5],
-        created_at=row[6],
-        started_at=row[7],
-        ended_at=row[8],
-        output=os.fsdecode(row[9]),
-        directory=os.fsdecode(row[10]),
-        summary=from_json(row[11], dict[str, Any]),
-    )
+    fields = dict(zip(RUN.split(", "), row, strict=True))
+    paths = {name: os.fsdecode(fields[name]) for name in ("workflow", "output", "directory")}
+    return RunRow(**fields | paths | {"summary": from_json(fields["summary"], dict[str, Any])})
 
 
 def to_request(row: Sequence[Any]) -> Request:

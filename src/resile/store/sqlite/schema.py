@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from resile.store.errors import StoreError, StoreMissing, StoreTooNew
+from resile.store.sqlite.connection import writing
 
 if TYPE_CHECKING:
     import apsw
@@ -245,14 +246,8 @@ def migrate(db: apsw.Connection, path: str, migrations: Sequence[str] = MIGRATIO
     """Apply the missing migrations in one transaction; safe when several processes do it at once."""
     if version(db, path, len(migrations)) == len(migrations):
         return
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with writing(db, path):
         # Another process may have migrated it while this one waited for the lock.
         for missing in migrations[version(db, path, len(migrations)) :]:
             db.execute(missing).fetchall()
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(migrations)}")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise

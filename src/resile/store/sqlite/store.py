@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import apsw
+from msgspec.structs import astuple
 
 from resile.core.actions import Note
 from resile.model.codec import content_hash
@@ -22,7 +23,7 @@ from resile.store import lease as leases
 from resile.store.contract import AttemptRow, Entry, JobRow, Lease, LetterCount, LetterRow, Request, RunRow, Snapshot
 from resile.store.errors import StoreError
 from resile.store.sqlite import rows, schema
-from resile.store.sqlite.connection import Writing, connect, explain, write_refused
+from resile.store.sqlite.connection import connect, explain, write_refused, writing
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -81,10 +82,7 @@ class SqliteStore:
 
     def cached_definition(self, key: str) -> bytes | None:
         """The definition that was compiled from a source with this key, if it is still cached."""
-        found = self._first(
-            "SELECT body FROM compiled JOIN definitions ON hash = definition WHERE key = ?",
-            key,
-        )
+        found = self._first("SELECT body FROM compiled JOIN definitions ON hash = definition WHERE key = ?", key)
         return None if found is None else rows.to_definition(found[0])
 
     def cache_definition(self, key: str, definition: bytes) -> None:
@@ -119,13 +117,13 @@ class SqliteStore:
         sql = """SELECT notes FROM log WHERE place < ?3 AND place >= ifnull(
             (SELECT max(place) FROM log WHERE place >= ?1 AND place <= ?2), ?1) ORDER BY place"""
         for (text,) in self._all(sql, rows.place(run, 0), rows.place(run, after), rows.place(run + 1, 0)):
-            for note in rows.to_notes(text):
-                if note.seq > after:
-                    yield note
+            yield from (note for note in rows.from_json(text, tuple[Note, ...]) if note.seq > after)
 
-    def reading(self) -> AbstractContextManager[object]:
-        """A context in which all reads see one snapshot of the database."""
-        return self._reading()
+    def reading(self) -> apsw.Connection:
+        """The connection for reads, which is also a context in which all reads see one snapshot of the database."""
+        if self._reader is None:
+            self._reader = connect(self.path, readonly=True)
+        return self._reader
 
     def runs(self, limit: int = 100) -> list[RunRow]:
         """The newest runs first."""
@@ -149,43 +147,41 @@ class SqliteStore:
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
         """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""
-        from resile.store.sqlite import dead_letters
-
+        select, order = f"{rows.SELECT_LETTERS} AND idx > ?", "ORDER BY name, idx"
         if name is None:
-            found = self._all(f"{dead_letters.SELECT} AND idx > ? ORDER BY name, idx", run, after_index)
-        else:
-            found = self._all(f"{dead_letters.SELECT} AND name = ? AND idx > ? ORDER BY idx", run, name, after_index)
-        return map(dead_letters.to_letter, found)
+            return map(rows.to_letter, self._all(f"{select} {order}", run, after_index))
+        return map(rows.to_letter, self._all(f"{select} AND name = ? {order}", run, after_index, name))
 
     def letter(self, run: int, name: str, index: int) -> LetterRow | None:
         """The dead letter of one item."""
-        from resile.store.sqlite import dead_letters
-
-        found = self._first(f"{dead_letters.SELECT} AND name = ? AND idx = ?", run, name, index)
-        return None if found is None else dead_letters.to_letter(found)
+        found = self._first(f"{rows.SELECT_LETTERS} AND name = ? AND idx = ?", run, name, index)
+        return None if found is None else rows.to_letter(found)
 
     def letter_counts(self, run: int) -> list[LetterCount]:
         """The number of dead letters of each fan-out of a run, by name and job."""
-        from resile.store.sqlite import dead_letters
-
-        return [LetterCount(*row) for row in self._all(dead_letters.COUNT, run)]
+        columns = "name, map, step, job, scope, count(*)"
+        sql = f"SELECT {columns} FROM dead_letters WHERE run = ? GROUP BY name, job ORDER BY name, job"
+        return [LetterCount(*row) for row in self._all(sql, run)]
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
         """A closed scope that had dead letters inside."""
-        from resile.store.sqlite import dead_letters
-
-        found = self._first(dead_letters.SCOPE, run, scope)
-        return None if found is None else dead_letters.to_scope(found)
+        sql = "SELECT outer_scope, body FROM kept_scopes WHERE run = ? AND scope = ?"
+        found = self._first(sql, run, scope)
+        return None if found is None else KeptScope(scope, found[0], rows.from_json(found[1], dict[str, Any]))
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
         """Delete all dead letters of the lease's run, or these; return how many were deleted."""
-        from resile.store.sqlite import dead_letters
-
         with self._writing():
-            holder = rows.lease_of(self._db, lease.run)
-            if holder is None or holder.token != lease.token:
-                raise leases.lost_error(lease.run, holder)
-            return dead_letters.purge(self._db, lease.run, keys)
+            leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
+            before = self._db.total_changes()
+            delete = "DELETE FROM dead_letters WHERE run = ?"
+            if keys is not None:
+                self._db.executemany(f"{delete} AND name = ? AND idx = ?", [(lease.run, *key) for key in keys])
+                return self._db.total_changes() - before
+            self._db.execute(delete, (lease.run,))
+            gone = self._db.total_changes() - before
+            self._db.execute("DELETE FROM kept_scopes WHERE run = ?", (lease.run,))
+            return gone
 
     def writer(self) -> SqliteWriter:
         """The writer of this store; at most one is open at a time."""
@@ -203,16 +199,10 @@ class SqliteStore:
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
         """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
-        mine = leases.take(run, now, seconds)
         with self._writing():
             self._check_known(run)
-            holder = rows.lease_of(self._db, run)
-            if holder is not None and not leases.is_free(holder, now):
-                raise leases.held_error(holder)
-            self._db.execute(
-                f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (run, mine.token, mine.host, mine.boot, mine.pid, mine.pid_started, mine.since, mine.expires_at),
-            )
+            mine = leases.take(run, now, seconds, rows.lease_of(self._db, run))
+            self._db.execute(f"REPLACE INTO leases ({rows.LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", astuple(mine))
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
@@ -222,7 +212,7 @@ class SqliteStore:
                 "UPDATE leases SET expires_at = ? WHERE run = ? AND token = ?", (now + seconds, lease.run, lease.token)
             )
             if not self._db.changes():
-                raise leases.lost_error(lease.run, rows.lease_of(self._db, lease.run))
+                leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
 
     def release_lease(self, lease: Lease) -> None:
         """Release the lease."""
@@ -266,33 +256,23 @@ class SqliteStore:
             if self._reader is not None:
                 self._reader.close()
 
-    def _reading(self) -> apsw.Connection:
-        """The connection for reads."""
-        if self._reader is None:
-            self._reader = connect(self.path, readonly=True)
-        return self._reader
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(self._db, self.path)
 
-    def _writing(self) -> Writing:
-        """A transaction with the write lock."""
-        return Writing(self._db, self.path)
-
-    def _all(self, sql: str, *values: str | int, db: apsw.Connection | None = None) -> Iterator[tuple[Any, ...]]:
+    def _all(self, sql: str, *values: str | int) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, as a stream."""
         try:
-            yield from (db or self._reading()).execute(sql, values)
+            yield from self.reading().execute(sql, values)
         except apsw.Error as error:
             raise explain(error, self.path) from error
 
-    def _first(self, sql: str, *values: str | int, db: apsw.Connection | None = None) -> tuple[Any, ...] | None:
-        """The first row of a query."""
-        return next(self._all(sql, *values, db=db), None)
+    def _first(self, sql: str, *values: str | int) -> tuple[Any, ...] | None:
+        return next(self._all(sql, *values), None)
 
     def _keep(self, name: str, definition: bytes) -> None:
-        """Store a definition once under its hash, inside a transaction."""
         if self._db.execute("SELECT 1 FROM definitions WHERE hash = ?", (name,)).get is None:
             self._db.execute("INSERT INTO definitions VALUES (?, ?)", (name, rows.definition_value(definition)))
 
     def _check_known(self, run: int) -> None:
-        """Refuse a run that is not in this store, inside a transaction."""
         if self._db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).get is None:
             raise StoreError("no-such-run", f"there is no run {run} in {self.path}", hint="`resile status` lists them")
