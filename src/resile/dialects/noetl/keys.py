@@ -18,53 +18,49 @@ from resile.dialects.noetl.values import (
     factor,
     filled_template,
     jitter,
+    key_table,
     mapping_of,
     name,
     no_next_is_error,
+    one_of,
     seconds,
     template,
     with_aliases,
 )
-from resile.dialects.reading.key_tables import Key, Table, refused_key, table
+from resile.dialects.reading.key_tables import Key, Table, refused_key
 from resile.dialects.reading.values import boolean, choice, duration, node_itself, texts
 
-LOOP_POLICY = table(
+LOOP_POLICY = key_table(
     "policy of a loop",
-    "rules about the items",
     comment("exec", "the items run where Resile runs"),
     refused_key("failure", "a failed item lets the others finish and then fails the step"),
 )
-LOOP_SPEC = table(
+LOOP_SPEC = key_table(
     "spec of a loop",
-    "how the items run",
     MODE,
     Key("max_in_flight", "number", "how many at a time", count),
     Key("policy", "mapping", "rules about the items", mapping_of(LOOP_POLICY)),
 )
-LOOP = table(
+LOOP = key_table(
     "loop",
-    "runs the step once for each item",
     *ITEMS,
     Key("spec", "mapping", "the same in the newer form", mapping_of(LOOP_SPEC)),
     refused_key("cursor", "a cursor needs a database: list the items in a step before"),
 )
-PER_ITERATION = table(
+PER_ITERATION = key_table(
     "per_iteration",
-    "what follows each attempt of a policy",
     Key("sink", "mapping", "where its result goes", node_itself),
 )
-NEXT_CALL = table(
+NEXT_CALL = key_table(
     "next_call",
-    "what is other in the next attempt",
     Key("url", "text", "another url", template),
     Key("params", "mapping", "other parameters", arguments),
     Key("headers", "mapping", "other headers", arguments),
     Key("args", "mapping", "other arguments", arguments),
     Key("payload", "data", "another body", data),
 )
-RETRY = table(
+RETRY = key_table(
     "retry",
-    "when a step is tried again",
     Key("max_attempts", "number", "executions in all, the first included (3)", attempts),
     *with_aliases(Key("initial_delay", "seconds", "the first wait (1)", seconds), "delay"),
     Key("max_delay", "seconds", "the longest wait (60)", seconds),
@@ -80,21 +76,20 @@ RETRY = table(
     Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
     Key("per_iteration", "mapping", "the same, under `sink`", mapping_of(PER_ITERATION)),
 )
-POLICY = table(
+# The first whose condition holds counts.
+POLICY = key_table(
     "a policy of `retry`",
-    "the first whose condition holds counts",
     Key("when", "condition", "asked after each attempt", condition),
     Key("then", "mapping", "how to go on", node_itself),
 )
-CASE = table(
+# Asked at each event of the step; the first that holds counts.
+CASE = key_table(
     "a case",
-    "asked at each event of the step; the first that holds counts",
     Key("when", "condition", "of `event`, `response`, `error`", condition),
     Key("then", "mapping or list", "what follows: every key of it", node_itself),
 )
-THEN = table(
+THEN = key_table(
     "then",
-    "what follows from a case",
     Key("next", "arcs", "where to go", node_itself),
     Key("step", "text", "the same as `next`", node_itself),
     Key("args", "mapping", "values for that step", arguments),
@@ -106,26 +101,21 @@ THEN = table(
     Key("retry", "mapping", "one more attempt", node_itself),
     Key("fail", "text", "the step fails, and this is why", node_itself),
 )
-COLLECT = table(
+COLLECT = key_table(
     "collect",
-    "adds to a variable",
     Key("from", "name", "what is added (the response)", name),
     Key("data", "data", "what is added, as data", data),
     Key("into", "name", "the variable", name),
-    *with_aliases(
-        Key("mode", "append | extend | merge | replace", "how", choice("append", "extend", "merge", "replace")),
-        "strategy",
-    ),
+    *with_aliases(one_of("mode", "how", "append", "extend", "merge", "replace"), "strategy"),
     Key("path", "text", "the part of it that is added", name),
 )
-SINK = table(
+SINK = key_table(
     "sink",
-    "a tool that takes the result",
     *with_aliases(
         Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log", node_itself), "storage", "backend"
     ),
     Key("table", "text", "the table that takes a row", filled_template),
-    Key("mode", "insert | append | upsert", "add a row, or replace one", choice("insert", "append", "upsert")),
+    one_of("mode", "add a row, or replace one", "insert", "append", "upsert"),
     Key("key", "name or list", "the columns that tell a row", texts(name)),
     Key("args", "mapping or template", "the row", arguments_or_template),
     Key("data", "mapping or template", "the row, or a list of rows", data),
@@ -146,9 +136,8 @@ SINK = table(
     Key("code", "text", "Python code that takes the result", node_itself),
     Key("when", "condition", "whether it takes the result", condition),
 )
-ARC = table(
+ARC = key_table(
     "an arc of `next`",
-    "where to go",
     Key("step", "text", "the step", node_itself),
     Key("when", "condition", "whether", condition),
     Key("then", "list", "where to, where it holds", node_itself),
@@ -157,58 +146,49 @@ ARC = table(
     Key("set", "mapping", "variables that are set when it is taken", node_itself),
     comment("desc", "what it is for"),
 )
-NEXT_SPEC = table(
+NEXT_SPEC = key_table(
     "spec of next",
-    "how arcs are chosen",
-    Key("mode", "exclusive | inclusive", "the first that holds, or all", choice("exclusive", "inclusive")),
+    one_of("mode", "the first that holds, or all", "exclusive", "inclusive"),
     comment("on_no_match", "a step from which no arc is taken leads to `end`"),
 )
-NEXT = table(
+NEXT = key_table(
     "next",
-    "arcs with their mode",
     Key("spec", "mapping", "how arcs are chosen", mapping_of(NEXT_SPEC)),
     Key("arcs", "list", "the arcs", node_itself),
     *(key for key in ARC.keys.values() if key.name != "set"),
 )
-ASSERT = table(
+ASSERT = key_table(
     "assert",
-    "what must be there",
     Key("expects", "list", "arguments", texts(name)),
     Key("returns", "list", "keys of the result", texts(name)),
 )
-ADMIT = table(
+# The first rule that holds decides.
+ADMIT = key_table(
     "admit",
-    "the first rule that holds decides",
     Key("rules", "list", "the rules", node_itself),
-    Key("mode", "exclusive", "the first counts", choice("exclusive")),
+    one_of("mode", "the first counts", "exclusive"),
 )
-ADMIT_THEN = table("then of `admit`", "the answer", Key("allow", "bool", "is the step admitted?", boolean))
-ADMIT_ELSE = table(
-    "else of `admit`", "where no rule holds", Key("then", "mapping", "the answer", mapping_of(ADMIT_THEN))
-)
-ADMIT_RULE = table(
+ADMIT_THEN = key_table("then of `admit`", Key("allow", "bool", "is the step admitted?", boolean))
+ADMIT_ELSE = key_table("else of `admit`", Key("then", "mapping", "the answer", mapping_of(ADMIT_THEN)))
+ADMIT_RULE = key_table(
     "a rule of `admit`",
-    "whether a step is admitted",
     Key("when", "condition", "asked when a path comes to the step", condition),
     Key("then", "mapping", "the answer", mapping_of(ADMIT_THEN)),
     Key("else", "mapping", "the answer where none of those before holds", mapping_of(ADMIT_ELSE)),
 )
-STEP_POLICY = table(
+STEP_POLICY = key_table(
     "policy of a step",
-    "rules about the step",
     Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
     refused_key("lifecycle", "write `timeout` on the step"),
     refused_key("failure", "a failed item lets the others finish and then fails the step"),
     refused_key("emit", "every step writes its events"),
 )
-STEP_SPEC = table(
+STEP_SPEC = key_table(
     "spec of a step",
-    "what is said about the step",
     Key("policy", "mapping", "by rules", mapping_of(STEP_POLICY)),
 )
-STEP = table(
+STEP = key_table(
     "a step",
-    "one step of the workflow",
     Key("step", "text", "its name", node_itself),
     comment("desc", "what it is for"),
     comment("description", "what it is for"),
@@ -231,18 +211,16 @@ STEP = table(
     refused_key("call", "it belongs into `then` of a case"),
     refused_key("run", "it belongs into `tool`"),
 )
-WORKBOOK_ENTRY = table(
+WORKBOOK_ENTRY = key_table(
     "an entry of the workbook",
-    "a tool that steps can call",
     Key("name", "text", "its name", node_itself),
     comment("desc", "what it is for"),
     *with_aliases(Key("tool", "mapping or text", "the tool", node_itself), "type"),
     Key("assert", "mapping", "what must be there", node_itself),
     Key("sink", "mapping", "where the result goes", node_itself),
 )
-TASK = table(
+TASK = key_table(
     "the task of an iterator",
-    "a tool that runs for each item",
     comment("name", "what it is called"),
     comment("desc", "what it is for"),
     *with_aliases(Key("tool", "mapping or text", "the tool", node_itself), "type"),
@@ -252,9 +230,9 @@ TASK = table(
     Key("retry", "true, number, mapping or list", "when an item is tried again", node_itself),
     Key("timeout", "duration", "how long an item may take", duration),
 )
-KEYCHAIN_ENTRY = table(
+# Secrets, read from the environment: `keychain.NAME.FIELD` is $NAME_FIELD in capitals.
+KEYCHAIN_ENTRY = key_table(
     "an entry of the keychain",
-    "secrets, read from the environment: `keychain.NAME.FIELD` is $NAME_FIELD in capitals",
     Key("name", "text", "its name", name),
     Key("map", "mapping", "its fields", node_itself),
     *(
@@ -263,32 +241,28 @@ KEYCHAIN_ENTRY = table(
                      "credential", "type", "description", "fields", "cache", "project")
     ),
 )  # fmt: skip
-EXECUTOR_SPEC = table(
+EXECUTOR_SPEC = key_table(
     "spec of the executor",
-    "the steps that begin and end a run",
     Key("entry_step", "text", "the first step", node_itself),
     Key("final_step", "text", "the step that runs last", node_itself),
     Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", no_next_is_error),
     comment("pool", "Resile has one"),
 )
-EXECUTOR = table(
+EXECUTOR = key_table(
     "executor",
-    "how the playbook starts",
     Key("spec", "mapping", "the steps that begin and end it", mapping_of(EXECUTOR_SPEC)),
     comment("kind", "Resile runs it"),
     comment("profile", "Resile runs it"),
     comment("version", "Resile runs it"),
     comment("requires", "what is needed is looked at when the file is loaded"),
 )
-METADATA = table(
+METADATA = key_table(
     "metadata",
-    "what the playbook is called",
     Key("name", "text", "its name", name),
     Key("path", "text", "the name by which other playbooks call it", name),
 )
-FILE = table(
+FILE = key_table(
     "a playbook",
-    "the whole file",
     Key("apiVersion", "text", "noetl.io/v1, /v2 or /v10", node_itself),
     Key("kind", "Playbook", "what the file is", choice("Playbook", "playbook")),
     Key("metadata", "mapping", "what it is called", node_itself),
@@ -304,32 +278,28 @@ FILE = table(
     Key("executor", "mapping", "how it starts", mapping_of(EXECUTOR)),
     comment("tracing", "Resile has its own log and metrics"),
 )
-TASK_SPEC = table("spec of a tool", "what is said about the tool", Key("policy", "mapping", "by rules", node_itself))
-TASK_POLICY = table(
+TASK_SPEC = key_table("spec of a tool", Key("policy", "mapping", "by rules", node_itself))
+# What follows from its outcome: the first rule that holds counts.
+TASK_POLICY = key_table(
     "policy of a tool",
-    "what follows from its outcome: the first rule that holds counts",
     Key("rules", "list", "the rules", node_itself),
-    Key("mode", "exclusive", "the first counts", choice("exclusive")),
-    Key("on_unmatched", "continue | fail", "what a failure that no rule speaks of means (fail)",
-        choice("continue", "fail")),
+    one_of("mode", "the first counts", "exclusive"),
+    one_of("on_unmatched", "what a failure that no rule speaks of means (fail)", "continue", "fail"),
     *(refused_key(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
-)  # fmt: skip
-TASK_THEN = table(
+)
+TASK_THEN = key_table(
     "then of a tool",
-    "what follows from an outcome",
-    Key("do", "continue | retry | jump | break | fail", "how to go on",
-        choice("continue", "retry", "jump", "break", "fail")),
+    one_of("do", "how to go on", "continue", "retry", "jump", "break", "fail"),
     Key("to", "text", "the tool to jump to", name),
     Key("attempts", "number", "executions in all, the first included (3)", attempts, "max_attempts"),
     Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
     Key("delay", "seconds", "the first wait (1)", seconds, "initial_delay"),
     Key("set_ctx", "mapping", "variables of the playbook", node_itself),
     Key("set_iter", "mapping", "variables of this item, or of this visit of the step", node_itself),
-)  # fmt: skip
-TASK_ELSE = table("else of a tool", "where no rule holds", Key("then", "mapping", "what follows", node_itself))
-TASK_RULE = table(
+)
+TASK_ELSE = key_table("else of a tool", Key("then", "mapping", "what follows", node_itself))
+TASK_RULE = key_table(
     "a rule of a tool",
-    "what follows from an outcome",
     Key("when", "condition", "of `outcome`", condition),
     Key("then", "mapping", "what follows", node_itself),
     Key("else", "mapping", "what follows where none of those before holds", mapping_of(TASK_ELSE)),

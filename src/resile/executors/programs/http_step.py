@@ -60,7 +60,6 @@ def main() -> int:
 
 
 def _end(message: str, code: int) -> int:
-    """Print one line about the end of the request; return the exit code."""
     line = "".join(character if character.isprintable() else " " for character in message)
     sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
     return code

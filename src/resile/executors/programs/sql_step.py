@@ -45,7 +45,6 @@ def main() -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    """Print in one line why the step failed."""
     sys.stderr.write(f"{' '.join(message.split())}\n")
     return code
 

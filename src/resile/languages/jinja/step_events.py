@@ -104,7 +104,6 @@ class Success(str):
 
 
 def _outcome_of(status: int | None, result: Any, error: ErrorText | None) -> dict[str, Any]:
-    """The outcome of a tool in a pipeline, as its rules see it."""
     known = {"result": result, "http": {"status": status}}
     return {**known, "status": Success("success")} if error is None else {**known, "status": "error", "error": error}
 
@@ -335,7 +334,6 @@ class StepEvents:
         return {**gave, "success": True, "status_code": status, "outcome": _outcome_of(status, whole, None)}
 
     def _event(self, job: Job, name: str, seen: Mapping[str, Any]) -> dict[str, Any]:
-        """The event that a condition refers to."""
         step = self._state.step_of(job).name
         payload = {"response": seen.get("response"), "error": seen.get("error")}
         return {"name": name, "step": step, "payload": payload, "timestamp": self._state.last_at}

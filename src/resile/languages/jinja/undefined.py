@@ -33,7 +33,6 @@ class Absent(StrictUndefined):
 
     @property
     def _undefined_message(self) -> str:
-        """The error message; the sandbox gives its own."""
         if self._undefined_hint:
             return self._undefined_hint
         return f"`{path_to('', self._undefined_name)}` is not defined"
@@ -51,7 +50,6 @@ class NotRun(Absent):
 
     @property
     def _undefined_message(self) -> str:
-        """The error message."""
         return f"`{self._undefined_name}` is not defined: the step {self._undefined_hint!r} has no result here"
 
     def __bool__(self) -> bool:  # type: ignore[override]

@@ -61,7 +61,6 @@ def portable(value: Any, what: str) -> Any:
 
 
 def _fit(value: Any, size: int, what: str) -> Any:
-    """The value, if it is small enough; else raises ValueUnfit."""
     if size > VALUE_BYTES_MAX:
         raise ValueUnfit(f"{what} has {size} bytes, at most {VALUE_BYTES_MAX} are kept: hand over a path instead")
     return value

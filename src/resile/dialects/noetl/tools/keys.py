@@ -10,12 +10,14 @@ from resile.dialects.noetl.values import (
     count,
     data,
     filled_template,
+    key_table,
     name,
+    one_of,
     template,
     with_aliases,
 )
-from resile.dialects.reading.key_tables import Key, Table, refused_key, table
-from resile.dialects.reading.values import boolean, choice, duration, node_itself
+from resile.dialects.reading.key_tables import Key, Table, refused_key
+from resile.dialects.reading.values import boolean, duration, node_itself
 
 KINDS_REFUSED = {
     "container": "a container runtime or a cluster",
@@ -53,12 +55,7 @@ _TOOL = (
     Key("loop", "mapping", "the same as `loop` of the step", node_itself),
     Key("assert", "mapping", "the same as `assert` of the step", node_itself),
 )
-MODE = Key(
-    "mode",
-    "sequential | async | parallel",
-    "one after the other, or at the same time",
-    choice("sequential", "async", "parallel"),
-)
+MODE = one_of("mode", "one after the other, or at the same time", "sequential", "async", "parallel")
 ITEMS = (
     *with_aliases(Key("in", "template", "the list", node_itself), "collection"),
     *with_aliases(Key("iterator", "text", "what the item is called", name), "element"),
@@ -70,28 +67,27 @@ ITEMS = (
     Key("chunk", "number", "how many items are one item", count),
 )
 """The keys of a loop and of an iterator."""
-PYTHON = table(
+# Python code with a `main`, whose parameters are found by name.
+PYTHON = key_table(
     "a python tool",
-    "Python code with a `main`, whose parameters are found by name",
     *_TOOL,
     *DATA_ARGS,
     Key("code", "text", "the code", node_itself),
     *with_aliases(Key("code_b64", "text", "the code in base64", node_itself), "code_base64"),
     Key("script", "mapping", "a file that has the code", node_itself),
-    Key("result_status", "fail | ignore", "is a result with `status: error` a failure?", choice("fail", "ignore")),
+    one_of("result_status", "is a result with `status: error` a failure?", "fail", "ignore"),
     comment("libs", "Python libraries are those of the environment"),
 )
-SHELL = table(
+# Commands for bash, one after the other until one fails.
+SHELL = key_table(
     "a shell tool",
-    "commands for bash, one after the other until one fails",
     *_TOOL,
     *with_aliases(Key("cmds", "text or list", "the commands", node_itself), "commands", "command", "cmd"),
     Key("env", "mapping", "variables of the environment", arguments),
     *with_aliases(Key("cwd", "text", "the directory", template), "working_dir"),
 )
-HTTP = table(
+HTTP = key_table(
     "an http tool",
-    "one request",
     *_TOOL,
     Key("method", "text", "GET, POST …", name),
     *with_aliases(Key("url", "text", "where to", filled_template), "endpoint"),
@@ -101,10 +97,10 @@ HTTP = table(
     Key("verify_ssl", "bool", "must the server prove who it is?", boolean),
     Key("auth", "name or mapping", "who asks: a credential from the environment, or its parts", node_itself),
 )
-AUTH = table(
+# Who asks; parts that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals.
+AUTH = key_table(
     "auth of an http tool",
-    "who asks; parts that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals",
-    Key("type", "bearer | basic | api_key", "how (bearer)", choice("bearer", "basic", "api_key")),
+    one_of("type", "how (bearer)", "bearer", "basic", "api_key"),
     *with_aliases(Key("name", "text", "the credential", node_itself), "credential"),
     Key("token", "template", "of a bearer", filled_template),
     Key("username", "template", "of basic authentication", filled_template),
@@ -112,9 +108,8 @@ AUTH = table(
     Key("key", "template", "of an api_key", filled_template),
     Key("header", "text", "the header that an api_key stands in (X-API-Key)", name),
 )
-QUERY = table(
+QUERY = key_table(
     "a postgres or duckdb tool",
-    "statements; every value is written for its place",
     *_TOOL,
     *with_aliases(
         Key("command", "text or list", "the statements", node_itself), "commands", "query", "statement", "sql"
@@ -124,9 +119,8 @@ QUERY = table(
     Key("database", "text", "the file of a DuckDB database; one for each run where none is named", template),
     Key("params", "list", "values that the statement is bound to", data),
 )
-PLAYBOOK = table(
+PLAYBOOK = key_table(
     "a playbook tool",
-    "another playbook, which the step waits for and whose verdict it inherits",
     *_TOOL,
     *DATA_ARGS,
     Key("path", "text", "its file, or its `metadata.path`", node_itself),
@@ -135,21 +129,19 @@ PLAYBOOK = table(
     comment("version", "the file that is there is run"),
     refused_key("wait", "a step always waits for its playbook"),
 )
-WORKBOOK = table(
+WORKBOOK = key_table(
     "a workbook tool",
-    "a tool of the workbook, with the arguments of the step",
     *_TOOL,
     *DATA_ARGS,
     *with_aliases(Key("name", "text", "its name in the workbook", name), "task"),
 )
-ITERATOR = table(
+ITERATOR = key_table(
     "an iterator tool",
-    "a tool for each item of a list",
     *_TOOL,
     *ITEMS,
     Key("task", "mapping", "the tool", node_itself),
 )
-NOOP = table("a noop tool", "nothing: a point where paths meet", *_TOOL)
+NOOP = key_table("a noop tool", *_TOOL)
 TOOLS: dict[str, Table] = {
     "python": PYTHON,
     "shell": SHELL,
@@ -161,15 +153,14 @@ TOOLS: dict[str, Table] = {
     "iterator": ITERATOR,
     "noop": NOOP,
 }
-SCRIPT = table(
+SCRIPT = key_table(
     "script",
-    "where code or statements are kept",
     Key("uri", "text", "the file, relative to the playbook", filled_template),
     Key("source", "mapping", "what kind of place it is", node_itself),
 )
-SCRIPT_SOURCE = table(
+# The kind of place; only files are read, because text from outside never becomes code.
+SCRIPT_SOURCE = key_table(
     "source of a script",
-    "the kind of place; only files are read, because text from outside never becomes code",
     Key("type", "file | inline", "a file, or code in the playbook itself", name),
     Key("code", "text", "the code of an inline script", node_itself),
     *(

@@ -134,7 +134,6 @@ def _describe_error(thrown: str, cpu_seconds: float) -> str:
 
 
 def _say(answer: str) -> None:
-    """Write one answer, and flush it."""
     data = answer.encode()
     while data:
         data = data[os.write(1, data) :]

@@ -111,7 +111,6 @@ def _run(source: Source, into: str, output: BinaryIO) -> None:
 
 
 def _end(message: str, code: int) -> int:
-    """Print one line about the end; return the exit code."""
     line = "".join(character if character.isprintable() else " " for character in message)
     sys.stderr.buffer.write(line.encode("utf-8", "replace") + b"\n")
     return code

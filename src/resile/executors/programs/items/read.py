@@ -129,7 +129,6 @@ def _shape(file: BinaryIO, form: Form, json_path: str) -> Shape:
 
 
 def _has_more(file: BinaryIO) -> bool:
-    """Is anything but blanks left?"""
     return any(piece.strip(_BLANK) for piece in iter(lambda: file.readline(ITEM_BYTES_MAX), b""))
 
 
@@ -149,7 +148,6 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _plain_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Each line as a text."""
     for _, line in _lines(file):
         yield encode(line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape"))
 
@@ -203,7 +201,6 @@ def _checked_elements(file: BinaryIO, json_path: str) -> Iterator[bytes]:
 
 
 def _names(json_path: str) -> tuple[str, ...]:
-    """The names of a path of plain names."""
     found = _PLAIN_PATH.fullmatch(json_path or "$")
     assert found is not None
     return tuple(found[1].split(".")[1:])
@@ -259,7 +256,6 @@ def _find(path: JSONPath, count: int, document: Any) -> list[Any]:
 
 
 def _prefix(path: JSONPath, count: int) -> JSONPath:
-    """The path of the first `count` segments of a path."""
     from jsonpath import JSONPath
 
     return JSONPath(env=path.env, segments=path.segments[:count])

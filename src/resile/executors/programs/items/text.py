@@ -115,5 +115,4 @@ def _depth_exceeds(value: Any, levels: int) -> bool:
 
 
 def _depth_error() -> ItemsRefused:
-    """The error of an item that is nested too deeply."""
     return ItemsRefused(f"it is nested in more than {ITEM_DEPTH_MAX} levels")
