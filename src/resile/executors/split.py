@@ -76,7 +76,6 @@ class Composite:
         return self._writer_of(log).follow_output(log, stream, start, length, job=job, attempt=attempt)
 
     def _writer_of(self, log: LogRange) -> Executor:
-        """The executor whose attempts write this log."""
         return self._functions if log.segment.startswith(f"{FOLDER}/") else self._commands
 
     def close(self) -> None:

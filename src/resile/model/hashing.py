@@ -1,4 +1,4 @@
-"""SHA-256 without loading OpenSSL, which would cost every start of the program milliseconds."""
+"""SHA-256 without loading OpenSSL, which would add 4 to 5 ms to the 60 ms of CPU time of a run with one step."""
 
 from __future__ import annotations
 

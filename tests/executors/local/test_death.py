@@ -249,7 +249,7 @@ def test_a_launcher_that_always_dies_is_an_error(
     """An interpreter that can't run the launcher is reported after some tries, with its reason where that is known."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     if not has_ctypes:
-        monkeypatch.setitem(sys.modules, "_ctypes", None)
+        monkeypatch.setitem(sys.modules, "ctypes", None)
     with driving(tmp_path) as driver:
         for attempt in range(1, SILENT_DEATHS_MAX):
             driver.executor.start([sh(1, "true", attempt=attempt)])

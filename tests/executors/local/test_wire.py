@@ -6,10 +6,9 @@ import pytest
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
 from resile.executors.local import wire
-from resile.executors.local.wire import Author, Configuration, ReportReader
+from resile.executors.local.wire import Author
 from resile.model.failure import LogRange
 
-READER = ReportReader()
 LAUNCH = Launch(
     3,
     2,
@@ -54,11 +53,10 @@ def test_a_nul_in_a_launch_makes_no_frame() -> None:
 
 def test_a_configuration_arrives_as_it_was_sent() -> None:
     """Secrets may hold NULs and line breaks; they and everything else are read as they were written."""
-    sent = Configuration(b"token", b"/folder", 4, b"/home", [b"a\0b\n", b""], [b"A=1", b"B="])
-    (fields,) = frames_of(wire.configure_frame(sent))
-    read = wire.decode_configuration(fields)
-    assert (fields[0], read.token, read.folder, read.slots) == (wire.CONFIGURE, b"token", b"/folder", 4)
-    assert (read.directory, read.secrets, read.env) == (b"/home", (b"a\0b\n", b""), [b"A=1", b"B="])
+    sent = (b"token", b"/folder", 4, b"/home", [b"a\0b\n", b""], [b"A=1", b"B="])
+    (fields,) = frames_of(wire.configure_frame(*sent))
+    assert fields[0] == wire.CONFIGURE
+    assert wire.decode_configuration(fields) == sent
 
 
 def test_frames_are_taken_whole() -> None:
@@ -90,7 +88,7 @@ def test_a_started_line_is_read_as_it_was_written() -> None:
     line = wire.started_line(b"3 2", 5.25, 71, 9.5, b"t-0-1", 10, 20)
     assert line == b"S 3 2 5.250000 71 9.50 t-0-1 10 20\n"
     words = line.split()
-    assert READER.read_started(words) == Started(3, 2, 5.25, 71, LogRange("launcher/t-0-1", 10, 0, 20, 0))
+    assert wire.read_started(words) == Started(3, 2, 5.25, 71, LogRange("launcher/t-0-1", 10, 0, 20, 0))
     assert (wire.decode_attempt(words), wire.decode_pid(words), wire.decode_born(words)) == ((3, 2), 71, 9.5)
 
 
@@ -108,23 +106,21 @@ def test_an_ended_line_is_read_as_it_was_written() -> None:
     )
     assert line == b"E 3 2 5.000000 6.500000 9 0.500000 4096 t-0-1 10 1 20 2 timeout 28 output 1\n"
     log = LogRange("launcher/t-0-1", 10, 1, 20, 2)
-    assert READER.read_ended(line.split(), 71) == Ended(
-        3, 2, 5.0, 6.5, 9, 0.5, 4096, log, "timeout", 28, "output", 1, 71
-    )
+    assert wire.read_ended(line.split(), 71) == Ended(3, 2, 5.0, 6.5, 9, 0.5, 4096, log, "timeout", 28, "output", 1, 71)
 
 
 def test_an_attempt_that_could_not_start_has_no_log() -> None:
     """The line of a refusal has these bytes, and becomes an end without a segment."""
     line = wire.refused_line(b"3 2", 5.0, 2, b"exec")
     assert line == b"E 3 2 5.000000 5.000000 0 0 0 - 0 0 0 0 - 2 exec 0\n"
-    assert READER.read_ended(line.split()) == Ended(3, 2, 5.0, 5.0, 0, 0.0, 0, LogRange(""), "", 2, "exec")
+    assert wire.read_ended(line.split()) == Ended(3, 2, 5.0, 5.0, 0, 0.0, 0, LogRange(""), "", 2, "exec")
 
 
 def test_a_withdrawn_line_is_read_as_it_was_written() -> None:
     """The line of a withdrawal has these bytes, and becomes this report."""
     line = wire.withdrawn_line(b"3 2", 5.0)
     assert line == b"W 3 2 5.000000\n"
-    assert READER.read_withdrawn(line.split()) == Withdrawn(3, 2, 5.0)
+    assert wire.read_withdrawn(line.split()) == Withdrawn(3, 2, 5.0)
 
 
 def test_the_header_names_the_launcher() -> None:

@@ -67,7 +67,6 @@ class AdoptedCall:
         )
 
     def _terminated_report(self, now: float) -> Ended:
-        """Report that we terminated it."""
         begun = self._begun
         log = log_of(begun, self.base)
         return Ended(begun.job, begun.attempt, begun.at, now, self._sent, 0.0, 0, log, self._reason)

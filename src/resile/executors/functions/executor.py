@@ -150,22 +150,18 @@ class FunctionExecutor(SegmentReader):
         with suppress(BlockingIOError):
             os.eventfd_read(self._wakeup_fd)
         now = time.time()
-        for worker in tuple(self._processes):
+        for worker in self._workers():
             records, gone = worker.receive()
             for record in records:
                 self._handle(worker, record)
-            if gone:
-                self._worker_exited(worker, now)
-        for thread in tuple(self._threads):
-            done, gone = thread.receive()
-            for record in done:
-                self._handle(thread, record)
-            if gone:
-                self._thread_exited(thread, now)
+            if gone and isinstance(worker, ProcessWorker):
+                self._process_exited(worker, now)
+            elif gone and isinstance(worker, ThreadWorker):
+                self._thread_exited(worker, now)
         self._check_calls(now)
         if self._waiting:
             self._offer()
-        if not (self._queued or self._adopted or self._is_making()):
+        if not (self._queued or self._adopted or any(worker.current for worker in self._workers())):
             self._busy.clear()
         reports, self._ready = self._ready, []
         self._unacknowledged = self._unacknowledged or bool(reports)
@@ -221,7 +217,6 @@ class FunctionExecutor(SegmentReader):
         return queue
 
     def _add_thread(self, queue: ThreadCallQueue) -> None:
-        """Add a thread."""
         queue.threads += 1
         self._threads.append(ThreadWorker(self._base(), queue.queue, self._functions, self._wake))
 
@@ -242,17 +237,11 @@ class FunctionExecutor(SegmentReader):
             self._epoll.register(worker.fileno(), select.EPOLLIN)
 
     def _base(self) -> str:
-        """The name of the next worker's files."""
         self._count += 1
         return os.path.join(self._folder, f"{self._token}-{self._count}")
 
     def _workers(self) -> list[ProcessWorker | ThreadWorker]:
-        """All workers: processes and threads."""
         return [*self._processes, *self._threads]
-
-    def _is_making(self) -> bool:
-        """Is any call being made?"""
-        return any(worker.current is not None for worker in self._workers())
 
     # --- records
 
@@ -275,7 +264,7 @@ class FunctionExecutor(SegmentReader):
         """Report a call that a worker finished; an abandoned call has already been reported."""
         if worker.abandoned_key == key:
             return
-        pid = 0 if worker.reported_key == key else worker.pid
+        pid = worker.unreported_pid(key)
         if worker.reason and done.at >= worker.terminated_at and isinstance(worker, ProcessWorker):
             self._ready.append(terminated_report(done, worker.base, worker.reason, pid))
             return
@@ -295,7 +284,7 @@ class FunctionExecutor(SegmentReader):
             assert self._queue is not None
             self._add_thread(self._queue)
 
-    def _worker_exited(self, worker: ProcessWorker, now: float) -> None:
+    def _process_exited(self, worker: ProcessWorker, now: float) -> None:
         """Replace a worker that exited, and report the failure of its call."""
         status = worker.wait_status()
         self._epoll.unregister(worker.fileno())
@@ -326,7 +315,7 @@ class FunctionExecutor(SegmentReader):
     def _report_death(self, worker: ProcessWorker, begun: Begun, status: int, now: float) -> Report:
         """The report of the call that a worker was making when it died."""
         key = (begun.job, begun.attempt)
-        pid = 0 if worker.reported_key == key else worker.pid
+        pid = worker.unreported_pid(key)
         if worker.signal_is_pending and status == signal.SIGTERM and not worker.reason:
             return Lost(*key, now, "its worker was ended for the call before it")
         log = log_of(begun, worker.base)
@@ -347,10 +336,9 @@ class FunctionExecutor(SegmentReader):
         """Fail all queued calls, because workers exit before they begin any call."""
         assert self._sockets is not None
         for call in (*self._sockets.take_back(), *self._waiting):
-            self._queued.pop((call.job, call.attempt), None)
-            self._ready.append(
-                Ended(call.job, call.attempt, now, now, 0, 0.0, 0, NO_LOG, spawn_error=ECHILD, spawn_stage="exec")
-            )
+            key = (call.job, call.attempt)
+            self._queued.pop(key, None)
+            self._ready.append(Ended(*key, now, now, 0, 0.0, 0, NO_LOG, spawn_error=ECHILD, spawn_stage="exec"))
         self._waiting.clear()
         self._deaths_in_a_row = 0
 
@@ -397,12 +385,10 @@ class FunctionExecutor(SegmentReader):
             worker.kill_at = now + begun.grace_seconds
             worker.signal(signal.SIGTERM)
             return
-        pid = worker.unreported_pid
-        worker.abandoned_key = (begun.job, begun.attempt)
-        self._queued.pop((begun.job, begun.attempt), None)
-        self._ready.append(
-            Ended(begun.job, begun.attempt, begun.at, now, signal.SIGTERM, 0.0, 0, NO_LOG, reason, pid=pid)
-        )
+        key = worker.abandoned_key = (begun.job, begun.attempt)
+        self._queued.pop(key, None)
+        pid = worker.unreported_pid(key)
+        self._ready.append(Ended(*key, begun.at, now, signal.SIGTERM, 0.0, 0, NO_LOG, reason, pid=pid))
         assert self._queue is not None
         self._add_thread(self._queue)
         self._wake()

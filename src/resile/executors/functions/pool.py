@@ -4,8 +4,6 @@
     Worker      receive() -> records    current: the running call    signal(number)
 
 Only one worker can take a call out of the queue, so a call that `take_back` returns is certain never to run.
-
-The module imports `_socket`, because `socket` would add 2 ms to the start of a run.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from _socket import AF_UNIX, MSG_DONTWAIT, SO_SNDBUF, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,20 +19,20 @@ from threading import Thread
 
 import msgspec
 
+from resile.c_modules import socket
 from resile.executors.functions.calls import (
     Begun,
     Call,
     Done,
     Functions,
     Record,
-    decode_call,
     decode_record,
     encode_call,
     encode_record,
     perform,
 )
 from resile.executors.functions.spool import Spool, write_all
-from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting
+from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting, decode_message
 
 WAKE_AT = 64
 CLOSE_SECONDS_MAX = 5.0
@@ -49,8 +46,8 @@ class SocketCallQueue:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._ours, self.theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-        self._ours.setsockopt(SOL_SOCKET, SO_SNDBUF, CALL_QUEUE_BYTES)
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, CALL_QUEUE_BYTES)
 
     def send(self, call: Call) -> bool:
         """Offer a call to the workers; False if their queue is full."""
@@ -62,7 +59,7 @@ class SocketCallQueue:
                 file.write(body)
             message = IN_A_FILE + os.fsencode(path)
         try:
-            self._ours.send(message, MSG_DONTWAIT)
+            self._ours.send(message, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         return True
@@ -72,15 +69,10 @@ class SocketCallQueue:
         found: list[Call] = []
         while True:
             try:
-                message = self.theirs.recv(2 * MESSAGE_BYTES_MAX, MSG_DONTWAIT)
+                message = self.theirs.recv(2 * MESSAGE_BYTES_MAX, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return found
-            if message[:1] == INLINE:
-                found.append(decode_call(message[1:]))
-            else:
-                with open(message[1:], "rb") as file:
-                    found.append(decode_call(file.read()))
-                os.unlink(message[1:])
+            found.append(decode_message(message))
 
     def close(self) -> None:
         """Drop the remaining calls; idle workers exit."""
@@ -133,8 +125,7 @@ class Worker:
         self.reason = ""
         self.terminated_at = self.kill_at = 0.0
         self.signal_is_pending = False
-        self.recorded_spool = 0
-        self.received_spool = 0
+        self.recorded_spool = self.received_spool = 0
         self.has_begun = False
 
     @property
@@ -143,20 +134,21 @@ class Worker:
         begun = self.current
         return None if begun is None else (begun.job, begun.attempt)
 
-    @property
-    def unreported_pid(self) -> int:
-        """The worker's pid, unless the start of its call has been reported."""
-        return 0 if self.reported_key == self.key else self.pid
+    def unreported_pid(self, key: tuple[int, int]) -> int:
+        """The worker's pid, unless the start of this attempt has been reported."""
+        return 0 if self.reported_key == key else self.pid
 
 
 class ProcessWorker(Worker):
     """A worker process."""
 
-    def __init__(self, base: str, calls: socket, setting: Setting, env: dict[str, str], directory: str | None) -> None:
+    def __init__(
+        self, base: str, calls: socket.socket, setting: Setting, env: dict[str, str], directory: str | None
+    ) -> None:
         super().__init__(base)
         import subprocess
 
-        self._reports, theirs = socketpair()
+        self._reports, theirs = socket.socketpair()
         setting = msgspec.structs.replace(setting, calls=calls.fileno(), reports=theirs.fileno(), base=base)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         out, err = (os.open(base + ending, flags, 0o600) for ending in (".o", ".e"))
@@ -170,8 +162,8 @@ class ProcessWorker(Worker):
             pass_fds=(calls.fileno(), theirs.fileno()),
             start_new_session=True,
         )
-        for descriptor in (out, err):
-            os.close(descriptor)
+        os.close(out)
+        os.close(err)
         theirs.close()
         self.pid = self._process.pid
         self._inbox = b""
@@ -185,7 +177,7 @@ class ProcessWorker(Worker):
         has_exited = False
         while True:
             try:
-                data = self._reports.recv(RECEIVE_BYTES, MSG_DONTWAIT)
+                data = self._reports.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except ConnectionResetError:

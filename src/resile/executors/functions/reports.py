@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from msgspec.structs import astuple
+
 from resile.executors.contract import Ended, Returned
 from resile.executors.functions.calls import Begun, Done
 from resile.executors.functions.spool import FOLDER
@@ -29,42 +31,20 @@ def log_of(begun: Begun, base: str) -> LogRange:
 
 def returned_report(done: Done, base: str, pid: int, log: LogRange | None = None) -> Returned:
     """Report a call that returned normally; `log` overrides the log range in the record."""
-    return Returned(
-        done.job,
-        done.attempt,
-        done.started_at,
-        done.at,
-        done.value,
-        done.kind,
-        done.message,
-        done.types,
-        done.traceback,
-        done.exit_code,
-        done.cpu_seconds,
-        done.rss_bytes_max,
-        log or _log_of_done(done, base),
-        pid,
-    )
+    # Up to its log, a report has the fields of a record.
+    shared = astuple(done)[: Returned.__struct_fields__.index("log")]
+    fields = (*shared, log or _log_of_done(done, base), pid)
+    return Returned(*fields)
 
 
 def terminated_report(done: Done, base: str, reason: str, pid: int) -> Ended:
     """Report a call that ended after SIGTERM, whatever it returned or raised."""
-    return Ended(
-        done.job,
-        done.attempt,
-        done.started_at,
-        done.at,
-        done.exit_code << 8,
-        done.cpu_seconds,
-        done.rss_bytes_max,
-        _log_of_done(done, base),
-        reason,
-        pid=pid,
-    )
+    status, log = done.exit_code << 8, _log_of_done(done, base)
+    usage = (done.cpu_seconds, done.rss_bytes_max)
+    return Ended(done.job, done.attempt, done.started_at, done.at, status, *usage, log, reason, pid=pid)
 
 
 def _log_of_done(done: Done, base: str) -> LogRange:
-    """The log range of a call that is over."""
     if not done.out_length and not done.err_length:
         return NO_LOG
     return LogRange(segment_of(base), done.out, done.out_length, done.err, done.err_length)

@@ -166,6 +166,5 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def _unlink(path: str) -> None:
-    """Remove a file if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(path)

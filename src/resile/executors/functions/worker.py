@@ -4,8 +4,6 @@
 
 A function's output goes to the worker's two files; each call has a range of them. When the engine is gone the worker
 finishes its call, records that, and begins no other. A call that is too large for a message is in a file.
-
-The module imports `_socket`, because `socket` would add 3 ms to the start of every worker.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ import os
 import select
 import sys
 import time
-from _socket import MSG_DONTWAIT, socket
 from contextlib import suppress
 
 import msgspec
 
+from resile.c_modules import socket
 from resile.executors.functions.calls import (
     Begun,
     Call,
@@ -63,8 +61,8 @@ class WorkerProcess:
 
         self._usage = resource.getrusage
         self._self = resource.RUSAGE_SELF
-        self._calls = socket(fileno=setting.calls)
-        self._reports = socket(fileno=setting.reports)
+        self._calls = socket.socket(fileno=setting.calls)
+        self._reports = socket.socket(fileno=setting.reports)
         self._spool = Spool(setting.base, "process")
         self._functions = Functions(setting.run, setting.epoch, setting.home)
         self._hangup = select.poll()
@@ -81,7 +79,7 @@ class WorkerProcess:
         unsent = b""
         while True:
             try:
-                message = self._calls.recv(2 * MESSAGE_BYTES_MAX, MSG_DONTWAIT)
+                message = self._calls.recv(2 * MESSAGE_BYTES_MAX, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 if unsent and not self._send(unsent):
                     return
@@ -89,10 +87,9 @@ class WorkerProcess:
                 message = self._calls.recv(2 * MESSAGE_BYTES_MAX)
             if not message:
                 return
-            call = decode_call(_call_body(message))
-            begun = Begun(
-                call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds, *_output_sizes()
-            )
+            call = decode_message(message)
+            limits = (call.timeout_seconds, call.grace_seconds)
+            begun = Begun(call.job, call.attempt, time.time(), *limits, *_output_sizes())
             record = encode_record(begun)
             try:
                 self._spool.add(record)
@@ -109,7 +106,11 @@ class WorkerProcess:
     def _make_call(self, call: Call, begun: Begun) -> bytes:
         """Make one call and spool its record; return the framed record for the engine."""
         before = self._usage(self._self)
-        displaced = _set_environment(call)
+        displaced = {name: os.environb.get(name) for name, _ in call.env}
+        os.environ["RESILE_JOB_ID"] = str(call.job)
+        os.environ["RESILE_JOB_NAME"] = call.step
+        os.environ["RESILE_ATTEMPT_ID"] = str(call.attempt)
+        os.environb.update(call.env)
         done = perform(call, self._functions, begun)
         _restore_environment(displaced)
         flush_output()
@@ -148,16 +149,6 @@ def frame_of(record: bytes) -> bytes:
     return len(record).to_bytes(4, "big") + record
 
 
-def _set_environment(call: Call) -> dict[bytes, bytes | None]:
-    """Set the environment of a call; return the values that it replaces."""
-    displaced = {name: os.environb.get(name) for name, _ in call.env}
-    os.environ["RESILE_JOB_ID"] = str(call.job)
-    os.environ["RESILE_JOB_NAME"] = call.step
-    os.environ["RESILE_ATTEMPT_ID"] = str(call.attempt)
-    os.environb.update(call.env)
-    return displaced
-
-
 def _restore_environment(displaced: dict[bytes, bytes | None]) -> None:
     """Restore the values that a call replaced."""
     for name, value in displaced.items():
@@ -167,15 +158,15 @@ def _restore_environment(displaced: dict[bytes, bytes | None]) -> None:
             os.environb[name] = value
 
 
-def _call_body(message: bytes) -> bytes:
-    """The call in a message, or in the file that the message names."""
+def decode_message(message: bytes) -> Call:
+    """The call in a message, or in the file that the message names; the file is removed."""
+    body = message[1:]
     if message[:1] == INLINE:
-        return message[1:]
-    path = message[1:]
-    with open(path, "rb") as file:
-        data = file.read()
-    os.unlink(path)
-    return data
+        return decode_call(body)
+    with open(body, "rb") as file:
+        call = decode_call(file.read())
+    os.unlink(body)
+    return call
 
 
 def _output_sizes() -> tuple[int, int]:

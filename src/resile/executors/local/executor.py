@@ -10,13 +10,14 @@ it left, and reports running attempts as lost; the next `start` gets a new launc
 
 from __future__ import annotations
 
-import _socket
 import os
 import select
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from errno import EINVAL
 
+from resile.c_modules import socket
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Withdrawn
 from resile.executors.local import prestart, processes, recovery, wire
@@ -25,7 +26,7 @@ from resile.executors.local.prestart import Prestarted
 from resile.executors.local.recovery import Key, SpooledAttempt
 from resile.executors.local.segments import SegmentReader
 from resile.executors.local.spool import SUFFIX
-from resile.executors.local.wire import Author, Configuration
+from resile.executors.local.wire import Author
 from resile.model.failure import LogRange
 
 RECEIVE_BYTES = 256 * 1024
@@ -59,7 +60,7 @@ class LocalExecutor(SegmentReader):
         self._folder = os.path.join(os.path.abspath(folder), wire.FOLDER)
         self._label = label
         self._config = (slots, directory, tuple(secrets), dict(base_env))
-        self._socket: _socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._token = ""
         self._inbox = b""
         self._received = self._reported = self._recorded = self._acknowledged = 0
@@ -123,9 +124,7 @@ class LocalExecutor(SegmentReader):
     def reports(self) -> list[Report]:
         """Everything received since the last call; never blocks."""
         self._receive()
-        reports = [
-            recovery.READER.read_started(item) if isinstance(item, list) else item for item in self._ready if item
-        ]
+        reports = [wire.read_started(item) if isinstance(item, list) else item for item in self._ready if item]
         self._ready, self._start_index, self._merged_index = [], {}, 0
         self._reported = self._received
         if self._is_woken:
@@ -143,7 +142,10 @@ class LocalExecutor(SegmentReader):
         if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
         if self._dead and not self._ready:
-            self._forget_dead()
+            for path in self._dead:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+            self._dead.clear()
 
     def close(self) -> None:
         """Close the connection; running attempts go on. The next engine finds the unacknowledged reports."""
@@ -175,17 +177,18 @@ class LocalExecutor(SegmentReader):
         self._configure()
 
     def _author_of(self, pid: int) -> Author:
-        """The author line of the launcher with this pid."""
         launcher = processes.read_process(pid)
         ticks = launcher.start_ticks if launcher else 0
         return Author(self._token, pid, ticks, processes.boot_id().decode(), self._label)
 
-    def _attach(self, connection: _socket.socket) -> None:
+    def _attach(self, connection: socket.socket) -> None:
         """Use this launcher from now on."""
+        import struct
+
         self._socket = connection
         self._inbox = b""
         self._received = self._reported = self._recorded = self._acknowledged = 0
-        connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeval(SEND_SECONDS_MAX))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS_MAX, 0))
         self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     def _configure(self) -> None:
@@ -193,7 +196,7 @@ class LocalExecutor(SegmentReader):
         slots, directory, secrets, base_env = self._config
         pairs = [name + b"=" + value for name, value in base_env.items()]
         token, folder = self._token.encode(), os.fsencode(self._folder)
-        self._send(wire.configure_frame(Configuration(token, folder, slots, directory, secrets, pairs)))
+        self._send(wire.configure_frame(token, folder, slots, directory, secrets, pairs))
 
     def _send(self, data: bytes) -> None:
         """Send frames. The launcher always reads, so this blocks only if the launcher was stopped."""
@@ -212,7 +215,7 @@ class LocalExecutor(SegmentReader):
         """Read the lines that the launcher sent."""
         while self._socket is not None:
             try:
-                data = self._socket.recv(RECEIVE_BYTES, _socket.MSG_DONTWAIT)
+                data = self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except OSError:
@@ -253,10 +256,10 @@ class LocalExecutor(SegmentReader):
                 self._ready.append(words)
             case wire.ENDED:
                 del self._ours[key]
-                self._ready.append(recovery.READER.read_ended(words, self._not_yet_reported(key)))
+                self._ready.append(wire.read_ended(words, self._not_yet_reported(key)))
             case _:
                 del self._ours[key]
-                self._ready.append(recovery.READER.read_withdrawn(words))
+                self._ready.append(wire.read_withdrawn(words))
 
     def _not_yet_reported(self, key: Key) -> int:
         """Merge the unreported start of an attempt into the report of its end; return its pid, or 0 if it was reported.
@@ -272,7 +275,6 @@ class LocalExecutor(SegmentReader):
         return wire.decode_pid(words)
 
     def _acknowledge(self) -> None:
-        """Let the launcher drop the lines that the engine has recorded."""
         self._send(wire.acknowledge_frame(self._recorded))
         self._acknowledged = self._recorded
 
@@ -353,7 +355,7 @@ class LocalExecutor(SegmentReader):
     def _death_hint(self) -> str:
         """Why launchers die at once, as far as the engine can tell."""
         try:
-            __import__("_ctypes")
+            import ctypes  # noqa: F401
         except ImportError:
             return "this Python was built without ctypes, by which steps are started; use one that has it"
         return f"see {self._folder}/*.crash"
@@ -366,7 +368,7 @@ class LocalExecutor(SegmentReader):
             spooled = self._spooled.pop(key, None)
             if spooled is not None and spooled.end is not None:
                 self._report(spooled.end)
-            elif spooled is not None and spooled.started is not None and self._is_ours(spooled.author):
+            elif spooled and spooled.started and self._socket and spooled.author.token == self._token:
                 self._ours[key] = True
                 started = spooled.started
                 self._report(Adopted(*key, started.at, started.pid, started.log))
@@ -383,10 +385,6 @@ class LocalExecutor(SegmentReader):
                 self._report(Lost(*key, now, "the launcher died as it started"))
             else:
                 self._report(Withdrawn(*key, now))
-
-    def _is_ours(self, author: Author) -> bool:
-        """Are we connected to this launcher?"""
-        return self._socket is not None and author.token == self._token
 
     def _end_orphans(self, attempts: Sequence[Key], author: Author | None) -> set[Key]:
         """Kill the processes of attempts whose launcher is dead; return the attempts that still had one."""
@@ -416,22 +414,8 @@ class LocalExecutor(SegmentReader):
         tags = {recovery.tag_of(author, key): (started.pid, spooled[key].born) for key, started in running.items()}
         processes.end_orphans(tags)
 
-    def _forget_dead(self) -> None:
-        """Remove the spools of dead launchers: the engine has recorded all their lines."""
-        for path in self._dead:
-            if os.path.exists(path):
-                os.unlink(path)
-        self._dead.clear()
 
-
-def timeval(seconds: int) -> bytes:
-    """A struct timeval, for socket options."""
-    import struct
-
-    return struct.pack("@ll", seconds, 0)
-
-
-def read_greeting(connection: _socket.socket) -> tuple[list[bytes], bytes]:
+def read_greeting(connection: socket.socket) -> tuple[list[bytes], bytes]:
     """The lines that a launcher sends a new engine, and the data after them; nothing if the launcher dies meanwhile."""
     connection.settimeout(GREETING_SECONDS_MAX)
     text = b""
@@ -447,7 +431,7 @@ def read_greeting(connection: _socket.socket) -> tuple[list[bytes], bytes]:
     return text[:end].split(b"\n"), text[end + 1 + len(wire.GREETING_END) :]
 
 
-def dismiss(connection: _socket.socket) -> None:
+def dismiss(connection: socket.socket) -> None:
     """Terminate a launcher of another epoch with its attempts, and wait until it is gone."""
     try:
         connection.settimeout(GREETING_SECONDS_MAX)

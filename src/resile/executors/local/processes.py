@@ -14,7 +14,8 @@ from __future__ import annotations
 import posix
 import select
 import time
-from _signal import SIGKILL, pidfd_send_signal
+
+from resile.c_modules import signal
 
 TAG_VARIABLE = b"RESILE_ATTEMPT"
 STAT_BYTES = 1024
@@ -42,7 +43,8 @@ class Process:
     def tag(self) -> bytes:
         """The attempt's tag in the initial environment of the process; empty if there is none."""
         if self.known_tag is None:
-            self.known_tag = tag_of(self.pid)
+            text = b"\0" + read_file(b"/proc/%d/environ" % self.pid, ENVIRON_BYTES)
+            self.known_tag = text.partition(b"\0" + TAG_VARIABLE + b"=")[2].partition(b"\0")[0]
         return self.known_tag
 
 
@@ -90,13 +92,6 @@ def attempt_tag(token: bytes, key: bytes) -> bytes:
 def key_in(tag: bytes, token: bytes) -> bytes:
     """The key of the attempt in the tag of a launcher."""
     return tag.rpartition(token + b":")[2].replace(b":", b" ")
-
-
-def tag_of(pid: int) -> bytes:
-    """The attempt's tag in the initial environment of a process; empty if there is none."""
-    text = b"\0" + read_file(b"/proc/%d/environ" % pid, ENVIRON_BYTES)
-    at = text.find(b"\0" + TAG_VARIABLE + b"=")
-    return text[at + len(TAG_VARIABLE) + 2 :].partition(b"\0")[0] if at >= 0 else b""
 
 
 def boot_seconds() -> float:
@@ -156,7 +151,7 @@ def members_of(
     return found
 
 
-def send(entry: Process, signal: int) -> int:
+def send(entry: Process, number: int) -> int:
     """Signal exactly this process; return its pidfd (the caller closes it), or -1 if the process is gone."""
     try:
         descriptor = posix.pidfd_open(entry.pid)
@@ -165,7 +160,7 @@ def send(entry: Process, signal: int) -> int:
     now = read_process(entry.pid)
     try:
         if now is not None and now.start_ticks == entry.start_ticks:
-            pidfd_send_signal(descriptor, signal)
+            signal.pidfd_send_signal(descriptor, number)
             return descriptor
     except OSError:
         pass
@@ -176,8 +171,8 @@ def send(entry: Process, signal: int) -> int:
 def send_all(found: dict[int, Process], *signals: int) -> None:
     """Signal each of these processes."""
     for entry in found.values():
-        for signal in signals:
-            descriptor = send(entry, signal)
+        for number in signals:
+            descriptor = send(entry, number)
             if descriptor >= 0:
                 posix.close(descriptor)
 
@@ -195,7 +190,7 @@ def end_orphans(attempts: dict[bytes, tuple[int, float]]) -> set[bytes]:
         found = orphans_of(attempts, known, met)
         if not found:
             break
-        for descriptor in [send(entry, SIGKILL) for entry in found.values()]:
+        for descriptor in [send(entry, signal.SIGKILL) for entry in found.values()]:
             if descriptor >= 0:
                 waiting = select.poll()
                 waiting.register(descriptor, select.POLLIN)

@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from resile.executors.contract import Ended, Started, Withdrawn
 from resile.executors.local import processes, wire
-from resile.executors.local.wire import Author, ReportReader
+from resile.executors.local.wire import Author
 
 Key = tuple[int, int]
-READER = ReportReader()
 
 
 class SpooledAttempt(Struct):
@@ -45,10 +44,10 @@ def fold(lines: list[bytes], author: Author, spooled: dict[Key, SpooledAttempt])
         if kind == wire.BEGINS:
             spooled[key] = SpooledAttempt(author)
         elif kind == wire.STARTED:
-            spooled[key] = SpooledAttempt(author, READER.read_started(words), wire.decode_born(words))
+            spooled[key] = SpooledAttempt(author, wire.read_started(words), wire.decode_born(words))
         else:
             entry = spooled.setdefault(key, SpooledAttempt(author))
-            entry.end = READER.read_ended(words) if kind == wire.ENDED else READER.read_withdrawn(words)
+            entry.end = wire.read_ended(words) if kind == wire.ENDED else wire.read_withdrawn(words)
 
 
 def read_spool(path: str) -> tuple[Author | None, list[bytes]]:
@@ -65,4 +64,4 @@ def find_end(path: str, job: int, attempt: int) -> Ended | None:
     """The end of an attempt, if the launcher has already written it to this spool."""
     _, lines = read_spool(path)
     beginning = b"%s %s " % (wire.ENDED, wire.key_of(job, attempt))
-    return next((READER.read_ended(line.split()) for line in lines if line.startswith(beginning)), None)
+    return next((wire.read_ended(line.split()) for line in lines if line.startswith(beginning)), None)

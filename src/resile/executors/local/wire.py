@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from resile.executors.contract import Ended, Launch, Started, Withdrawn
+    from resile.model.failure import LogRange
 
 VERSION = 1
 LENGTH_BYTES = 4
@@ -51,22 +52,6 @@ _OF_STARTS = (BEGINS + b" ", STARTED + b" ")
 def key_of(job: int, attempt: int) -> bytes:
     """The key of an attempt."""
     return b"%d %d" % (job, attempt)
-
-
-class Configuration:
-    """The settings that all attempts of a run share: a C frame."""
-
-    __slots__ = ("directory", "env", "folder", "secrets", "slots", "token")
-
-    def __init__(
-        self, token: bytes, folder: bytes, slots: int, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
-    ) -> None:
-        self.token = token
-        self.folder = folder
-        self.slots = slots
-        self.directory = directory
-        self.secrets = tuple(secrets)
-        self.env = env
 
 
 class Start:
@@ -105,11 +90,12 @@ def frame(*fields: bytes) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-def configure_frame(configuration: Configuration) -> bytes:
-    """The frame that opens a connection; a later one changes the shared settings."""
-    head = (configuration.token, configuration.folder, b"%d" % configuration.slots, configuration.directory)
-    secrets = [secret.hex().encode() for secret in configuration.secrets]
-    return frame(CONFIGURE, *head, b"%d" % len(secrets), *secrets, *configuration.env)
+def configure_frame(
+    token: bytes, folder: bytes, slots: int, directory: bytes, secrets: Iterable[bytes], env: list[bytes]
+) -> bytes:
+    """The frame that opens a connection; a later one changes the settings that all attempts share."""
+    hidden = [secret.hex().encode() for secret in secrets]
+    return frame(CONFIGURE, token, folder, b"%d" % slots, directory, b"%d" % len(hidden), *hidden, *env)
 
 
 def start_frame(launch: Launch) -> bytes | None:
@@ -129,10 +115,8 @@ def start_frame(launch: Launch) -> bytes | None:
     ]
     if launch.env:
         fields += [name + b"=" + value for name, value in launch.env]
-    body = b"\0".join(fields)
-    if body.count(b"\0") != len(fields) - 1:
-        return None
-    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+    whole = frame(*fields)
+    return whole if whole.count(b"\0", LENGTH_BYTES) == len(fields) - 1 else None
 
 
 def kill_frame(job: int, attempt: int) -> bytes:
@@ -173,11 +157,11 @@ def take_frames(inbox: bytearray) -> Iterator[list[bytes]]:
     del inbox[:at]
 
 
-def decode_configuration(fields: list[bytes]) -> Configuration:
-    """The shared settings in a CONFIGURE frame."""
+def decode_configuration(fields: list[bytes]) -> tuple[bytes, bytes, int, bytes, list[bytes], list[bytes]]:
+    """The arguments of `configure_frame`, from a CONFIGURE frame."""
     _, token, folder, slots, directory, count, *rest = fields
     secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
-    return Configuration(token, folder, int(slots), directory, secrets, rest[int(count) :])
+    return token, folder, int(slots), directory, secrets, rest[int(count) :]
 
 
 def decode_start(fields: list[bytes]) -> Start:
@@ -286,7 +270,7 @@ def decode_author(line: bytes) -> Author | None:
     return Author(token, int(pid), int(start_ticks), boot, label)
 
 
-# --- lines, read by the engine
+# --- lines, read by the engine; the launcher must not load the classes of reports, so the functions import them
 
 
 def decode_attempt(words: list[bytes]) -> tuple[int, int]:
@@ -304,47 +288,46 @@ def decode_born(words: list[bytes]) -> float:
     return float(words[5])
 
 
-class ReportReader:
-    """Turns lines into reports; it imports their classes in the engine only, because the launcher must not."""
+def read_started(words: list[bytes]) -> Started:
+    """The report of an S line."""
+    from resile.executors.contract import Started
 
-    __slots__ = ("_ended", "_log_range", "_started", "_withdrawn")
+    _, job, attempt, at, pid, _, segment, out, err = words
+    return Started(int(job), int(attempt), float(at), int(pid), _log_range(segment, out, b"0", err, b"0"))
 
-    def __init__(self) -> None:
-        from resile.executors.contract import Ended, Started, Withdrawn
-        from resile.model.failure import LogRange
 
-        self._started = Started
-        self._ended = Ended
-        self._withdrawn = Withdrawn
-        self._log_range = LogRange
+def read_ended(words: list[bytes], pid: int = 0) -> Ended:
+    """The report of an E line; `pid` is set if it also covers the start."""
+    from resile.executors.contract import Ended
 
-    def read_started(self, words: list[bytes]) -> Started:
-        """The report of an S line."""
-        _, job, attempt, at, pid, _, segment, out, err = words
-        log = self._log_range(f"{FOLDER}/{segment.decode()}", int(out), 0, int(err), 0)
-        return self._started(int(job), int(attempt), float(at), int(pid), log)
+    _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom = words
+    return Ended(
+        int(job),
+        int(attempt),
+        float(started),
+        float(at),
+        int(status),
+        float(cpu),
+        int(rss),
+        _log_range(*log),
+        "" if reason == _NONE else reason.decode(),
+        int(errno),
+        "" if stage == _NONE else stage.decode(),
+        int(oom),
+        pid,
+    )
 
-    def read_ended(self, words: list[bytes], pid: int = 0) -> Ended:
-        """The report of an E line; `pid` is set if it also covers the start."""
-        _, job, attempt, started, at, status, cpu, rss, *log, reason, errno, stage, oom = words
-        segment, out, out_length, err, err_length = log
-        place = "" if segment == _NONE else f"{FOLDER}/{segment.decode()}"
-        return self._ended(
-            int(job),
-            int(attempt),
-            float(started),
-            float(at),
-            int(status),
-            float(cpu),
-            int(rss),
-            self._log_range(place, int(out), int(out_length), int(err), int(err_length)),
-            "" if reason == _NONE else reason.decode(),
-            int(errno),
-            "" if stage == _NONE else stage.decode(),
-            int(oom),
-            pid,
-        )
 
-    def read_withdrawn(self, words: list[bytes]) -> Withdrawn:
-        """The report of a W line."""
-        return self._withdrawn(int(words[1]), int(words[2]), float(words[3]))
+def read_withdrawn(words: list[bytes]) -> Withdrawn:
+    """The report of a W line."""
+    from resile.executors.contract import Withdrawn
+
+    return Withdrawn(int(words[1]), int(words[2]), float(words[3]))
+
+
+def _log_range(segment: bytes, out: bytes, out_length: bytes, err: bytes, err_length: bytes) -> LogRange:
+    """The position of an attempt's output, from the words of a line."""
+    from resile.model.failure import LogRange
+
+    place = "" if segment == _NONE else f"{FOLDER}/{segment.decode()}"
+    return LogRange(place, int(out), int(out_length), int(err), int(err_length))

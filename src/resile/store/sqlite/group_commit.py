@@ -10,8 +10,8 @@ While one commit is synced the next batches gather, so the busier the engine is,
 
 from __future__ import annotations
 
-from _queue import SimpleQueue
 from _thread import LockType, allocate_lock
+from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import posix
 import select
 import time
-from _signal import SIGCONT, SIGKILL, SIGTERM
 from _thread import allocate_lock, start_new_thread
 from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
 
+from resile.c_modules import signal
 from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.orphans import Orphans
@@ -44,7 +44,7 @@ DISCARD_BYTES = 256 * 1024
 ABANDONED_PIPES_MAX = 256
 NEVER = float("inf")
 TIMEOUT, KILLED = b"timeout", b"killed"
-_KILLED_BY_KERNEL = (SIGKILL, (128 + SIGKILL) << 8)
+_KILLED_BY_KERNEL = (signal.SIGKILL, (128 + signal.SIGKILL) << 8)
 
 
 class Attempts:
@@ -380,8 +380,8 @@ class Attempts:
         if now < slot.deadline:
             return min(slot.deadline, now + CHECK_AGAIN_SECONDS)
         if not slot.reaped:
-            system_calls.signal_group(slot.pid, SIGKILL)
-        processes.send_all(found, SIGKILL)
+            system_calls.signal_group(slot.pid, signal.SIGKILL)
+        processes.send_all(found, signal.SIGKILL)
         return now + CHECK_AGAIN_SECONDS
 
     def terminate(self, slot: Slot, reason: bytes, now: float) -> None:
@@ -393,9 +393,10 @@ class Attempts:
         self.check_by(slot.deadline)
         found = self.members(slot)
         # The group first, so that no child forked in between is missed; then the processes that left the group.
-        system_calls.signal_group(slot.pid, SIGTERM)
-        system_calls.signal_group(slot.pid, SIGCONT)
-        processes.send_all({pid: entry for pid, entry in found.items() if entry.group != slot.pid}, SIGTERM, SIGCONT)
+        system_calls.signal_group(slot.pid, signal.SIGTERM)
+        system_calls.signal_group(slot.pid, signal.SIGCONT)
+        outside = {pid: entry for pid, entry in found.items() if entry.group != slot.pid}
+        processes.send_all(outside, signal.SIGTERM, signal.SIGCONT)
 
     def members(self, slot: Slot) -> dict[int, processes.Process]:
         """The living processes of an attempt, from the process table of this turn."""

@@ -29,10 +29,6 @@ from resile.executors.local.launcher.attempts import CHECK_AGAIN_SECONDS, NEVER,
 from resile.executors.local.redaction import patterns_of
 from resile.executors.local.spool import Spool
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from resile.executors.local.wire import Configuration
-
 RECEIVE_BYTES = 256 * 1024
 PUBLISH_STARTS_SECONDS = 0.010
 STARTED_CHECK_SECONDS = 0.0005
@@ -178,18 +174,20 @@ class Launcher:
             case wire.DRAIN:
                 self.attempts.withdraw_all()
             case wire.CONFIGURE:
-                self.configure(wire.decode_configuration(fields))
+                self.configure(*wire.decode_configuration(fields))
             case wire.TERMINATE:
                 self.ending = True
                 self.attempts.terminate_all()
             case _:
                 raise ValueError
 
-    def configure(self, configuration: Configuration) -> None:
+    def configure(
+        self, token: bytes, folder: bytes, slots: int, directory: bytes, secrets: list[bytes], env: list[bytes]
+    ) -> None:
         """Apply the run's settings; those of the first engine also say where the launcher keeps its files."""
         attempts = self.attempts
         if self.spool is None:
-            attempts.token, attempts.folder = configuration.token, configuration.folder
+            attempts.token, attempts.folder = token, folder
             try:
                 self.spool = Spool(attempts.folder, attempts.token)
                 self.listener = system_calls.listen(attempts.folder)
@@ -197,9 +195,9 @@ class Launcher:
                 attempts.blocked_errno = 0
             except OSError as error:
                 attempts.blocked_errno = error.errno or ENOSPC
-        attempts.slots = max(1, configuration.slots)
-        attempts.secrets = patterns_of(configuration.secrets)
-        attempts.spawner.configure(attempts.token, configuration.directory, configuration.env)
+        attempts.slots = max(1, slots)
+        attempts.secrets = patterns_of(secrets)
+        attempts.spawner.configure(attempts.token, directory, env)
 
     def flush(self) -> None:
         """Write the new lines to the spool, then send them to the engine.

@@ -3,17 +3,19 @@
 A spawning thread sleeps until the new program runs, a third of a millisecond. The interpreter's own posix_spawn holds
 its lock all that time, so the launcher calls the C library directly: then all slots can start attempts at once.
 
-Runs inside the launcher, so only built-in modules and ctypes are imported; ctypes takes 4 ms, and is loaded
-before the engine, which starts at the same time, has its first attempt ready.
+Runs inside the launcher, so only built-in modules, ctypes and `os`, which ctypes needs, are imported. ctypes takes
+4 ms, and is loaded before the engine, which starts at the same time, has its first attempt ready.
 """
 
 from __future__ import annotations
 
 import posix
-from _signal import SIGPIPE, SIGXFSZ
 from ctypes import CDLL, Array, byref, c_char, c_char_p, c_int, sizeof
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
+from os.path import isfile as is_file
+from os.path import join as path_in
 
+from resile.c_modules import signal
 from resile.executors.local.processes import TAG_VARIABLE, attempt_tag
 
 TYPE_CHECKING = False
@@ -25,12 +27,9 @@ OPAQUE_BYTES = 1024
 SPAWN_SETSIGDEF = 0x04
 SPAWN_SETSIGMASK = 0x08
 SPAWN_SETSID = 0x80
-FILE_TYPE = 0o170000
-REGULAR_FILE = 0o100000
 # Python ignores these two signals, and ignored signals stay ignored across exec.
-_DEFAULT_SIGNALS = (SIGPIPE, SIGXFSZ)
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 _NOT_EXECUTABLE = (ENOENT, EACCES, ENOEXEC, ENOTDIR)
-
 
 _library = CDLL(None)
 _Opaque = c_char * OPAQUE_BYTES
@@ -163,24 +162,11 @@ class Spawner:
 def find_program(name: bytes, path: bytes, cwd: bytes) -> tuple[bytes, int]:
     """The program of this name in a PATH, as the child will see it; or an errno."""
     candidates = [b"%s/%s" % (folder or b".", name) for folder in path.split(b":")]
-    places = [posix_join(cwd, candidate) for candidate in candidates] if cwd else candidates
+    places = [path_in(cwd, candidate) for candidate in candidates]
     for candidate, place in zip(candidates, places, strict=True):
         if posix.access(place, posix.X_OK) and is_file(place):
             return candidate, 0
     return b"", EACCES if any(posix.access(place, posix.F_OK) for place in places) else ENOENT
-
-
-def is_file(path: bytes) -> bool:
-    """Is there a regular file at this path now?"""
-    try:
-        return posix.stat(path).st_mode & FILE_TYPE == REGULAR_FILE
-    except OSError:
-        return False
-
-
-def posix_join(folder: bytes, name: bytes) -> bytes:
-    """The path of a name, seen from a folder."""
-    return name if name.startswith(b"/") else b"%s/%s" % (folder, name)
 
 
 def directory_errno(cwd: bytes) -> int:
