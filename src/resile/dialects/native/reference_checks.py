@@ -331,8 +331,8 @@ class _ReferenceChecker:
 
     def _is_shielded(self, text: Text, offset: int) -> bool:
         """Do quotes or a comment keep the shell from expanding this reference, as with code in another language?"""
-        from resile.languages.shell.lexer import read
-        from resile.languages.shell.tokens import Hole
+        from resile.languages.shell.grammar import read
+        from resile.languages.shell.lexer import Hole
 
         at = 0
         for piece in read(text.node.text, knows_ansi(text.program)):
@@ -349,8 +349,8 @@ class _ReferenceChecker:
         known = {name for name, _ in names(text.node.text) if self._is_ours(text, path_of(name))}
         if not known:
             return
-        from resile.languages.shell.lexer import read
-        from resile.languages.shell.tokens import Hole
+        from resile.languages.shell.grammar import read
+        from resile.languages.shell.lexer import Hole
 
         # Without quotes and nesting every place is safe; skip the lexer, which takes seconds for 100,000 commands.
         is_flat = text.node.text.count("${") == len(known) and _NESTING.isdisjoint(text.node.text)

@@ -19,10 +19,9 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from resile.languages.shell.grammar import Command
-from resile.languages.shell.lexer import Lexer
+from resile.languages.shell.grammar import Command, Lexer
+from resile.languages.shell.lexer import Unclear
 from resile.languages.shell.quoting import SHELLS
-from resile.languages.shell.tokens import Unclear
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")

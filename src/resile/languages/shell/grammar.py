@@ -1,13 +1,24 @@
-"""The level of shell grammar with words, separators and keywords; the Lexer reads the inside of words."""
+"""Finds the position of each reference in a shell text: the part of the shell's grammar that determines quoting.
+
+    text -> Lexer: command <-> double quotes <-> ${V:-...} <-> $( ... ) <-> here-document ...
+         -> pieces: literal text, holes with their place, marks around here-documents
+
+Each text is read once. If the lexer can't follow it (a quote that never ends, a form that shells read differently), it
+marks every hole of the text as `refused`: better no value than one in the wrong quotes. lexer.py reads the inside of
+words.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from functools import lru_cache
 from typing import Literal
 
-from resile.languages.shell.tokens import BodyEnd, BodyStart, Unclear, WordReader
+from resile.languages.references import TEMPLATES_KEPT, names
+from resile.languages.shell.lexer import BodyEnd, BodyStart, Piece, Unclear, WordReader
 
+NESTING_MAX = 40
 _WORD_RUN = re.compile(r"""[^\s\\'"`$#<>()|&;]+""")
 _REDIRECT = re.compile(r"<<<|[<>][&>|]?")
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s\\'"`$<>()|&;]|\\.|'[^']*'|"[^"\\$`]*")+)""")
@@ -275,3 +286,44 @@ class Command:
             lexer.flush(body_end)
             lexer.pieces.append(BodyEnd(delimiter, strips_tabs, bool(self.closer) or lexer.backquotes > 0))
         lexer.at = after
+
+
+class Lexer(WordReader):
+    """Reads a shell text once, one level of shell code inside the other."""
+
+    def __init__(self, text: str, references: dict[int, str], knows_ansi: bool) -> None:
+        super().__init__(text, references, knows_ansi)
+        self.nesting = 0
+        self.level: Command | None = None
+
+    def command(self, end: int, closer: str) -> None:
+        """Read shell code up to an unmatched `closer`, or to `end` if there is none."""
+        self.nesting += 1
+        if self.nesting > NESTING_MAX:
+            raise Unclear(f"it is nested deeper than {NESTING_MAX} levels")
+        outer, self.level = self.level, self.level_of(end, closer)
+        self.level.read()
+        self.level = outer
+        self.nesting -= 1
+
+    def level_of(self, end: int, closer: str) -> Command:
+        """The reader of a level of shell code."""
+        return Command(self, end, closer)
+
+    def evaluates(self, at: int) -> Literal["number", "name", ""]:
+        """How the innermost command evaluates a value at `at`."""
+        return self.level.evaluates(at) if self.level is not None else ""
+
+
+@lru_cache(maxsize=TEMPLATES_KEPT)
+def read(text: str, knows_ansi: bool) -> tuple[Piece, ...]:
+    """The pieces of a command; `knows_ansi` tells whether the shell reads `$'...'` like bash."""
+    references = {offset: name for name, offset in names(text)}
+    lexer = Lexer(text, references, knows_ansi)
+    try:
+        lexer.command(len(text), "")
+        return lexer.finish()
+    except Unclear as unclear:
+        lexer = Lexer(text, references, knows_ansi)
+        lexer.holes(0, len(text), "refused", str(unclear))
+        return lexer.finish()

@@ -1,45 +1,58 @@
-"""Finds the position of each reference in a shell text: the part of the shell's grammar that determines quoting.
+"""Reads words of a shell text: quotes, expansions, substitutions; each reference becomes a hole with its place.
 
-    text -> Lexer: command <-> double quotes <-> ${V:-...} <-> $( ... ) <-> here-document ...
-         -> pieces: literal text, holes with their place, marks around here-documents
-
-Each text is read once. If the lexer can't follow it (a quote that never ends, a form that shells read differently), it
-marks every hole of the text as `refused`: better no value than one in the wrong quotes.
+grammar.py reads the commands that the words belong to, and has the entry point.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from functools import lru_cache
 from typing import Literal
 
-from resile.languages.references import TEMPLATES_KEPT, names
-from resile.languages.shell.grammar import Command
-from resile.languages.shell.tokens import Hole, Piece, Place, Unclear
-
-NESTING_MAX = 40
+from msgspec import Struct
 
 _DOUBLE_RUN = re.compile(r'[^"\\`$]+')
 _PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*?$!#-])?")
 
-
-@lru_cache(maxsize=TEMPLATES_KEPT)
-def read(text: str, knows_ansi: bool) -> tuple[Piece, ...]:
-    """The pieces of a command; `knows_ansi` tells whether the shell reads `$'...'` like bash."""
-    references = {offset: name for name, offset in names(text)}
-    lexer = Lexer(text, references, knows_ansi)
-    try:
-        lexer.command(len(text), "")
-        return lexer.finish()
-    except Unclear as unclear:
-        lexer = Lexer(text, references, knows_ansi)
-        lexer.holes(0, len(text), "refused", str(unclear))
-        return lexer.finish()
+Place = Literal[
+    "word", "single", "double", "default", "heredoc", "literal", "ansi", "comment", "number", "name", "refused"
+]  # fmt: skip
 
 
-class Lexer:
-    """Reads a shell text once. Each method starts at `at` and moves `at` behind the part it has read."""
+class Hole(Struct, frozen=True, gc=False):
+    """A reference in a command: its name, its form, and the position that determines its quoting."""
+
+    name: str
+    source: str
+    place: Place
+    in_backquotes: bool = False
+    in_document: bool = False
+    is_raw: bool = False
+    reason: str = ""
+
+
+class BodyStart(Struct, frozen=True, gc=False):
+    """A here-document's body begins."""
+
+
+class BodyEnd(Struct, frozen=True, gc=False):
+    """A here-document's body ends; no line of it may be the delimiter."""
+
+    delimiter: str
+    strips_tabs: bool
+    is_nested: bool
+
+
+Piece = str | Hole | BodyStart | BodyEnd
+
+
+class Unclear(Exception):
+    """The lexer can't follow the text; the message says why."""
+
+
+class WordReader(ABC):
+    """Reads the parts of words. Each method starts at `at` and moves `at` behind the part it has read."""
 
     def __init__(self, text: str, references: dict[int, str], knows_ansi: bool) -> None:
         self.text = text
@@ -49,10 +62,16 @@ class Lexer:
         self.at = 0
         self.written = 0
         self.pieces: list[Piece] = []
-        self.nesting = 0
         self.backquotes = 0
         self.documents = 0
-        self.level: Command | None = None
+
+    @abstractmethod
+    def command(self, end: int, closer: str) -> None:
+        """Read shell code up to an unmatched `closer`, or to `end` if there is none."""
+
+    @abstractmethod
+    def evaluates(self, at: int) -> Literal["number", "name", ""]:
+        """How the shell evaluates a value at `at`, beyond reading it."""
 
     def finish(self) -> tuple[Piece, ...]:
         """All pieces, including the rest of the text."""
@@ -70,8 +89,8 @@ class Lexer:
         name = self.references[self.at]
         end = self.at + len(name) + 3
         self.flush(self.at)
-        if self.level is not None and place in ("word", "single", "double", "default", "ansi"):
-            place = self.level.evaluates(self.at) or place
+        if place in ("word", "single", "double", "default", "ansi"):
+            place = self.evaluates(self.at) or place
         self.pieces.append(
             Hole(
                 name=name.removeprefix("raw:"),
@@ -91,20 +110,6 @@ class Lexer:
             self.at = offset
             self.hole(place, reason)
         self.at = end
-
-    def command(self, end: int, closer: str) -> None:
-        """Read shell code up to an unmatched `closer`, or to `end` if there is none."""
-        self.nesting += 1
-        if self.nesting > NESTING_MAX:
-            raise Unclear(f"it is nested deeper than {NESTING_MAX} levels")
-        outer, self.level = self.level, self.level_of(end, closer)
-        self.level.read()
-        self.level = outer
-        self.nesting -= 1
-
-    def level_of(self, end: int, closer: str) -> Command:
-        """The reader of a level of shell code."""
-        return Command(self, end, closer)
 
     def single(self, end: int) -> None:
         """After a `'`: read up to and including the next one; the only escape here is our own."""

@@ -1,6 +1,6 @@
 """Values in shell commands, quoted for their position; and commands that need no shell at all.
 
-    render_shell("echo \\"${x}\\"", lookup)   text -> lexer.read -> render
+    render_shell("echo \\"${x}\\"", lookup)   text -> grammar.read -> render
     plain_argv("make -j4 all")              words that run without a shell, as make decides it
 
 The shell reads every value as that value: it never ends a quote and never starts a command. A value that is not safe in

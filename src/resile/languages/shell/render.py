@@ -1,4 +1,4 @@
-"""Renders a command: the pieces of `lexer.read`, with each hole's value written for its position."""
+"""Renders a command: the pieces of `grammar.read`, with each hole's value written for its position."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, assert_never
 
 from resile.languages.references import MISSING, ValueRefused, checked_text
-from resile.languages.shell.lexer import read
-from resile.languages.shell.tokens import BodyEnd, BodyStart, Hole
+from resile.languages.shell.grammar import read
+from resile.languages.shell.lexer import BodyEnd, BodyStart, Hole
 
 if TYPE_CHECKING:
     from resile.languages.references import Lookup
