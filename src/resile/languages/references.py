@@ -49,9 +49,12 @@ class Missing:
 
 MISSING: Final = Missing()
 """The result of a lookup for a name that the workflow does not know."""
-
-
 Lookup = Callable[[str], Any]
+
+
+def known_of(found: dict[str, Any]) -> dict[str, Any]:
+    """The entries without the missing ones."""
+    return {name: value for name, value in found.items() if value is not MISSING}
 
 
 class ValueRefused(Exception):
@@ -189,14 +192,17 @@ def _index(key: str | int, length: int) -> int | None:
 
 def parse_json(value: Any) -> Any:
     """The value of a text that is a JSON object or list; anything else unchanged."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        import msgspec
+    return decode_json(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
 
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return value
-    return value
+
+def decode_json(text: str) -> Any:
+    """The value of a JSON text; any other text unchanged."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
 
 
 def refuse_nul(text: str) -> str:

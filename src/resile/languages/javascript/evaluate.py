@@ -31,7 +31,6 @@ Kind = Literal["", "syntax", "error", "timeout", "memory", "too_large", "type", 
 VALUES = "$v"
 """The variable that passes the values of `${...}` references."""
 
-_NONE: Kind = ""
 _DATA = frozenset(("Object", "Array", "String", "Number", "Boolean", "Null", "Undefined"))
 
 
@@ -50,7 +49,6 @@ class Refused(Exception):
     def __init__(self, kind: Kind, problem: str) -> None:
         super().__init__(problem)
         self.kind = kind
-        self.problem = problem
 
 
 class Sandbox:
@@ -78,14 +76,12 @@ class Sandbox:
     ) -> Evaluation:
         """Evaluate code of at most `bytes_max` bytes with these variables at this time."""
         began = time.monotonic()
-        value: Any = None
-        problem, kind = "", _NONE
         try:
             request = _request(code, context, now, seed, form, bytes_max)
-            value = _value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code, before)
+            answer = Evaluation(_value(self._ask(request, limits.EVALUATION_SECONDS_MAX), code, before))
         except Refused as refused:
-            problem, kind = refused.problem, refused.kind
-        return Evaluation(value, problem, kind, (time.monotonic() - began) * 1e3)
+            answer = Evaluation(None, str(refused), refused.kind)
+        return msgspec.structs.replace(answer, milliseconds=(time.monotonic() - began) * 1e3)
 
     def check_syntax(self, code: str, form: Form, bytes_max: int = EXPRESSION_BYTES_MAX) -> str | None:
         """Why the code could never run, or None; each text is compiled once."""
@@ -122,7 +118,7 @@ class Sandbox:
             request = b"\0".join((b"C", form.encode(), _encode_code(code, bytes_max)))
             _value(self._ask(request, limits.CHECK_SECONDS_MAX), code)
         except Refused as refused:
-            return refused.problem
+            return str(refused)
         return None
 
     def _ask(self, request: bytes, seconds: float) -> bytes:
@@ -277,5 +273,4 @@ def _add_position(message: str, stack: str, code: str, before: int) -> str:
 
 
 def _shorten(message: str) -> str:
-    """The message as one line of bounded length."""
     return " ".join(message[: limits.PROBLEM_CHARACTERS_MAX].split())

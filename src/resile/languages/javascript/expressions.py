@@ -12,7 +12,7 @@ import msgspec
 
 from resile.core.fanout.naming import short_name
 from resile.languages.javascript.evaluate import VALUES, Evaluation, Form, expand_values, holds
-from resile.languages.references import MISSING, names, parse_json
+from resile.languages.references import MISSING, known_of, names, parse_json
 from resile.languages.surroundings import error_fields, failed_job, item_scope, scopes_seen, source_item
 from resile.model.limits import EXPRESSION_BYTES_MAX
 from resile.model.rules import Transition
@@ -32,6 +32,8 @@ Find = Callable[[str, "Job"], Any]
 
 class Expressions:
     """Evaluates code for the jobs of one run."""
+
+    bytes_max = EXPRESSION_BYTES_MAX
 
     def __init__(self, run: Run, find: Find) -> None:
         self._run = run
@@ -88,54 +90,64 @@ class Expressions:
                 problems.append(answer.problem)
             elif holds(answer.value):
                 return transition.to or "", transition.to is None, tuple(problems)
-        if not code:
-            return "", False, tuple(problems)
-        answer = self._evaluate("goto_js", code, job, at, "body")
-        if answer.problem:
-            return "", False, (*problems, answer.problem)
-        if answer.value is None:
-            return "", False, tuple(problems)
-        if not isinstance(answer.value, str):
-            return "", False, (*problems, f"goto_js must give a step's name or null, not {_beginning_of(answer.value)}")
-        return answer.value, False, tuple(problems)
+        target: Any = None
+        if code:
+            answer = self._evaluate("goto_js", code, job, at, "body")
+            target = answer.value
+            if answer.problem:
+                problems.append(answer.problem)
+            elif target is not None and not isinstance(target, str):
+                problems.append(f"goto_js must give a step's name or null, not {_beginning_of(target)}")
+        return target if isinstance(target, str) else "", False, tuple(problems)
 
     def _evaluate(
-        self, what: str, code: str, job: Job, at: float, form: Form, more: Mapping[str, Any] | None = None
-    ) -> Evaluation:
-        """Run code in the sandbox with the variables it mentions; redact secrets from its problems."""
-        return self._evaluate_with(
-            what, code, job, at, form, {**self._context(code, job), **(more or {})}, EXPRESSION_BYTES_MAX
-        )
-
-    def _evaluate_with(
         self,
         what: str,
         code: str,
         job: Job,
         at: float,
         form: Form,
-        context: Mapping[str, Any],
-        bytes_max: int,
-        before: str = "",
+        more: Mapping[str, Any] | None = None,
+        around: tuple[str, str] | None = None,
     ) -> Evaluation:
-        """Run code of bounded size with these variables; `before` is our own code in front of it."""
-        seed = f"{self._state.workflow.name}/{self._state.step_of(job).name}/{job.attempt}"
+        """Run code in the sandbox with the variables it mentions; redact secrets from its problems.
+
+        `more` are further variables; `around` replaces our own code before and after the user's.
+        """
+        context = self._context(code, job, at, more or {})
+        before, after = around or (self._prelude(code, job), "")
+        if form == "expression" and before:
+            # After other code an expression is the last statement of a body.
+            form, before, after = "body", f"{before}(", "\n)"
+        name = self._state.step_of(job).name
+        seed = f"{self._state.workflow.name}/{name}/{job.attempt}"
         answer = self._run.sandbox.evaluate(
-            before + code, context, now=at, seed=seed, form=form, bytes_max=bytes_max, before=len(before)
+            before + code + after,
+            context,
+            now=at,
+            seed=seed,
+            form=form,
+            bytes_max=self.bytes_max,
+            before=len(before),
         )
         if self._run.debug is not None:
             said = answer.problem or _beginning_of(answer.value)
-            name = self._state.step_of(job).name
-            text = f"{what} of {name}: {said} ({answer.milliseconds:.1f} ms)"
-            self._run.debug(self._run.redact(text))
+            self._run.debug(self._run.redact(f"{what} of {name}: {said} ({answer.milliseconds:.1f} ms)"))
         if answer.problem:
             return msgspec.structs.replace(answer, problem=self._run.redact(f"{what}: {answer.problem}"))
         return answer
 
-    def _context(self, code: str, job: Job) -> dict[str, Any]:
-        """The variables that code mentions."""
-        found = {name: make() for name, make in self._makers(code, job).items() if name in code}
-        return {name: value for name, value in found.items() if value is not MISSING}
+    def _prelude(self, code: str, job: Job) -> str:
+        """The source before code: none, unless a language has more names."""
+        del code, job
+        return ""
+
+    def _context(self, code: str, job: Job, at: float, more: Mapping[str, Any]) -> dict[str, Any]:
+        """The variables that code mentions, and `more`, which replace others of the same name."""
+        del at
+        makers = self._makers(code, job).items()
+        made = known_of({name: make() for name, make in makers if name in code and name not in more})
+        return {**made, **more}
 
     def _makers(self, code: str, job: Job) -> dict[str, Callable[[], Any]]:
         """All variables that code may mention, each with a function that makes it."""
@@ -212,5 +224,4 @@ class Expressions:
 
 
 def _beginning_of(value: Any) -> str:
-    """The beginning of a value, for a message."""
     return repr(value)[:SHOWN_CHARACTERS_MAX]

@@ -1,36 +1,39 @@
 """The filters that Visor's templates have beyond those of Liquid itself.
 
-Each takes the value before the bar and its arguments. What needs the run's memory asks the context for `memory_data`:
-a mapping of namespaces to mappings; what reads a file, for the folder that the file must stand in. Filters that quote
-for a shell leave the value alone: a command's values are quoted for the place where they stand in any case.
+Each takes the value before the bar and its arguments. Filters of the run's memory ask the context for `memory_data`, a
+mapping of namespaces to mappings; the filter that reads a file asks it for the folder that must contain the file.
+Filters that quote for a shell return the value unchanged: a command's values are quoted for their position in any case.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.errors import shorten
 from resile.languages.liquid.lenient_syntax import READ_FILE
-from resile.languages.references import ValueRefused, text_of
+from resile.languages.references import ValueRefused, decode_json, text_of
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from liquid import RenderContext
 
-UNKNOWN_HERE = {
-    "chat_history": "a chat",
-    "has_min_permission": "an account of a code host",
-    "is_owner": "an account of a code host",
-    "is_member": "an account of a code host",
-    "is_collaborator": "an account of a code host",
-    "is_contributor": "an account of a code host",
-    "is_first_timer": "an account of a code host",
-}
+_ACCOUNT = ("has_min_permission", "is_owner", "is_member", "is_collaborator", "is_contributor", "is_first_timer")
+UNKNOWN_HERE = {"chat_history": "a chat", **dict.fromkeys(_ACCOUNT, "an account of a code host")}
 """Filters that are known and refused, each with the reason."""
 _LABEL = re.compile(r"[^A-Za-z0-9:/\- ]")
 _CONDITION = re.compile(r"^\s*(\w+)(?:\.([\w.-]+))?\s*(==|!=|>=|<=|>|<|contains)\s*(\S.*)$")
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "contains": operator.contains,
+}
 MEMORY = "memory_data"
 FOLDER = "readfile_folder"
 
@@ -40,6 +43,10 @@ def _plain_data(value: Any) -> Any:
     if hasattr(value, "__liquid__"):
         return value.__liquid__()
     return dict(value) if isinstance(value, Mapping) and not isinstance(value, dict) else value
+
+
+def _text(value: Any) -> str:
+    return text_of(_plain_data(value))
 
 
 def _json(value: Any, indent: Any = 0) -> str:
@@ -57,27 +64,17 @@ def _json(value: Any, indent: Any = 0) -> str:
 
 
 def _parse_json(value: Any) -> Any:
-    """The value of JSON text; anything else unchanged."""
-    import msgspec
-
-    if not isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return value
+    return decode_json(value) if isinstance(value, str) else value
 
 
 def _json_escape(value: Any) -> str:
-    """The text, escaped for the inside of a JSON string."""
-    return _json(text_of(_plain_data(value)))[1:-1]
+    return _json(_text(value))[1:-1]
 
 
 def _base64(value: Any) -> str:
-    """The text in base 64."""
     import base64
 
-    return base64.b64encode(text_of(_plain_data(value)).encode("utf-8", "surrogateescape")).decode()
+    return base64.b64encode(_text(value).encode("utf-8", "surrogateescape")).decode()
 
 
 def _base64_decode(value: Any) -> str:
@@ -86,7 +83,7 @@ def _base64_decode(value: Any) -> str:
     import binascii
 
     try:
-        return base64.b64decode(text_of(_plain_data(value)), validate=True).decode("utf-8", "surrogateescape")
+        return base64.b64decode(_text(value), validate=True).decode("utf-8", "surrogateescape")
     except (binascii.Error, ValueError):
         return ""
 
@@ -109,20 +106,18 @@ def _get(value: Any, path: Any, default: Any = None) -> Any:
 
 
 def _not_empty(value: Any) -> bool:
-    """Is the value not empty?"""
     value = _plain_data(value)
     return bool(value.strip() if isinstance(value, str) else value)
 
 
 def _coalesce(value: Any, *others: Any) -> Any:
-    """The first value that is not empty."""
     return next((found for found in (value, *others) if _not_empty(found) or found in (0, False)), "")
 
 
 def _where_exp(items: Any, _: Any, expression: Any) -> list[Any]:
     """The items for which a comparison holds: `item.field == "x"`; without one, those that have the field."""
     items = items if isinstance(items, list) else []
-    text = text_of(_plain_data(expression)).strip()
+    text = _text(expression).strip()
     found = _CONDITION.match(text)
     if found is None:
         path = text.partition(".")[2]
@@ -135,60 +130,37 @@ def _where_exp(items: Any, _: Any, expression: Any) -> list[Any]:
 def _compare(left: Any, sign: str, right: Any) -> bool:
     """One comparison; False if the values can't be compared."""
     try:
-        match sign:
-            case "==":
-                return bool(left == right)
-            case "!=":
-                return bool(left != right)
-            case "contains":
-                return right in left
-            case ">":
-                return bool(left > right)
-            case "<":
-                return bool(left < right)
-            case ">=":
-                return bool(left >= right)
-            case _:
-                return bool(left <= right)
+        return bool(_COMPARISONS[sign](left, right))
     except TypeError:
         return False
 
 
 def _safe_label(value: Any) -> str:
     """Text that can be the label of an issue: letters, digits, `:`, `/`, `-` and blanks."""
-    return _LABEL.sub("", text_of(_plain_data(value))).strip()
+    return _LABEL.sub("", _text(value)).strip()
 
 
 def _safe_label_list(value: Any) -> list[str]:
-    """The labels of a list, without empty ones."""
     return [label for item in (value if isinstance(value, list) else []) if (label := _safe_label(item))]
-
-
-def _unescape_newlines(value: Any) -> str:
-    """Replace `\\n` with line breaks."""
-    return text_of(_plain_data(value)).replace("\\n", "\n")
 
 
 def _memory(context: RenderContext, namespace: Any) -> Mapping[str, Any]:
     """The namespace of the run's memory that a filter uses."""
     data: Any = context.globals.get(MEMORY) or {}
-    name = text_of(_plain_data(namespace)) if namespace is not None else data.get("", "default")
+    name = _text(namespace) if namespace is not None else data.get("", "default")
     found: Any = data.get(name, {})
     return found if isinstance(found, Mapping) else {}
 
 
 def _memory_get(key: Any, namespace: Any = None, *, context: RenderContext) -> Any:
-    """The value under a key of the run's memory."""
-    return _memory(context, namespace).get(text_of(_plain_data(key)))
+    return _memory(context, namespace).get(_text(key))
 
 
 def _memory_has(key: Any, namespace: Any = None, *, context: RenderContext) -> bool:
-    """Does the run's memory have this key?"""
-    return text_of(_plain_data(key)) in _memory(context, namespace)
+    return _text(key) in _memory(context, namespace)
 
 
 def _memory_list(namespace: Any, *_: Any, context: RenderContext) -> list[str]:
-    """The keys of the run's memory."""
     return list(_memory(context, namespace or None))
 
 
@@ -196,7 +168,7 @@ def _read_file(path: Any, *, context: RenderContext) -> str:
     """The text of a file in or below the folder of the run; raises ValueRefused."""
     import os
 
-    name = text_of(_plain_data(path))
+    name = _text(path)
     shown = repr(shorten(name, 200))
     try:
         folder = os.path.realpath(str(context.globals.get(FOLDER) or os.curdir))
@@ -219,7 +191,7 @@ def _read_file(path: Any, *, context: RenderContext) -> str:
 def _whole_number(value: Any) -> int:
     """A whole number."""
     try:
-        return int(float(text_of(_plain_data(value))))
+        return int(float(_text(value)))
     except (ValueError, OverflowError):
         return 0
 
@@ -246,7 +218,6 @@ def _divided_by(value: Any, by: Any, is_whole: Any = False) -> int | float:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A list, or a list of the one value."""
     value = _plain_data(value)
     return list(value) if isinstance(value, list | tuple | range) else [] if value is None else [value]
 
@@ -262,7 +233,7 @@ def _group_by(items: Any, path: Any) -> list[dict[str, Any]]:
 
 def _sentence(items: Any, connector: Any = "and") -> str:
     """The items as a phrase: `a, b, and c`."""
-    words = [text_of(_plain_data(item)) for item in _as_list(items)]
+    words = [_text(item) for item in _as_list(items)]
     if len(words) < 3:
         return f" {text_of(connector)} ".join(words)
     return f"{', '.join(words[:-1])}, {text_of(connector)} {words[-1]}"
@@ -270,14 +241,14 @@ def _sentence(items: Any, connector: Any = "and") -> str:
 
 def _slug(value: Any) -> str:
     """Letters and digits in lower case, with dashes in between."""
-    return re.sub(r"[^\w]+|_+", "-", text_of(_plain_data(value)).lower()).strip("-")
+    return re.sub(r"[^\w]+|_+", "-", _text(value).lower()).strip("-")
 
 
 def _percent(value: Any) -> str:
     """The text percent-encoded, except the separators of a URL."""
     from urllib.parse import quote
 
-    return quote(text_of(_plain_data(value)), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
+    return quote(_text(value), ";/?:@&=+$,#-_.!~*'()", "utf-8", "surrogateescape")
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -296,7 +267,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "where_exp": _where_exp,
     "safe_label": _safe_label,
     "safe_label_list": _safe_label_list,
-    "unescape_newlines": _unescape_newlines,
+    "unescape_newlines": lambda value: _text(value).replace("\\n", "\n"),
     "divided_by": _divided_by,
     # Filters of liquidjs that Liquid itself does not have.
     "jsonify": _json,
@@ -308,8 +279,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "shift": lambda items: _as_list(items)[1:],
     "unshift": lambda items, item: [item, *_as_list(items)],
     "group_by": _group_by,
-    "number_of_words": lambda value: len(text_of(_plain_data(value)).split()),
-    "normalize_whitespace": lambda value: re.sub(r"\s+", " ", text_of(_plain_data(value))),
+    "number_of_words": lambda value: len(_text(value).split()),
+    "normalize_whitespace": lambda value: re.sub(r"\s+", " ", _text(value)),
     "array_to_sentence_string": _sentence,
     "slugify": _slug,
     "uri_escape": _percent,

@@ -57,15 +57,14 @@ _DATE = (
     "return `${p(y, 4)}-${p(m)}-${p(d)}T${p(Math.floor(rest / 36e5))}:${p(Math.floor(rest / 6e4) % 60)}:"
     "${p(Math.floor(rest / 1e3) % 60)}.${p(Math.floor(rest) % 1e3, 3)}Z`; } }; "
 )
+_HAS_ISSUE = "(list, field, value) => (list ?? []).some((one) => one?.[field] === value)"
+_HAS_FILE = "(list, part) => (list ?? []).some((one) => String(one?.file ?? '').includes(part))"
 _HELPERS = {
-    "hasIssueWith": "const hasIssueWith = (list, field, value) => (list ?? []).some((one) => one?.[field] === value); ",
-    "hasIssue": "const hasIssue = (list, field, value) => (list ?? []).some((one) => one?.[field] === value); ",
-    "countIssues": "const countIssues = (list, field, value) => "
-    "(list ?? []).filter((one) => one?.[field] === value).length; ",
-    "hasFileMatching": "const hasFileMatching = (list, part) => "
-    "(list ?? []).some((one) => String(one?.file ?? '').includes(part)); ",
-    "hasFileWith": "const hasFileWith = (list, part) => "
-    "(list ?? []).some((one) => String(one?.file ?? '').includes(part)); ",
+    "hasIssueWith": _HAS_ISSUE,
+    "hasIssue": _HAS_ISSUE,
+    "countIssues": "(list, field, value) => (list ?? []).filter((one) => one?.[field] === value).length",
+    "hasFileMatching": _HAS_FILE,
+    "hasFileWith": _HAS_FILE,
 }
 
 
@@ -93,7 +92,5 @@ def _prelude_of(code: str, namespace: str, write: str) -> str:
         parts.append(_LOG)
     if "Date" in code:
         parts.append(_DATE)
-    for name, source in _HELPERS.items():
-        if f"{name}(" in code:
-            parts.append(source)
+    parts += [f"const {name} = {source}; " for name, source in _HELPERS.items() if f"{name}(" in code]
     return "".join(parts)

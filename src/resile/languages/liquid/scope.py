@@ -9,14 +9,14 @@ Values are read on first use. An unfinished step has no value, except for the st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resile.core.events import AttemptEnded, EpochStarted, ValueAnswered
 from resile.languages.lazy_mapping import Lazy
 from resile.languages.liquid.filters import FOLDER, MEMORY
 from resile.languages.liquid.templates import value_of
-from resile.languages.references import MISSING, text_of
+from resile.languages.references import MISSING, known_of, text_of
 from resile.languages.surroundings import error_fields, failed_job, frames, scopes_seen, source_item
 from resile.model.builtin_actions import Ask
 from resile.model.status import TERMINAL
@@ -42,11 +42,14 @@ class LiquidScope:
 
     def variables(self, job: Job) -> dict[str, Any]:
         """The variables of a template."""
+        histories = self._for_steps_seen(job, self.history)
         found: dict[str, Any] = {
-            "outputs": Lazy(lambda: self._names_seen(job), lambda name: self.output(name, job, history=True)),
-            "outputs_history": Lazy(lambda: self._names_seen(job), lambda name: self.history(name, job)),
-            "outputs_raw": Lazy(lambda: self._names_seen(job), lambda name: self.whole_value(name, job)),
-            "steps": Lazy(lambda: self._names_seen(job), lambda name: self._step_fields_of(name, job)),
+            "outputs": self._for_steps_seen(
+                job, lambda name, _: histories if name == "history" else self.output(name, job)
+            ),
+            "outputs_history": histories,
+            "outputs_raw": self._for_steps_seen(job, self.whole_value),
+            "steps": self._for_steps_seen(job, self._step_fields_of),
             "inputs": self._run.find(("inputs",), job),
             "env": Lazy(lambda: list(self._environment(job)), lambda name: self._environment(job).get(name, MISSING)),
             "event": self._event(job),
@@ -67,7 +70,7 @@ class LiquidScope:
         return {**found, "args": render_all(args, found)} if args else found
 
     def names_in_code(self, job: Job, code: str) -> dict[str, Callable[[], Any]]:
-        """The variables that code may mention, each with a function that makes it."""
+        """The variables that code may mention beyond those of any workflow, each with a function that makes it."""
         return {
             "outputs": lambda: self._outputs(job, code),
             "outputs_history": lambda: self._histories(job, code),
@@ -77,8 +80,6 @@ class LiquidScope:
             "steps": lambda: {name: self._step_fields_of(name, job) for name in self._names_mentioned(job, code)},
             "output": lambda: self._own_value(job),
             "args": lambda: self.variables(job).get("args", {}),
-            "inputs": lambda: self._run.find(("inputs",), job),
-            "env": lambda: self._environment(job),
             "event": lambda: self._event(job),
             "step": lambda: self._step_fields(job),
             "forEach": lambda: self._foreach(job),
@@ -90,13 +91,13 @@ class LiquidScope:
             "filesCount": int,
             "issues": list,
             "debug": dict,
-            "$memory": lambda: self._run.memory.namespaces(job),
         }
 
-    def output(self, name: str, job: Job, *, history: bool = False) -> Any:
+    def _for_steps_seen(self, job: Job, make: Callable[[str, Job], Any]) -> Lazy:
+        return Lazy(lambda: self._names_seen(job), lambda name: make(name, job))
+
+    def output(self, name: str, job: Job) -> Any:
         """The value of a step as this job sees it, or MISSING."""
-        if history and name == "history":
-            return Lazy(lambda: self._names_seen(job), lambda other: self.history(other, job))
         known = self._state.step_of(job).aliases.get(name, name)
         other = self._state.job_named(known, job.scope)
         if other is None:
@@ -160,9 +161,7 @@ class LiquidScope:
         """The value of the job itself; of a step for a job that follows it; the list, for a job that follows items."""
         scope = self._state.scopes[job.scope]
         subject = self._state.jobs[scope.owner] if scope.kind == "repair" else job
-        producer = self._producer_of(subject)
-        if producer is not None:
-            subject = producer
+        subject = self._producer_of(subject) or subject
         return self._run.output(subject) if subject.attempt else MISSING
 
     def _producer_of(self, job: Job) -> Job | None:
@@ -233,7 +232,7 @@ class LiquidScope:
         is_child = gives_of_child(self._state.step_of(other))
         return [value for _, value, _ in self.recorded_values(known, {other.id}, is_child)]
 
-    def recorded_values(self, name: str, jobs: set[int], is_child: bool = False) -> Iterator[Given]:
+    def recorded_values(self, name: str, jobs: set[int], is_child: bool = False) -> list[Given]:
         """The values of these jobs' attempts in this epoch, from the log: the job, the value, whether it succeeded."""
         found: list[Given] = []
         # The attempt that opens a child workflow gives the child's inputs, not a value.
@@ -245,43 +244,35 @@ class LiquidScope:
                 failure, values = event.outcome.failure, event.outcome.values
                 value = values.get(name) if failure is None or name in values else failed_value(failure)
                 found.append((event.job, value, failure is None))
-        yield from found
+        return found
 
     def _names_seen(self, job: Job) -> list[str]:
         """The steps whose values are visible to a job."""
+        steps = self._steps_seen(job)
+        fans = [step.action for step in steps if isinstance(step.action, FanOut)]
+        names = [step.name for step in steps] + [inner.name for fan in fans for inner in fan.steps]
+        names += self._state.step_of(job).aliases
+        return [name for name in dict.fromkeys(names) if self.output(name, job) is not MISSING]
+
+    def _steps_seen(self, job: Job) -> list[Step]:
         scopes = scopes_seen(self._state, job)
-        names = [step.name for scope in scopes for step in self._state.plan_of(scope.id).steps]
-        inner = [
-            other.name
-            for scope in scopes
-            for step in self._state.plan_of(scope.id).steps
-            if isinstance(step.action, FanOut)
-            for other in step.action.steps
-        ]
-        aliases = list(self._state.step_of(job).aliases)
-        return [name for name in dict.fromkeys(names + inner + aliases) if self.output(name, job) is not MISSING]
+        return [step for scope in scopes for step in self._state.plan_of(scope.id).steps]
 
     def _names_mentioned(self, job: Job, code: str) -> list[str]:
         """The steps that code mentions; all steps if it iterates over the mapping itself."""
-        names = self._names_seen(job)
-        named = [name for name in names if name in code]
         walks = "Object." in code or " in outputs" in code or "stringify(outputs" in code
-        return names if walks else named
+        return [name for name in self._names_seen(job) if walks or name in code]
 
     def _outputs(self, job: Job, code: str) -> dict[str, Any]:
         """The outputs that code mentions, with their history if it mentions that."""
         found = {name: self.output(name, job) for name in self._names_mentioned(job, code)}
-        found |= {
-            f"{name}{_RAW}": self.whole_value(name, job) for name in found if f"{name}{_RAW}" in code
-        }  # fmt: skip
+        found |= {f"{name}{_RAW}": self.whole_value(name, job) for name in found if f"{name}{_RAW}" in code}
         if "history" in code:
             found["history"] = self._histories(job, code)
         return known_of(found)
 
     def _histories(self, job: Job, code: str) -> dict[str, list[Any]]:
-        """Every value of the steps that code mentions."""
-        scopes = scopes_seen(self._state, job)
-        names = {step.name for scope in scopes for step in self._state.plan_of(scope.id).steps if step.name in code}
+        names = {step.name for step in self._steps_seen(job) if step.name in code}
         return {name: self.history(name, job) for name in sorted(names | set(self._names_mentioned(job, code)))}
 
     def _step_fields_of(self, name: str, job: Job) -> Any:
@@ -302,18 +293,12 @@ class LiquidScope:
         return {"name": name, "event_name": name}
 
     def _error(self, job: Job) -> Any:
-        """The failure that is being handled, if there is one."""
         failed = job if job.error is not None else failed_job(self._state, job)
         return MISSING if failed is None else error_fields(failed)
 
     def _environment(self, job: Job) -> dict[str, str]:
         """The variables of a job, without secrets."""
         return {name: self._run.redact(value) for name, value in self._run.env_of(job).items()}
-
-
-def known_of(found: dict[str, Any]) -> dict[str, Any]:
-    """The entries without the missing ones."""
-    return {name: value for name, value in found.items() if value is not MISSING}
 
 
 def _inner_name(fan: FanOut, name: str) -> str:

@@ -21,6 +21,7 @@ from resile.errors import shorten
 from resile.languages.liquid.filters import CONTEXT_FILTERS, FILTERS, UNKNOWN_HERE
 from resile.languages.liquid.lenient_syntax import EMPTY_LIST, as_liquid
 from resile.languages.references import MISSING, TEMPLATES_KEPT, ValueRefused, text_of
+from resile.languages.urls import encode_value
 from resile.model.limits import VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ def _make_environment() -> Environment:
         size = 0
 
         def write(self, text: str, /) -> int:
-            """Write some text."""
             self.size += len(text.encode("utf-8", "surrogateescape"))
             if self.size > VALUE_BYTES_MAX:
                 raise OutputStreamLimitError("output stream limit reached", token=None)
@@ -68,7 +68,6 @@ def _make_environment() -> Environment:
             return inner
 
         def get_item(self, obj: Any, key: Any) -> Any:
-            """One part of a path."""
             return obj if key == "text" and isinstance(obj, str) else super().get_item(obj, key)
 
     class Template(BoundTemplate):
@@ -77,7 +76,6 @@ def _make_environment() -> Environment:
         context_class = Context
 
         def _get_buffer(self) -> StringIO:
-            """The buffer of the template."""
             return Output()
 
     class Bounded(Environment):
@@ -107,7 +105,6 @@ def _environment() -> Environment:
         """Writes an output with the renderer's `write` function."""
 
         def render_to_output(self, context: RenderContext, buffer: Any) -> int:
-            """Write the value."""
             return int(buffer.write(_writer(context)(self.expression.evaluate(context))))
 
     class Echoing(Writing, EchoNode):
@@ -117,7 +114,6 @@ def _environment() -> Environment:
         """Writes the next value of a `cycle` tag in the same way."""
 
         def render_to_output(self, context: RenderContext, buffer: Any) -> int:
-            """Write the value whose turn it is."""
             turn = context.get_buffer()
             super().render_to_output(context, turn)
             return int(buffer.write(_writer(context)(turn.getvalue())))
@@ -126,7 +122,6 @@ def _environment() -> Environment:
         """A part of the template that becomes a value: inside it values are plain text."""
 
         def render_to_output(self, context: RenderContext, buffer: Any) -> int:
-            """Render the block as plain text."""
             names = context.tag_namespace
             outer, names[_SLOT] = names.get(_SLOT), plain_text
             try:
@@ -256,32 +251,27 @@ def render_command(text: str, variables: Mapping[str, Any], program: str = "sh")
     """A command with its values, each quoted for its position."""
     if not is_template(text):
         return text
-    from resile.languages.shell.quoting import knows_ansi
-    from resile.languages.shell.render import render as render_shell
+    from resile.languages.shell.quoting import render_shell
 
     prefix = "value"
     while prefix in text:
         prefix += "_"
-    values: list[Any] = []
+    values: dict[str, str] = {}
+    seen: set[str] = set()
 
     def write(value: Any) -> str:
-        """Write a reference in place of the value."""
-        values.append(plain_text(value))
-        return f"${{{prefix}{len(values) - 1}}}"
-
-    command = render(text, variables, write)
-    if not values:
-        return command
-    named = {f"{prefix}{number}": value for number, value in enumerate(values)}
-    seen: set[str] = set()
+        name = f"{prefix}{len(values)}"
+        values[name] = plain_text(value)
+        return f"${{{name}}}"
 
     def lookup(name: str) -> Any:
         """The value of one of our references; any other reference belongs to the shell."""
         seen.add(name)
-        return named.get(name, MISSING)
+        return values.get(name, MISSING)
 
-    rendered = render_shell(command, lookup, knows_ansi(program))
-    if not named.keys() <= seen:
+    command = render(text, variables, write)
+    rendered = render_shell(command, lookup, program) if values else command
+    if not values.keys() <= seen:
         raise ValueRefused("a backslash stands before `{{`: no value can be put there safely")
     return rendered
 
@@ -292,14 +282,13 @@ def render_url(text: str, variables: Mapping[str, Any]) -> str:
     A variable of the caller's environment at the beginning gives the server.
     """
     import re
-    from urllib.parse import quote
 
     if is_one_output(text):
         return render(text, variables)
     server = re.match(SERVER_VARIABLE, text)
     if server is not None:
         return plain_text(variables["env"].get(server[1], "")) + render_url(text[server.end() :], variables)
-    return render(text, variables, lambda value: quote(plain_text(value), "", "utf-8", "surrogateescape"))
+    return render(text, variables, lambda value: encode_value(plain_text(value)))
 
 
 def is_one_output(text: str) -> bool:
@@ -310,12 +299,11 @@ def is_one_output(text: str) -> bool:
 
 def value_of(text: str, variables: Mapping[str, Any]) -> Any:
     """The value itself if the text is one output, else the rendered text."""
-    if not is_one_output(text.strip()):
+    if not is_one_output(text):
         return render(text, variables)
     found: list[Any] = []
 
     def write(value: Any) -> str:
-        """Keep the value."""
         found.append(value)
         return ""
 
