@@ -7,21 +7,17 @@ from typing import Any
 
 from resile.languages.references import ValueRefused, text_of
 
-# A whole URL, with all values inserted.
-WHOLE_URL = r"(?s)https?://[^/?#@\\\s]+(?:[/?#].*)?"
-# The text before the first value of a URL: a scheme, a server without a password, and the end of the server's name.
-SERVER = r"https?://[^/?#@\\\s]+(?=[/?#])"
 _LEFT_IN_URLS = "%/:?#[]@!$&'()*+,;=~"
 
 
 def is_whole_url(text: str) -> bool:
-    """Is this an http URL without a password?"""
-    return re.fullmatch(WHOLE_URL, text) is not None
+    """Is this an http URL without a password, with all values inserted?"""
+    return re.fullmatch(r"(?s)https?://[^/?#@\\\s]+(?:[/?#].*)?", text) is not None
 
 
 def names_server(text: str) -> bool:
-    """Does this beginning of a URL name its server?"""
-    return re.match(SERVER, text) is not None
+    """Does this beginning of a URL have a scheme, a server without a password, and the end of the server's name?"""
+    return re.match(r"https?://[^/?#@\\\s]+(?=[/?#])", text) is not None
 
 
 def encode_value(value: Any, kept: str = "") -> str:

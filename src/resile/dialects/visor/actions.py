@@ -18,8 +18,8 @@ from resile.dialects.visor.keys import PROMPT
 from resile.dialects.visor.schemas import Schema, wording_of
 from resile.dialects.visor.values import VisorReading, filled_template, path_beside, template
 from resile.errors import shorten
-from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output
-from resile.languages.urls import SERVER, WHOLE_URL
+from resile.languages.liquid.templates import SERVER_VARIABLE, is_one_output, is_template
+from resile.languages.urls import is_whole_url, names_server
 from resile.model.limits import FILE_BYTES_MAX
 
 AGENT = ("claude", "-p")
@@ -27,6 +27,7 @@ COMMAND_SECONDS = 60.0
 """Visor's default timeout of commands."""
 _PROVIDERS = ("anthropic", "claude-code", "claude")
 _ALL_TOOLS = "Bash,Edit,Write,Read,Glob,Grep,WebFetch,WebSearch,Task,NotebookEdit"
+_TOOLS = {"allowBash": "Bash", "allowEdit": "Edit,Write"}
 _PROMPT_FILE = re.compile(r"[^\s{}]+\.(?:liquid|md|txt|prompt)")
 _NEEDS_KEY = ("get", "set", "append", "increment", "delete")
 _NEEDS_VALUE = ("set", "append")
@@ -111,14 +112,13 @@ def _url(reading: Reading, node: Mapping, given: Node | None) -> str:
     url = template(reading, given)
     if url is INVALID:
         return ""
-    first = min((at for at in (url.find("{{"), url.find("{%")) if at >= 0), default=-1)
     if is_one_output(url) or re.match(SERVER_VARIABLE + r"(?:[/?#]|\Z)", url):
         return str(url)
-    if first >= 0 and not re.match(SERVER, url[:first]):
+    if is_template(url) and not names_server(re.split(r"\{[{%]", url)[0]):
         hint = "write the server out, or make the whole url one output: url: '{{ inputs.url }}'"
         message = f"`{shorten(url)}`: a value can't decide on the scheme or the server of a url"
         reading.report.error("value", message, given, hint=hint)
-    elif first < 0 and not re.fullmatch(WHOLE_URL, url):
+    elif not is_template(url) and not is_whole_url(url):
         reading.report.error("value", f"`{shorten(url)}` is no http url", given, hint="http://host/path")
     return str(url)
 
@@ -221,13 +221,10 @@ def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], setti
         words += ["--model", model]
     if settings.get("disableTools"):
         words += ["--disallowedTools", _ALL_TOOLS]
-    allowed = [*settings.get("allowedTools", ())]
-    allowed += ["Bash"] if settings.get("allowBash") else []
-    allowed += ["Edit", "Write"] if settings.get("allowEdit") else []
+    allowed = [*settings.get("allowedTools", ()), *(_TOOLS[key] for key in _TOOLS if settings.get(key))]
     if allowed:
         words += ["--allowedTools", ",".join(allowed)]
-    denied = [tool for key, tools in (("allowBash", ["Bash"]), ("allowEdit", ["Edit", "Write"]))
-              if settings.get(key) is False for tool in tools]  # fmt: skip
+    denied = [_TOOLS[key] for key in _TOOLS if settings.get(key) is False]
     if denied and not settings.get("disableTools"):
         words += ["--disallowedTools", ",".join(denied)]
     servers = {**reading.servers, **fields.get("ai_mcp_servers", {}), **settings.get("mcpServers", {})}

@@ -8,7 +8,7 @@ A called step is a copy: it has the same action, with `args`, and keeps only pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -98,9 +98,7 @@ def _rename(keys: StepPart, name: str, aliases: dict[str, str]) -> StepPart:
 
 def _step_of_call(reading: VisorReading, drafts: dict[str, Draft], call: Call) -> StepPart | None:
     """The step that a call runs, or None after a report."""
-    kinds: dict[str, dict[str, Any]] = {
-        "step": {**drafts}, "tool": {**reading.tools}, "workflow": {**reading.workflows}
-    }  # fmt: skip
+    kinds: dict[str, Mapping[str, Any]] = {"step": drafts, "tool": reading.tools, "workflow": reading.workflows}
     known = kinds[call.kind]
     if call.name not in known and not (call.kind == "workflow" and "." in call.name):
         hint = did_you_mean(call.name, known, f"{call.kind}s")

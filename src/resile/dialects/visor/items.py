@@ -48,8 +48,8 @@ def run_for_items(drafts: dict[str, Draft]) -> None:
         actions = draft.keys.get("on_success")
         if draft.foreach is None or actions is None:
             continue
-        called = dict.fromkeys(node.text for node in actions.get("run", ()))
-        mapped = [name for name in called if name in drafts and _asks_for_items(drafts[name])]
+        called = dict.fromkeys(node.text for node in actions.get("run", ()) if node.text in drafts)
+        mapped = [name for name in called if drafts[name].fanout == "map" and drafts[name].fanout_key is not None]
         if not mapped:
             continue
         run = [node for node in actions["run"] if node.text not in mapped]
@@ -59,32 +59,17 @@ def run_for_items(drafts: dict[str, Draft]) -> None:
             drafts[name].needs = [*drafts[name].needs, Part(draft.key, any_of=[producer])]
 
 
-def _asks_for_items(draft: Draft) -> bool:
-    """Does a step explicitly run for each item?"""
-    return draft.fanout == "map" and draft.fanout_key is not None
-
-
 def place_below_items(reading: VisorReading, drafts: dict[str, Draft], is_list: bool) -> None:
     """Find the steps below each `forEach`; one without dependents only returns a list."""
     order = list(drafts)
     previous = dict(zip(order[1:], order, strict=False)) if is_list else {}
     needed = {name: _needs_of(drafts, previous, name) for name in order}
     below, leading = _steps_below_items(drafts, needed)
-    feeding = {
-        name
-        for name in leading
-        if any(
-            drafts[other].fanout != "reduce"
-            for other in below
-            if any(name in need["any_of"] for need in drafts[other].needs) or is_list
-        )
-    }
-    gathered = {
-        name
-        for name in below
-        for other in needed[name]
-        if other in feeding or (other in below and drafts[other].fanout != "reduce")
-    }
+    mapped = {name for name in below if drafts[name].fanout != "reduce"}
+    # In a list, every step follows those before it.
+    fed = {name for other in mapped for need in drafts[other].needs for name in need["any_of"]}
+    feeding = (leading if mapped else set()) if is_list else leading & fed
+    gathered = {name for name in below if needed[name] & (feeding | mapped)}
     for name, draft in drafts.items():
         if draft.foreach is not None and name not in feeding:
             message = f"nothing runs for each item of `{shorten(name)}`: its output is a list"

@@ -11,7 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
+from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.dialects.visor.values import path_beside
@@ -52,11 +54,13 @@ NAMED: dict[str, Any] = {
     },
 }
 """Visor's named schemas, as far as code in its files relies on them."""
-READ = (
-    "type", "properties", "required", "items", "enum", "const", "additionalProperties", "minimum", "maximum",
-    "minLength", "maxLength", "minItems", "maxItems", "pattern", "anyOf", "oneOf", "allOf", "nullable",
-)  # fmt: skip
-"""The JSON schema keywords that the runtime checks."""
+READ: dict[str, Any] = {
+    "type": object, "properties": dict, "required": list | bool, "items": dict | bool, "enum": list, "const": object,
+    "additionalProperties": dict | bool, "minimum": int | float, "maximum": int | float, "minLength": int,
+    "maxLength": int, "minItems": int, "maxItems": int, "pattern": str, "anyOf": list, "oneOf": list, "allOf": list,
+    "nullable": bool,
+}  # fmt: skip
+"""The JSON schema keywords that the runtime checks, with the types of their values."""
 SAID = ("description", "title", "default", "examples", "example", "$schema", "$id", "format", "$comment", "deprecated")
 """JSON schema keywords that only describe; an agent gets them too."""
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
@@ -72,53 +76,45 @@ class Schema(Struct, frozen=True):
 
 def read_schema(reading: Reading, node: Node | None, *, for_agent: bool) -> Schema:
     """Read the schema of a step; without one, any output is valid."""
-    if node is None or (isinstance(node, Scalar) and node.value is None):
+    if node is None or is_null(node):
         return Schema()
     if isinstance(node, Mapping):
         rules = plain(node)
-        return Schema(rules=rules) if is_schema(reading, node, rules) else Schema()
-    if not isinstance(node, Scalar):
-        wrong(reading, node, "the name of a schema, a path, or a JSON schema")
-        return Schema()
-    name = node.text.strip()
-    if name in PLAIN:
-        return Schema(is_text=True)
-    if name in NAMED:
-        # Only an agent can be asked for it; the output of other steps is taken as it is.
-        return Schema(rules=NAMED[name]) if for_agent else Schema()
-    if name.startswith("{"):
-        return _schema_from_text(reading, node, name)
-    if name.endswith(".json"):
-        return _schema_from_file(reading, node, name)
-    hint = did_you_mean(name, (*PLAIN, *NAMED), "schemas") or "write the JSON schema out"
-    reading.report.error("schema", f"there is no schema `{shorten(name)}`", node, hint=hint)
-    return Schema()
+    elif not isinstance(node, Scalar):
+        rules = wrong(reading, node, "the name of a schema, a path, or a JSON schema")
+    else:
+        name = node.text.strip()
+        if name in PLAIN:
+            return Schema(is_text=True)
+        if name in NAMED:
+            # Only an agent can be asked for it; the output of other steps is taken as it is.
+            return Schema(rules=NAMED[name]) if for_agent else Schema()
+        rules = _rules_of(reading, node, name)
+    return Schema(rules=rules) if rules is not INVALID and is_schema(reading, node, rules) else Schema()
 
 
-def _schema_from_text(reading: Reading, node: Scalar, text: str) -> Schema:
-    """Read a JSON schema from a text."""
-    if is_template(text):
+def _rules_of(reading: Reading, node: Scalar, text: str) -> Any:
+    """The JSON schema in a text, or in the file that it names; INVALID after a report."""
+    if text.startswith("{") and is_template(text):
         message = "a schema is known before the run: this one is a template"
         reading.report.error("schema", message, node, hint="write the JSON schema out")
-        return Schema()
+        return INVALID
+    if not text.startswith("{") and not text.endswith(".json"):
+        hint = did_you_mean(text, (*PLAIN, *NAMED), "schemas") or "write the JSON schema out"
+        reading.report.error("schema", f"there is no schema `{shorten(text)}`", node, hint=hint)
+        return INVALID
     try:
-        rules = msgspec.json.decode(text)
-    except ValueError as error:
-        reading.report.error("schema", f"the schema is not JSON ({error})", node)
-        return Schema()
-    return Schema(rules=rules) if is_schema(reading, node, rules) else Schema()
-
-
-def _schema_from_file(reading: Reading, node: Scalar, name: str) -> Schema:
-    """Read a JSON schema from a file."""
-    try:
-        with open(path_beside(reading, name), "rb") as file:
-            rules = msgspec.json.decode(file.read(FILE_BYTES_MAX))
+        if text.startswith("{"):
+            return msgspec.json.decode(text)
+        with open(path_beside(reading, text), "rb") as file:
+            return msgspec.json.decode(file.read(FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
-        reading.report.error("file", f"the schema `{shorten(name)}` can't be read: {reason}", node)
-        return Schema()
-    return Schema(rules=rules) if is_schema(reading, node, rules) else Schema()
+        if text.startswith("{"):
+            reading.report.error("schema", f"the schema is not JSON ({error})", node)
+        else:
+            reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
+            reading.report.error("file", f"the schema `{shorten(text)}` can't be read: {reason}", node)
+        return INVALID
 
 
 def is_schema(reading: Reading, node: Node, rules: Any) -> bool:
@@ -131,17 +127,14 @@ def is_schema(reading: Reading, node: Node, rules: Any) -> bool:
         if not isinstance(part, dict) or depth > DEPTH_MAX:
             reading.report.error("schema", "a JSON schema is a mapping", node)
             return False
-        for word, value in part.items():
-            problem = _problem_with(word, value)
-            if problem:
-                reading.report.error("schema", problem, node)
-                return False
-        if isinstance(part.get("items"), dict | bool):
-            work.append((part["items"], depth + 1))
-        work += [(inner, depth + 1) for inner in part.get("properties", {}).values()]
-        if isinstance(part.get("additionalProperties"), dict):
-            work.append((part["additionalProperties"], depth + 1))
-        work += [(inner, depth + 1) for word in ("anyOf", "oneOf", "allOf") for inner in part.get(word, ())]
+        problem = next((found for word, value in part.items() if (found := _problem_with(word, value))), "")
+        if problem:
+            reading.report.error("schema", problem, node)
+            return False
+        inner = [part[word] for word in ("items", "additionalProperties") if word in part]
+        inner += part.get("properties", {}).values()
+        inner += [each for word in ("anyOf", "oneOf", "allOf") for each in part.get(word, ())]
+        work += [(each, depth + 1) for each in inner]
     return True
 
 
@@ -151,12 +144,7 @@ def _problem_with(word: str, value: Any) -> str:
         return ""
     if word not in READ:
         return f"the JSON schema has the word `{shorten(word)}`, which is not looked at here"
-    expected: dict[str, Any] = {
-        "properties": dict, "required": list | bool, "enum": list, "anyOf": list, "oneOf": list, "allOf": list,
-        "minimum": int | float, "maximum": int | float, "minLength": int, "maxLength": int, "minItems": int,
-        "maxItems": int, "pattern": str, "items": dict | bool, "additionalProperties": dict | bool, "nullable": bool,
-    }  # fmt: skip
-    if word in expected and not isinstance(value, expected[word]):
+    if not isinstance(value, READ[word]):
         return f"`{word}` of the JSON schema is not what it must be"
     if word == "type":
         kinds = value if isinstance(value, list) else [value]
