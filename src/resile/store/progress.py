@@ -56,7 +56,6 @@ class Progress:
             self.check()
 
     def _raise(self) -> None:
-        """Make the descriptor readable."""
         # Set before the write, so that an engine woken by the write sees it; otherwise it would poll again at once. Set
         # again after the write, because an engine that lowered the descriptor in between has cleared it.
         self._raised = True

@@ -285,7 +285,6 @@ class LocalExecutor(SegmentReader):
         self._report(Ended(launch.job, launch.attempt, now, now, 0, 0.0, 0, log, "", EINVAL, "exec"))
 
     def _report(self, report: Report) -> None:
-        """Add a report that no launcher sent."""
         self._ready.append(report)
         self._is_woken = True
         os.eventfd_write(self._wakeup_fd, 1)

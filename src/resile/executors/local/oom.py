@@ -60,8 +60,6 @@ def parse_counter(text: bytes) -> int:
 class OomCounter:
     """Counts the kernel's out-of-memory kills since the last attempt that was killed, but not by us."""
 
-    __slots__ = ("path", "seen", "spare", "spare_until")
-
     def __init__(self) -> None:
         mounts = read_file(b"/proc/self/mountinfo", TABLE_BYTES_MAX)
         self.path = counter_file(read_file(b"/proc/self/cgroup", TABLE_BYTES_MAX), mounts)

@@ -29,8 +29,6 @@ _children: set[int] = set()
 class Prestarted:
     """A launcher that waits for its first frames: its process, and our end of its socket."""
 
-    __slots__ = ("pid", "socket")
-
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid = pid
         self.socket = connection

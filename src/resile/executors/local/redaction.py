@@ -57,8 +57,6 @@ def redact(text: bytes, secrets: tuple[bytes, ...]) -> bytes:
 class Stream:
     """One output stream of one attempt on its way to the disk."""
 
-    __slots__ = ("held", "secrets")
-
     def __init__(self, secrets: tuple[bytes, ...]) -> None:
         self.secrets = secrets
         self.held = b""

@@ -29,8 +29,6 @@ _FLAGS = posix.O_RDWR | posix.O_APPEND | posix.O_CLOEXEC
 class Spool:
     """The writing side, owned by one launcher."""
 
-    __slots__ = ("acknowledged", "base", "descriptor", "header", "path", "pending", "size")
-
     def __init__(self, folder: bytes, token: bytes) -> None:
         self.path = folder + b"/" + token + SUFFIX.encode()
         self.descriptor = posix.open(self.path, _FLAGS)

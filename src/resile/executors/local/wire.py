@@ -210,7 +210,6 @@ def ended_line(
     at: float,
     usage: tuple[int, float, int],
     log: tuple[bytes, int, int, int, int],
-    *,
     reason: bytes,
     output_errno: int,
     oom_kills: int,
@@ -244,8 +243,6 @@ def is_of_start(line: bytes) -> bool:
 
 class Author:
     """The launcher that writes a spool: its process, known by its start and the machine's boot, and the run's label."""
-
-    __slots__ = ("boot", "label", "pid", "start_ticks", "token")
 
     def __init__(self, token: str, pid: int, start_ticks: int, boot: str, label: str) -> None:
         self.token = token

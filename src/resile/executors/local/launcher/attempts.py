@@ -219,15 +219,8 @@ class Attempts:
         slot.pid = pid
         if timeout_seconds > 0:
             slot.deadline = slot.started + timeout_seconds
-        slot.line = wire.started_line(
-            slot.key,
-            slot.started_at,
-            pid,
-            processes.boot_seconds(),
-            slot.segment,
-            slot.out.start,
-            slot.err.start,
-        )
+        place = (slot.segment, slot.out.start, slot.err.start)
+        slot.line = wire.started_line(slot.key, slot.started_at, pid, processes.boot_seconds(), *place)
         # Publish this with the next line, or when the launcher begins to read the attempt's output.
         self.lines.append(slot.line)
         if slot.reason:
@@ -293,18 +286,9 @@ class Attempts:
             oom_kills = self.oom.kills(slot.pid, time.monotonic(), slot.started)
         out, err = slot.out, slot.err
         errno = out.errno or err.errno
-        self.lines.append(
-            wire.ended_line(
-                slot.key,
-                slot.started_at,
-                now,
-                slot.usage,
-                (slot.segment, out.start, out.size - out.start, err.start, err.size - err.start),
-                reason=slot.reason,
-                output_errno=errno,
-                oom_kills=oom_kills,
-            )
-        )
+        log = (slot.segment, out.start, out.size - out.start, err.start, err.size - err.start)
+        line = wire.ended_line(slot.key, slot.started_at, now, slot.usage, log, slot.reason, errno, oom_kills)
+        self.lines.append(line)
         del self.running[slot.key]
         self.release_followers(slot.key, succeeded=not (status or slot.reason or errno))
         if slot.listened:
@@ -354,8 +338,7 @@ class Attempts:
             # Orphans of an attempt that runs for hours must not pile up until it ends.
             self.find_orphans()
         for slot in list(self.running.values()):
-            due = self.advance(slot, now)
-            self.check_at = min(self.check_at, due)
+            self.check_at = min(self.check_at, self.advance(slot, now))
 
     def advance(self, slot: Slot, now: float) -> float:
         """Do the work that is due for one attempt; return when to check it again."""

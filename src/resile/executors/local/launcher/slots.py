@@ -36,14 +36,10 @@ _SEGMENT_FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_APPEND 
 class Pipe:
     """One output stream of a slot: the pipe, the segment file it goes to, and the running attempt's range in it."""
 
-    __slots__ = ("errno", "file", "reader", "redactor", "size", "start", "writer")
-
     def __init__(self) -> None:
         self.reader, self.writer = make_pipe()
         self.file = -1
-        self.size = 0
-        self.start = 0
-        self.errno = 0
+        self.size = self.start = self.errno = 0
         self.redactor: Stream | None = None
 
     def begin(self, secrets: tuple[bytes, ...]) -> None:
@@ -105,36 +101,6 @@ def make_pipe() -> tuple[int, int]:
 
 class Slot:
     """A slot runs one attempt at a time."""
-
-    __slots__ = (
-        "actions",
-        "closed",
-        "deadline",
-        "err",
-        "folder",
-        "grace_seconds",
-        "has_orphans",
-        "has_started",
-        "has_work",
-        "key",
-        "known",
-        "line",
-        "listened",
-        "number",
-        "order",
-        "out",
-        "pid",
-        "readable",
-        "reaped",
-        "reason",
-        "rolls",
-        "segment",
-        "started",
-        "started_at",
-        "token",
-        "turn",
-        "usage",
-    )
 
     def __init__(self, number: int, folder: bytes, token: bytes) -> None:
         # Released when the thread has work: an attempt, or to exit.

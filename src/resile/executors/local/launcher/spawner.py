@@ -44,8 +44,6 @@ _actions_destroy = _library.posix_spawn_file_actions_destroy
 class Actions:
     """The file actions and the directory of a child, before it executes the program."""
 
-    __slots__ = ("err", "opaque", "out")
-
     def __init__(self, out: int, err: int, directory: bytes = b"") -> None:
         self.out = out
         self.err = err
@@ -63,8 +61,6 @@ class Actions:
 
 class Environment:
     """The environment of all attempts as a C array, so that an attempt only adds pointers."""
-
-    __slots__ = ("by_name", "path", "pointers", "texts")
 
     def __init__(self, pairs: list[bytes]) -> None:
         self.by_name = pairs_by_name(pairs)
@@ -90,8 +86,6 @@ class Environment:
 
 class Spawner:
     """Starts processes with the run's environment, in its directory, each in a session of its own."""
-
-    __slots__ = ("attributes", "directory", "environment", "home", "token")
 
     def __init__(self) -> None:
         self.attributes = _make_attributes()
@@ -137,12 +131,7 @@ class Spawner:
         return pid, errno, b"exec" if errno else b"-"
 
     def execute(
-        self,
-        argv: list[bytes],
-        path: bytes,
-        cwd: bytes,
-        actions: Actions,
-        environment: Array[c_char_p],
+        self, argv: list[bytes], path: bytes, cwd: bytes, actions: Actions, environment: Array[c_char_p]
     ) -> tuple[int, int]:
         """Start one program; return its pid, or 0 and an errno."""
         if not argv:
