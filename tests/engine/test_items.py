@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from resile.engine.actions.items import items_program
+from resile.engine.actions.map import items_program
 from resile.model.fanout import Source
 from resile.model.limits import ITEM_BYTES_MAX, ITEM_DEPTH_MAX
 from tests.engine.listing import Listing

@@ -1,5 +1,7 @@
 """Turns an order to start an attempt into a launch for an executor.
 
+    StartAttempt --> Attempt --prepare of its step type (actions/)--> Launch, or an Outcome if nothing needs to run
+
 Rendering happens here and not in the core, because values are read from the output of other attempts. A value that
 can't be rendered fails the attempt (`contract`) before anything runs.
 """
@@ -7,13 +9,12 @@ can't be rendered fails the attempt (`contract`) before anything runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from resile.core.actions import ReadGroups, ReadItems, StartAttempt
 from resile.core.events import GroupsRead, ItemsRead
 from resile.core.state import Error, Job, State
-from resile.engine.actions.attempt import ARGUMENT_BYTES_MAX, Attempt, Variables
 from resile.engine.actions.git import head_of
 from resile.engine.actions.registry import prepare_of
 from resile.engine.clock import Clock
@@ -30,8 +31,82 @@ if TYPE_CHECKING:
     from resile.engine.evaluation.evaluators import Evaluators
     from resile.languages.contract import Visible
 
+# Linux takes at most 128 KiB in one argument, its closing NUL included.
+ARGUMENT_BYTES_MAX = 128 * 1024 - 1
+# Runs a command with a file on standard input: $0 is the file, the rest the command.
+_FROM_FILE = b'exec "$@" < "$0"'
+
+Argv = tuple[bytes, ...]
+Variables = tuple[tuple[bytes, bytes], ...]
 # In a rehearsal: returns the outcome of an attempt without running it.
 Rehearsal = Callable[[StartAttempt, Step], Outcome | None]
+
+
+class Attempt:
+    """One attempt that is about to start; `memory` holds what the step's effects wrote on entering the step."""
+
+    def __init__(
+        self, performer: Performer, order: StartAttempt, job: Job, step: Step, memory: dict[str, dict[str, Any]]
+    ) -> None:
+        self.performer = performer
+        self.order = order
+        self.job = job
+        self.step = step
+        self.memory = memory
+        self._lookup: Visible | None = None
+
+    @property
+    def lookup(self) -> Visible:
+        """The names and values that the texts of the job can use."""
+        # functools.cached_property takes a lock, and every attempt comes by here.
+        if self._lookup is None:
+            self._lookup = self.performer.values.of(self.job)
+        return self._lookup
+
+    @property
+    def directory(self) -> str:
+        """The directory in which the step runs."""
+        return self.performer.directory_of(self.job, self.step)
+
+    def write_file(self, ending: str, text: bytes) -> bytes:
+        """Write a file that belongs to the attempt, readable by its owner only; return its path."""
+        path = self.performer.path_of(self.order.job, self.order.attempt, ending)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(text)
+        return os.fsencode(path)
+
+    def with_stdin(self, argv: Argv, ending: str, text: bytes) -> Argv:
+        """The argv that runs a command with a text on its standard input."""
+        return (b"sh", b"-c", _FROM_FILE, self.write_file(ending, text), *argv)
+
+    def launch(self, argv: Argv, fallback: Argv = (), variables: Variables = ()) -> Launch:
+        """The launch of a command with its environment, directory and limits.
+
+        `fallback` runs if the program of `argv` does not exist.
+        """
+        order, job, step, state = self.order, self.job, self.step, self.performer.state
+        directory = self.directory
+        if step.commit_required:
+            self._keep_head(directory)
+        return Launch(
+            order.job,
+            order.attempt,
+            argv,
+            self.performer.environment_of(order, job, step) + variables,
+            b"" if directory == self.performer.directory else os.fsencode(directory),
+            time_limit(state, job) or 0.0,
+            state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds,
+            fallback,
+            after=order.after,
+        )
+
+    def _keep_head(self, directory: str) -> None:
+        """Store the commit that a step starts from in a file, which survives a crash."""
+        head = head_of(directory)
+        if head is None:
+            raise ValueRefused("commit_required: the step does not run inside a git repository")
+        self.write_file("head", head.encode())
 
 
 class Performer:
@@ -58,9 +133,8 @@ class Performer:
         self._gpus = visible_gpus(os.environ)
         self.state = state
         self.values = values
-        self._directory = directory
+        self.directory = directory
         self.folder = folder
-        self._scripts = os.path.join(folder, "scripts")
         self._run_env = identity(run, state.epoch, output)
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
@@ -84,26 +158,6 @@ class Performer:
         is_answered = bool(step.cases or step.effects) and not isinstance(step.action, FanOut)
         return self.evaluators.step_events.conclude(job, step, outcome) if is_answered else outcome
 
-    def launch_of(
-        self, attempt: Attempt, argv: tuple[bytes, ...], fallback: tuple[bytes, ...], more: Variables
-    ) -> Launch:
-        """The launch of a command with its environment, directory and limits."""
-        order, job, step = attempt.order, attempt.job, attempt.step
-        directory = attempt.directory
-        if step.commit_required:
-            self._keep_head(order, directory)
-        return Launch(
-            order.job,
-            order.attempt,
-            argv,
-            self.environment_of(order, job, step) + more,
-            b"" if directory == self._directory else os.fsencode(directory),
-            time_limit(self.state, job) or 0.0,
-            self.state.workflow_of(job.scope).grace_seconds if step.grace_seconds is None else step.grace_seconds,
-            fallback,
-            after=order.after,
-        )
-
     def read_items(self, order: ReadItems, at: float) -> ItemsRead:
         """The next items of a fan-out."""
         from resile.engine.actions.items import items_path, read_items
@@ -118,28 +172,17 @@ class Performer:
         groups, place, last = read_groups(items_path(self.folder, order.label), order.place, order.count)
         return GroupsRead(at, order.label, groups, place, last)
 
-    def directory_of(self, job: Job, step: Step, lookup: Visible) -> str:
+    def directory_of(self, job: Job, step: Step) -> str:
         """The directory in which a step runs."""
-        base = self.values.folder_of(job) or self._directory
-        return os.path.join(base, render_text(step.working_dir, lookup)) if step.working_dir else base
-
-    def outputs_of(self, step: Step, lookup: Visible) -> list[str]:
-        """The files that a step promises to write."""
-        return [render_text(name, lookup) for name in step.outputs]
-
-    def _keep_head(self, order: StartAttempt, directory: str) -> None:
-        """Store the commit that a step starts from in a file, which survives a crash."""
-        head = head_of(directory)
-        if head is None:
-            raise ValueRefused("commit_required: the step does not run inside a git repository")
-        self.write_attempt_file(order, "head", head.encode())
+        base = self.values.folder_of(job) or self.directory
+        return os.path.join(base, render_text(step.working_dir, self.values.of(job))) if step.working_dir else base
 
     def head_before(self, job: int, attempt: int) -> str:
         """The commit that an attempt started from."""
-        with open(self._path_of(job, attempt, "head")) as file:
+        with open(self.path_of(job, attempt, "head")) as file:
             return file.read()
 
-    def environment_of(self, order: StartAttempt, job: Job, step: Step) -> tuple[tuple[bytes, bytes], ...]:
+    def environment_of(self, order: StartAttempt, job: Job, step: Step) -> Variables:
         """The variables of a step, beyond those of its run; in a repair they describe the failed attempt."""
         failed = failed_job(self.state, job)
         if failed is not None and failed.error is not None:
@@ -154,7 +197,13 @@ class Performer:
             seen = self._gpus or [str(number) for number in range(max(order.gpus) + 1)]
             names = ",".join(seen[number % len(seen)] for number in order.gpus)
             pairs.append((b"CUDA_VISIBLE_DEVICES", os.fsencode(names)))
-        pairs += _encode_env(self.values.environment(job))
+        for name, text in self.values.environment(job).items():
+            pair = os.fsencode(name), os.fsencode(text)
+            # Linux limits a variable as it limits an argument.
+            if len(pair[0]) + len(pair[1]) >= ARGUMENT_BYTES_MAX:
+                limit = f"an environment variable takes {ARGUMENT_BYTES_MAX}"
+                raise ValueRefused(f"env {name} has {len(pair[1])} bytes, {limit}")
+            pairs.append(pair)
         return tuple(pairs)
 
     def _repair_env(self, failed: int, error: Error) -> list[tuple[bytes, bytes]]:
@@ -165,29 +214,11 @@ class Performer:
         prefixes = ("RESILE_", "TORC_")
         return [(os.fsencode(prefix + name), os.fsencode(variables[name])) for prefix in prefixes for name in variables]
 
-    def _path_of(self, job: int, attempt: int, ending: str) -> str:
+    def path_of(self, job: int, attempt: int, ending: str) -> str:
         """The path of a file that belongs to one attempt."""
-        return os.path.join(self._scripts, f"job_j{job}_r{self.state.epoch}_a{attempt}.{ending}")
-
-    def write_attempt_file(self, order: StartAttempt, ending: str, text: bytes) -> bytes:
-        """Write a file that belongs to one attempt, readable by its owner only; return its path."""
-        os.makedirs(self._scripts, mode=0o700, exist_ok=True)
-        path = self._path_of(order.job, order.attempt, ending)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(text)
-        return os.fsencode(path)
+        return os.path.join(self.folder, "scripts", f"job_j{job}_r{self.state.epoch}_a{attempt}.{ending}")
 
 
 def identity(run: int, epoch: int, output: str) -> dict[str, str]:
     """The variables that identify a run to every process it starts, without their `RESILE_` prefix."""
     return {"WORKFLOW_ID": str(run), "RUN_ID": str(epoch), "OUTPUT_DIR": output, "API_URL": ""}
-
-
-def _encode_env(given: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
-    """Encode environment variables; Linux limits each as it limits an argument."""
-    pairs = [(os.fsencode(name), os.fsencode(text)) for name, text in given.items()]
-    for name, value in pairs:
-        if len(name) + len(value) >= ARGUMENT_BYTES_MAX:
-            text = f"env {os.fsdecode(name)} has {len(value)} bytes, an environment variable takes {ARGUMENT_BYTES_MAX}"
-            raise ValueRefused(text)
-    return pairs

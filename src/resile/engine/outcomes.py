@@ -29,6 +29,7 @@ from resile.engine.resources import time_limit
 from resile.engine.secrets import redact, redact_failure, redact_outcome, redact_value
 from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
+from resile.languages.contract import render_text
 from resile.languages.references import MISSING, ValueRefused
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.status import Status
@@ -177,7 +178,7 @@ class Observer:
     def _directory_of(self, report: Ended) -> str:
         """The directory that an attempt could not enter, for its message."""
         job = self._state.jobs.get(report.job) if report.spawn_stage == "cwd" else None
-        return "" if job is None else self._performer.directory_of(job, self._state.step_of(job), self._values.of(job))
+        return "" if job is None else self._performer.directory_of(job, self._state.step_of(job))
 
     def _apply_cases(self, number: int, outcome: Outcome, canceled: bool) -> Outcome:
         """Let the step's cases change the outcome."""
@@ -222,9 +223,9 @@ class Observer:
 
     def _check_outputs(self, report: Ended, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """Fail an outcome if its step left out a promised file or commit; raises ValueRefused."""
-        lookup = self._values.of(job)
-        directory = self._performer.directory_of(job, step, lookup)
-        if step.outputs and (missing := missing_outputs(directory, self._performer.outputs_of(step, lookup))):
+        directory = self._performer.directory_of(job, step)
+        visible = self._values.of(job)
+        if missing := missing_outputs(directory, [render_text(name, visible) for name in step.outputs]):
             return _fail_contract(outcome, missing, "output file missing")
         if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):
             return _fail_contract(outcome, "commit_required: the step made no commit", "no commit")

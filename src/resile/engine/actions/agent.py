@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from resile.engine.actions.attempt import ARGUMENT_BYTES_MAX, Attempt
+from resile.engine.launch import ARGUMENT_BYTES_MAX, Attempt
 from resile.executors.contract import Launch
 from resile.languages.contract import render_text
 from resile.model.workflow import Agent

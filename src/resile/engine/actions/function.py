@@ -17,7 +17,7 @@ import msgspec
 
 from resile.core.attempts import OVERRIDES
 from resile.core.state import ROOT
-from resile.engine.actions.attempt import Attempt, RunValues, Variables
+from resile.engine.launch import Attempt, Variables
 from resile.engine.resources import time_limit
 from resile.executors import outcome as evidence
 from resile.executors.contract import Launch, OutputReader, Returned
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from resile.core.state import Job, State
+    from resile.engine.evaluation.values import Values
     from resile.model.workflow import Step, Workflow
 
 
 def prepare(attempt: Attempt) -> Launch:
     """The launch of a function call, with the arguments as they are now; the worker already knows the run."""
-    order, job, step, host = attempt.order, attempt.job, attempt.step, attempt.host
-    action, state, values = step.action, host.state, host.values
+    order, job, step, performer = attempt.order, attempt.job, attempt.step, attempt.performer
+    action, state, values = step.action, performer.state, performer.values
     assert isinstance(action, Function)
     workflow = state.workflow if job.scope == ROOT else state.workflow_of(job.scope)
     env: Variables = ()
     if action.workers == "processes" and (step.env or workflow.env or order.gpus or failed_job(state, job)):
-        env = host.environment_of(order, job, step)
+        env = performer.environment_of(order, job, step)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     if action.args:
@@ -111,7 +112,7 @@ def place_of(file: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, file)) if file and not file.startswith("<") else file
 
 
-def _argument(kind: str, value: Any, job: Job, values: RunValues) -> Any:
+def _argument(kind: str, value: Any, job: Job, values: Values) -> Any:
     """One argument as JSON data; a failed step that was tolerated gives None."""
     match kind:
         case "step":

@@ -1,8 +1,8 @@
 """The items of a fan-out: listed into a file of the run's folder, and read from there a chunk at a time.
 
-    Source --items_program--> items_step.py lists a file or a command's output  \
-    Source --list_values----> lists a list or a step's output in this process    } items file --read_items--> Items
-    Items  --write_letters--> what a redrive runs over                          /   groups file --read_groups--> Groups
+    Source --items_step.py, started by map.py--> a file or a command's output  \
+    Source --list_values----> a list or a step's output, in this process        } items file --read_items--> Items
+    Items  --write_letters--> the items of a redrive                           /   groups file --read_groups--> Groups
 
 An items file has one line for each item, `[index,value]`, with its history as a third part in a redrive. It is
 written atomically, so a byte offset in it stays valid, and a million items are never in memory at once. A redrive has
@@ -13,31 +13,20 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec.structs import replace
 
-from resile.engine.actions.attempt import Attempt
-from resile.engine.actions.programs import VARIABLE, pack_settings, step_command
 from resile.engine.secrets import redact_value
-from resile.executors.contract import Launch
 from resile.executors.programs.items.text import ItemsRefused, check_item, decode, encode
-from resile.languages.contract import render_data
-from resile.languages.references import ValueRefused, is_one_reference, parse_json, render_text
-from resile.languages.shell.quoting import render_shell
-from resile.model.failure import Failure, Kind, Outcome
 from resile.model.fanout import Source
 from resile.model.hashing import sha256_hex
 from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
-from resile.model.workflow import FanOut
-
-if TYPE_CHECKING:
-    from resile.languages.references import Lookup
 
 LABEL_CHARACTERS_MAX = 100
 HEAD_BYTES = 64 * 1024
@@ -46,7 +35,6 @@ __all__ = [
     "ItemsRefused",
     "check_input",
     "items_path",
-    "items_program",
     "list_values",
     "read_groups",
     "read_items",
@@ -56,65 +44,11 @@ __all__ = [
 ]
 
 
-def prepare(attempt: Attempt) -> Launch | Outcome:
-    """List the items of a fan-out: in this process if the engine knows them, else with a program."""
-    action, host, order = attempt.step.action, attempt.host, attempt.order
-    assert isinstance(action, FanOut)
-    path = items_path(host.folder, f"j{order.job}_r{host.state.epoch}_a{order.attempt}")
-    source = action.source
-    if source.path or source.command:
-        folder = host.state.workflow_of(attempt.job.scope).folder
-        argv, settings = items_program(source, path, folder, attempt.lookup, host.state.started_at)
-        return attempt.launch(argv, variables=((VARIABLE, settings),))
-    try:
-        count = list_values(path, _known_items(attempt, source), source)
-        redact_items(path, host.secrets)
-        return Outcome(exit_code=0, values={"items": count}, memory=attempt.memory)
-    except ItemsRefused as problem:
-        failure = Failure(Kind.CONTRACT, str(problem), signature="contract: items")
-    except OSError as error:
-        failure = Failure(Kind.CONTRACT, f"can't list the items: {error.strerror}")
-    return Outcome(failure=failure, memory=attempt.memory)
-
-
-def _known_items(attempt: Attempt, source: Source) -> Sequence[Any]:
-    """The items that the engine knows; raises ValueRefused if they are not a list."""
-    if source.values is not None:
-        return source.values
-    if not source.template:
-        return attempt.host.values.list_of(source.step, attempt.job)
-    values = render_data(source.template, attempt.lookup)
-    if is_one_reference(source.template):
-        # JSON text that another step printed is its value.
-        values = parse_json(values)
-    if not isinstance(values, list):
-        raise ValueRefused(f"`{source.template}` is not a list")
-    return values
-
-
 def items_path(folder: str, label: str) -> str:
     """The path of the items file of one fan-out; a label that is no plain file name is replaced by its digest."""
     plain = label.replace("-", "").replace("_", "").isalnum() and label.isascii()
     name = label if plain and len(label) <= LABEL_CHARACTERS_MAX else sha256_hex(label.encode("utf-8", "surrogatepass"))
     return os.path.join(folder, "items", f"{name}.jsonl")
-
-
-def items_program(
-    source: Source, path: str, folder: str, lookup: Lookup, since: float | None = None
-) -> tuple[tuple[bytes, ...], bytes]:
-    """The command that lists a file or a command's output into `path`, and its settings.
-
-    `since` is when the run began: a file that a step of the run wrote takes precedence over an older one elsewhere.
-    """
-    rendered = replace(
-        source,
-        path=render_text(source.path, lookup),
-        command=render_shell(source.command, lookup, source.program),
-        json_path=render_text(source.json_path, lookup),
-    )
-    into = os.path.abspath(path)
-    told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": into, "since": since}
-    return step_command("items/items_step.py"), pack_settings(told)
 
 
 def list_values(path: str, values: Any, source: Source) -> int:

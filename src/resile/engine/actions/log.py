@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from resile.engine.actions.attempt import Attempt
+from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
 from resile.languages.contract import render_text
 from resile.languages.references import text_of
@@ -17,7 +17,7 @@ def prepare(attempt: Attempt) -> Launch:
     assert isinstance(action, Log)
     text = render_text(action.message, attempt.lookup).strip()
     if action.with_outputs:
-        find = attempt.host.values.find
+        find = attempt.performer.values.find
         names = [name for need in attempt.step.needs for name in need.any_of]
         text += "".join(f"\n{name}: {text_of(find(('steps', name, 'output'), attempt.job))}" for name in names)
     mark = "" if action.level == "info" else f"[{action.level}] "

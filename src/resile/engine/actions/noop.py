@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.engine.actions.attempt import Attempt
+from resile.engine.launch import Attempt
 from resile.model.failure import Outcome
 
 

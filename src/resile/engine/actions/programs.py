@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from resile.engine.actions.attempt import Attempt
+from resile.engine.launch import Attempt
 from resile.executors.contract import Launch
 from resile.languages.references import ValueRefused
 from resile.model.limits import PROGRAM_BYTES_MAX
 from resile.model.workflow import Http, Python, Query
-
-if TYPE_CHECKING:
-    from resile.languages.contract import Program
 
 VARIABLE = b"RESILE_STEP"
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "executors", "programs")
@@ -27,22 +23,17 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "
 
 def prepare(attempt: Attempt) -> Launch:
     """The launch of one of our step programs, with its settings in a variable."""
-    action, lookup, host = attempt.step.action, attempt.lookup, attempt.host
-    assert isinstance(action, Http | Python | Query)
-    folder = host.state.workflow_of(attempt.job.scope).folder
-    program = lookup.language.program(action, attempt.step.name, folder, host.folder, lookup)
-    argv, settings = launch_program(program, lambda data: attempt.write_file("json", data))
-    return attempt.launch(argv, variables=((VARIABLE, settings),))
-
-
-def launch_program(program: Program, write_file: Callable[[bytes], bytes]) -> tuple[tuple[bytes, ...], bytes]:
-    """The command of a program and its settings; `write_file` stores settings that are too large for a variable."""
     import json
 
+    action, lookup, performer = attempt.step.action, attempt.lookup, attempt.performer
+    assert isinstance(action, Http | Python | Query)
+    folder = performer.state.workflow_of(attempt.job.scope).folder
+    program = lookup.language.program(action, attempt.step.name, folder, performer.folder, lookup)
     settings = program.settings
     if program.may_use_file and len(data := json.dumps(settings).encode()) > PROGRAM_BYTES_MAX:
-        settings = {"told_in": os.fsdecode(write_file(data))}
-    return step_command(f"{program.kind}_step.py"), pack_settings(settings)
+        settings = {"told_in": os.fsdecode(attempt.write_file("json", data))}
+    command = step_command(f"{program.kind}_step.py")
+    return attempt.launch(command, variables=((VARIABLE, pack_settings(settings)),))
 
 
 def step_command(program: str) -> tuple[bytes, ...]:

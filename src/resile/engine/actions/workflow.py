@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.engine.actions.attempt import Attempt
+from resile.engine.launch import Attempt
 from resile.engine.secrets import redact_value
 from resile.languages.contract import render_data
 from resile.languages.references import ValueRefused
@@ -18,7 +18,7 @@ def prepare(attempt: Attempt) -> Outcome:
     assert isinstance(action, Child)
     given: dict[str, Any] = {**render_data(action.inputs, lookup), **lookup.args}
     for name, value in given.items():
-        if redact_value(value, attempt.host.secrets) != value:
+        if redact_value(value, attempt.performer.secrets) != value:
             raise ValueRefused(f"input {name!r} holds the value of a secret, and inputs are stored")
     for name, declared in action.workflow.inputs.items():
         if name in given and declared.schema is not None:

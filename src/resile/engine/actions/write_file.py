@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from resile.engine.actions.attempt import Attempt
+from resile.engine.launch import Attempt
 from resile.languages.contract import render_text
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.workflow import WriteFile

@@ -1,7 +1,7 @@
 """The parts of an engine that evaluate, each made when it is first needed.
 
     Evaluators --> conditions         the answers to what the core asks (questions.py)
-               --> perform, complete  steps that run inside the engine, and the values of outputs (actions/builtin.py)
+               --> perform, complete  steps that run inside the engine, and the values of outputs (builtin_steps.py)
                --> step_events        the cases and effects of steps in workflows with Jinja templates
 
 A run of plain commands makes only the first, and imports none of the other modules.
@@ -16,7 +16,7 @@ from resile.engine.evaluation.questions import Conditions
 
 if TYPE_CHECKING:
     from resile.core.state import Job
-    from resile.engine.actions.builtin import Inside
+    from resile.engine.evaluation.builtin_steps import BuiltinSteps
     from resile.engine.evaluation.values import Values
     from resile.languages.jinja.step_events import StepEvents
     from resile.model.failure import Failure, Outcome
@@ -54,8 +54,8 @@ class Evaluators:
         return StepEvents(self._values)
 
     @cached_property
-    def _builtin(self) -> Inside:
+    def _builtin(self) -> BuiltinSteps:
         """Runs steps inside the engine, and turns outputs into values."""
-        from resile.engine.actions.builtin import Inside
+        from resile.engine.evaluation.builtin_steps import BuiltinSteps
 
-        return Inside(self._values)
+        return BuiltinSteps(self._values)
