@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resile.errors import Diagnostic
 from resile.languages.references import names
-from resile.model.builtin_actions import Collect, Memory, Script
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.nested import workflows_within
 from resile.model.rules import Origin, Transition
@@ -109,13 +108,8 @@ def _conditions(first: Condition) -> Iterator[Piece]:
 
 def _own_code_of(step: Step) -> Iterator[Piece]:
     """The code of a step's own action, of its transform, and of its checks."""
-    match step.action:
-        case Script(code=code):
-            yield Piece("content", code, step.origin)
-        case Memory(code=code) if code:
-            yield Piece("value_js", code, step.origin)
-        case Collect(values=values):
-            yield from (Piece(one.name, one.code, step.origin) for one in values if one.code)
+    own: dict[str, str] = getattr(step.action, "code_by_key", dict)()
+    yield from (Piece(key, code, step.origin) for key, code in own.items())
     if step.transform is not None and step.transform.code:
         yield Piece("transform_js", step.transform.code, step.origin)
     yield from (Piece(check.name, check.code, step.origin) for check in step.checks)

@@ -39,7 +39,7 @@ from resile.engine.replay import row_of
 from resile.engine.session import take
 from resile.errors import ResileError
 from resile.model import codec
-from resile.model.failure import FAILURE_KINDS
+from resile.model.failure import FAILURE_KINDS, Kind
 from resile.model.items import ItemFailure
 from resile.model.workflow import Child, FanOut, Step
 from resile.store.contract import LetterCount, LetterRow, RunRow, Store
@@ -51,7 +51,7 @@ HOUR_SECONDS = 3_600
 NAMES_MAX = 5
 INDEX_DIGITS_MAX = 18
 
-_NO_COMMIT = "contract: no commit"
+_NO_COMMIT = f"{Kind.CONTRACT}: no commit"
 
 Apart = dict[str, dict[str, str]]
 

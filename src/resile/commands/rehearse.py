@@ -65,7 +65,7 @@ def parse_failure(text: str, message: str) -> Failure:
             code, signal, said = 128 + _SIGTERM, _SIGTERM, FAILURE_KINDS[kind].wording
         case Kind.OOM:
             code, signal, said = 128 + _SIGKILL, _SIGKILL, FAILURE_KINDS[kind].wording
-        case Kind.LOST | Kind.SPAWN | Kind.CONTRACT | Kind.CANCELED:
+        case _:
             code, said = None, kind
     said = f"{said}: {message}" if message else said
     return Failure(kind, said, code, signal, "", message, signature_of(kind, code, said))

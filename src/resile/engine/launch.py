@@ -24,7 +24,7 @@ from resile.executors.contract import Launch
 from resile.languages.contract import render_text
 from resile.languages.references import ValueRefused
 from resile.languages.surroundings import failed_job
-from resile.model.failure import Failure, Kind, Outcome
+from resile.model.failure import Failure, Outcome, contract_failure
 from resile.model.workflow import FanOut, Step
 
 if TYPE_CHECKING:
@@ -147,10 +147,10 @@ class Performer:
             memory = self.evaluators.step_events.enter(job, step) if step.effects else {}
             return prepare_of(type(step.action))(Attempt(self, order, job, step, memory))
         except ValueRefused as problem:
-            return self._refuse(job, step, Failure(Kind.CONTRACT, str(problem), signature="contract: value refused"))
+            return self._refuse(job, step, contract_failure(str(problem), "value refused"))
         except UnicodeError:
             message = "a value is no valid text: it holds half a character (a lone surrogate)"
-            return self._refuse(job, step, Failure(Kind.CONTRACT, message, signature="contract: no valid text"))
+            return self._refuse(job, step, contract_failure(message, "no valid text"))
 
     def _refuse(self, job: Job, step: Step, failure: Failure) -> Outcome:
         """The outcome of an attempt that can't start, after the step's cases; a loop's cases are evaluated later."""

@@ -31,7 +31,7 @@ from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
 from resile.languages.contract import render_text
 from resile.languages.references import MISSING, ValueRefused
-from resile.model.failure import Failure, Kind, Outcome
+from resile.model.failure import Failure, Kind, Outcome, contract_failure
 from resile.model.status import Status
 from resile.model.workflow import Action, Agent, Capture, Child, FanOut, Step, Validate
 from resile.store.contract import AttemptRow
@@ -331,8 +331,7 @@ def is_output_lost(report: Ended) -> bool:
 
 def _fail_contract(outcome: Outcome, message: str, signature: str) -> Outcome:
     """Turn a success into a `contract` failure: the step broke a promise."""
-    failure = Failure(Kind.CONTRACT, message, outcome.exit_code, signature=f"contract: {signature}")
-    return msgspec.structs.replace(outcome, failure=failure)
+    return msgspec.structs.replace(outcome, failure=contract_failure(message, signature, outcome.exit_code))
 
 
 def _add_hint(failure: Failure, action: Action) -> Failure:

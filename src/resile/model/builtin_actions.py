@@ -22,6 +22,10 @@ class Script(Struct, frozen=True, tag="script", omit_defaults=True):
     code: str
     namespace: str = "default"
 
+    def code_by_key(self) -> dict[str, str]:
+        """The code of the step, for `resile check`; every action with code has this method."""
+        return {"content": self.code}
+
 
 class Log(Struct, frozen=True, tag="log", omit_defaults=True):
     """A message with a level; `with_outputs` adds the outputs of the steps that it needs."""
@@ -39,6 +43,10 @@ class Memory(Struct, frozen=True, tag="memory", omit_defaults=True):
     namespace: str = "default"
     value: Any = None
     code: str = ""
+
+    def code_by_key(self) -> dict[str, str]:
+        """The code that computes the value, if any."""
+        return {"value_js": self.code} if self.code else {}
 
 
 class Ask(Struct, frozen=True, tag="ask", omit_defaults=True):
@@ -60,6 +68,10 @@ class Collect(Struct, frozen=True, tag="collect"):
     """Values that a child workflow returns to its caller; later values can use earlier ones."""
 
     values: tuple[Computed, ...]
+
+    def code_by_key(self) -> dict[str, str]:
+        """The code of each value that has some."""
+        return {one.name: one.code for one in self.values if one.code}
 
 
 class Transform(Struct, frozen=True, omit_defaults=True):

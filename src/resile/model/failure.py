@@ -28,7 +28,7 @@ class KindRow(NamedTuple):
 
     `wording` is the message where there is no other, `retries` the implicit retries of every step, `error_type` the
     name in exported dead letters. Rules can match the kind, and rehearsals simulate it, if `is_matched`; with
-    `is_numbered` only together with a number.
+    `is_numbered` only together with a number. With `is_logical` the program worked, but its result is refused.
     """
 
     meaning: str
@@ -37,6 +37,7 @@ class KindRow(NamedTuple):
     error_type: str = ""
     is_matched: bool = True
     is_numbered: bool = False
+    is_logical: bool = False
 
 
 FAILURE_KINDS: dict[str, KindRow] = {
@@ -50,8 +51,10 @@ FAILURE_KINDS: dict[str, KindRow] = {
     ),
     Kind.LOST: KindRow("How it ended is unknown: its executor or machine went away.", retries=LOST_RETRIES),
     Kind.SPAWN: KindRow("The program could not be started."),
-    Kind.CHECK: KindRow("A check of the step was not met.", error_type="ValidationFailed"),
-    Kind.CONTRACT: KindRow("A value or an output is not what the step promised.", error_type="ValidationFailed"),
+    Kind.CHECK: KindRow("A check of the step was not met.", error_type="ValidationFailed", is_logical=True),
+    Kind.CONTRACT: KindRow(
+        "A value or an output is not what the step promised.", error_type="ValidationFailed", is_logical=True
+    ),
     Kind.CANCELED: KindRow("It was ended on request.", "ended on request", is_matched=False),
 }
 MATCHED_KINDS: tuple[FailureKind, ...] = tuple(kind for kind in get_args(FailureKind) if FAILURE_KINDS[kind].is_matched)
@@ -92,6 +95,11 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     stderr: str = ""
     signature: str = ""
     types: tuple[str, ...] = ()
+
+
+def contract_failure(message: str, broken: str, exit_code: int | None = None) -> Failure:
+    """A `contract` failure; `broken` names the broken promise in its signature."""
+    return Failure(Kind.CONTRACT, message, exit_code, signature=f"{Kind.CONTRACT}: {broken}")
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -33,6 +33,7 @@ from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import problem
+from resile.model.failure import Kind
 
 ATTEMPTS_DEFAULT = 3
 ATTEMPTS_OF_PAGES = 100
@@ -160,7 +161,7 @@ def rules_for_more(
 ) -> list[Part]:
     """Build the rules for a success that requests one more attempt; after the last attempt its result counts."""
     limit = retries_of(fields, default)
-    common = Part(at, kinds="check", when=condition_of_case(which, at), **repair_keys_for(sinks or [], "fail"))
+    common = Part(at, kinds=Kind.CHECK, when=condition_of_case(which, at), **repair_keys_for(sinks or [], "fail"))
     more = common.replace(then="retry", text="one more attempt", limit=limit, wait=wait, routing=True)
     last = common.replace(then="recovered", text="the last attempt counts", limit=1_000)
     return [more, last] if limit > 0 else [last]

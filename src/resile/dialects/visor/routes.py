@@ -20,11 +20,12 @@ from resile.dialects.reading.key_tables import read_keys
 from resile.dialects.visor.routing_keys import HALTED, ON_FAIL
 from resile.dialects.visor.values import Call, VisorReading
 from resile.errors import shorten
+from resile.model.failure import FAILURE_KINDS, MATCHED_KINDS, Kind
 from resile.model.limits import LOOPS_MAX
 
 JITTER = 0.15
 # The failure kinds that are retried if failed conditions must not be.
-_NOT_LOGICAL = ["exit", "signal", "timeout", "oom", "lost", "spawn"]
+_NOT_LOGICAL = [kind for kind in MATCHED_KINDS if not FAILURE_KINDS[kind].is_logical]
 
 
 class Routes(Struct, frozen=True):
@@ -82,7 +83,7 @@ def rules_of(
     rules: list[Part] = []
     if halting is not None:
         pattern = rf"\A{HALTED}"
-        rules.append(Part(halting, then="fail", text="halt_execution", kinds=["check"], pattern=pattern, halts=True))
+        rules.append(Part(halting, then="fail", text="halt_execution", kinds=[Kind.CHECK], pattern=pattern, halts=True))
     importance = fields.get("criticality", "policy")
     retry = given.get("retry", {})
     if retry.get("max") or routes.runs:

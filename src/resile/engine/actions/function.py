@@ -25,7 +25,7 @@ from resile.executors.functions.calls import Call, Failed
 from resile.languages.python.modules import NO_HOME, Home
 from resile.languages.python.values import mentions_pickle
 from resile.languages.surroundings import failed_job
-from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage
+from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage, contract_failure
 from resile.model.limits import TAIL_BYTES
 from resile.model.nested import workflows_within
 from resile.model.workflow import FanOut, Function
@@ -147,8 +147,7 @@ def outcome_of(report: Returned, state: State, job: Job | None, step: Step | Non
         return Outcome(0, None, usage, log, {name: value})
     if verdict not in OVERRIDES:
         message = f"workflow_status is {str(verdict)[:60]!r}, not completed or failed"
-        failure = Failure(Kind.CONTRACT, message, 0, signature="contract: verdict")
-        return Outcome(0, failure, usage, log, {name: value})
+        return Outcome(0, contract_failure(message, "verdict", 0), usage, log, {name: value})
     return Outcome(0, None, usage, log, {name: value, "workflow_status": verdict})
 
 

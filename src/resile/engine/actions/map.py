@@ -16,7 +16,7 @@ from resile.executors.contract import Launch
 from resile.languages.contract import render_data
 from resile.languages.references import ValueRefused, is_one_reference, parse_json, render_text
 from resile.languages.shell.quoting import render_shell
-from resile.model.failure import Failure, Kind, Outcome
+from resile.model.failure import Failure, Kind, Outcome, contract_failure
 from resile.model.fanout import Source
 from resile.model.workflow import FanOut
 
@@ -39,7 +39,7 @@ def prepare(attempt: Attempt) -> Launch | Outcome:
         redact_items(path, performer.secrets)
         return Outcome(exit_code=0, values={"items": count}, memory=attempt.memory)
     except ItemsRefused as problem:
-        failure = Failure(Kind.CONTRACT, str(problem), signature="contract: items")
+        failure = contract_failure(str(problem), "items")
     except OSError as error:
         failure = Failure(Kind.CONTRACT, f"can't list the items: {error.strerror}")
     return Outcome(failure=failure, memory=attempt.memory)

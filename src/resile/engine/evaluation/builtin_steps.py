@@ -21,7 +21,7 @@ from resile.languages.liquid.scope import LiquidScope, failed_value
 from resile.languages.liquid.templates import render, value_of
 from resile.languages.references import ValueRefused
 from resile.model.builtin_actions import Ask, Check, Collect, Computed, Memory, Script, Transform
-from resile.model.failure import Failure, Kind, Outcome
+from resile.model.failure import Failure, Kind, Outcome, contract_failure
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _items(step: Step, value: Any) -> list[Any]:
 
 def _contract(message: str) -> Failure:
     """A `contract` failure: the value breaks a promise of the step."""
-    return Failure(Kind.CONTRACT, message[:MESSAGE_CHARACTERS_MAX], signature="contract: value")
+    return contract_failure(message[:MESSAGE_CHARACTERS_MAX], "value")
 
 
 def _sum_of(key: str, old: Any, by: Any) -> int | float:

@@ -23,7 +23,7 @@ from resile.languages.jinja.scope import AGAIN, COLLECTED, ITER, VARS, JinjaName
 from resile.languages.jinja.templates import Unknown, condition_text, holds, names_in, render_data
 from resile.languages.references import MISSING, ValueRefused, walk
 from resile.languages.surroundings import host_of
-from resile.model.failure import Failure, Kind, Outcome
+from resile.model.failure import Failure, Kind, Outcome, contract_failure
 from resile.model.limits import MESSAGE_CHARACTERS_MAX
 from resile.model.workflow import FanOut
 
@@ -153,7 +153,7 @@ class StepEvents:
         except ValueRefused as problem:
             if outcome.failure is not None:
                 return outcome
-            return replace(outcome, failure=Failure(Kind.CONTRACT, str(problem), signature="contract: value refused"))
+            return replace(outcome, failure=contract_failure(str(problem), "value refused"))
 
     def _conclude(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
         """Like `conclude`, but raises ValueRefused."""
