@@ -13,7 +13,11 @@ from resile.model.failure import LogRange
 from resile.model.limits import VALUE_BYTES_MAX
 from resile.model.workflow import Agent, Capture
 
-_BOTH: tuple[Stream, Stream] = ("out", "err")
+_STDOUT: tuple[Stream, ...] = ("out",)
+# The streams that a form of capture reads, where that is not stdout alone.
+_STREAMS: dict[str, tuple[Stream, ...]] = {
+    "stderr": ("err",), "combined": ("out", "err"), "exit_code": (), "success": (), "duration": ()
+}  # fmt: skip
 _TRUE = frozenset({"true", "yes", "1"})
 _FALSE = frozenset({"false", "no", "0", ""})
 
@@ -35,20 +39,10 @@ def capture_output(
     """
     values: dict[str, Any] = {}
     for capture in captures:
-        match capture.form:
-            case "exit_code" | "success":
-                data = b""
-            case "duration":
-                values[capture.name] = round(seconds, 3)
-                continue
-            case "stderr":
-                data = _stream(output, log, "err", capture.name)
-            case "combined":
-                both = (_stream(output, log, stream, capture.name).strip() for stream in _BOTH)
-                data = b"\n".join(filter(None, both))
-            case _:
-                data = _stream(output, log, "out", capture.name)
-        values[capture.name] = _value(capture, data, exit_code)
+        streams = _STREAMS.get(capture.form, _STDOUT)
+        texts = [_stream(output, log, stream, capture.name) for stream in streams]
+        data = texts[0] if len(texts) == 1 else b"\n".join(filter(None, (text.strip() for text in texts)))
+        values[capture.name] = _value(capture, data, exit_code, seconds)
     return values
 
 
@@ -77,7 +71,7 @@ def _stream(output: OutputReader, log: LogRange | None, stream: Stream, name: st
     return output.read_output(log, stream)
 
 
-def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
+def _value(capture: Capture, data: bytes, exit_code: int | None, seconds: float = 0.0) -> Any:
     """Convert an output to the form that the capture asks for."""
     text = data.decode("utf-8", "surrogateescape")
     match capture.form:
@@ -90,7 +84,7 @@ def _value(capture: Capture, data: bytes, exit_code: int | None) -> Any:
         case "success":
             return exit_code == 0
         case "duration":
-            return 0.0
+            return round(seconds, 3)
         case "json":
             return _json(capture.name, data)
         case "number":

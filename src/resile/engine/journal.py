@@ -72,20 +72,18 @@ class Journal:
         """Add a changed dead letter, or the scope that a letter needs, to the next batch."""
         if isinstance(record, KeepScope):
             self._scopes[record.kept.scope] = record.kept
-        elif isinstance(record, DropLetter):
+            return
+        if isinstance(record, DropLetter):
             self._letters[record.name, record.index] = record
-        else:
-            self._keep_letter(record)
-
-    def _keep_letter(self, order: KeepLetter) -> None:
-        """Add a letter to the next batch; it takes over the history of an earlier letter of the same item there."""
-        letter = order.letter
+            return
+        letter = record.letter
         key = letter.name, letter.item.index
         before = self._letters.get(key)
-        if order.goes_on and isinstance(before, KeepLetter) and before.letter.item.value == letter.item.value:
+        # The letter takes over the history of an earlier letter of the same item in this batch.
+        if record.goes_on and isinstance(before, KeepLetter) and before.letter.item.value == letter.item.value:
             history = (*before.letter.item.history, *letter.item.history)[-ITEM_HISTORY_MAX:]
-            order = KeepLetter(replace(letter, item=replace(letter.item, history=history)), before.goes_on)
-        self._letters[key] = order
+            record = KeepLetter(replace(letter, item=replace(letter.item, history=history)), before.goes_on)
+        self._letters[key] = record
 
     def skip_ready(self, state: State) -> None:
         """Leave out rows of jobs that are still ready: the run was stored with them."""

@@ -31,9 +31,9 @@ from resile.executors import outcome as evidence
 from resile.executors.contract import Adopted, Ended, Lost, OutputReader, Report, Returned, Started, Withdrawn
 from resile.languages.contract import render_text
 from resile.languages.references import MISSING, ValueRefused
-from resile.model.failure import Failure, Kind, Outcome, contract_failure
+from resile.model.failure import Kind, Outcome, contract_failure
 from resile.model.status import Status
-from resile.model.workflow import Action, Agent, Capture, Child, FanOut, Step, Validate
+from resile.model.workflow import Agent, Capture, Child, FanOut, Step, Validate
 from resile.store.contract import AttemptRow
 
 if TYPE_CHECKING:
@@ -74,9 +74,8 @@ class Observer:
         match report:
             # Ended and Returned first: they are the most frequent, and a failed class pattern is slow.
             case Returned():
-                return self.end_attempt(
-                    report.job, report.attempt, report.at, self._outcome_of_call(report), pid=report.pid
-                )
+                outcome = self._apply_cases(report.job, self._outcome_of_call(report))
+                return self.end_attempt(report.job, report.attempt, report.at, outcome, pid=report.pid)
             case Ended():
                 if is_output_lost(report) or (interrupted and report.reason == "killed"):
                     self._started.pop((report.job, report.attempt), None)
@@ -84,10 +83,10 @@ class Observer:
                 limit = self._time_limit_of(report) if report.reason else 0.0
                 outcome = evidence.outcome_of(report, self._output, limit, self._directory_of(report))
                 outcome = self._complete(report, outcome)
-                outcome = self._apply_cases(report.job, outcome, report.reason == "killed")
-                return self.end_attempt(
-                    report.job, report.attempt, report.at, outcome, report.reason == "killed", report.pid
-                )
+                canceled = report.reason == "killed"
+                if not canceled:
+                    outcome = self._apply_cases(report.job, outcome)
+                return self.end_attempt(report.job, report.attempt, report.at, outcome, canceled, report.pid)
             case Started():
                 row = AttemptRow(
                     report.job, self._state.epoch, report.attempt, report.at, log=report.log, pid=report.pid
@@ -165,13 +164,9 @@ class Observer:
             self._outcome_of = outcome_of
         job = self._state.jobs.get(report.job)
         step = None if job is None else self._state.step_of(job)
-        outcome = self._outcome_of(report, self._state, job, step, self._output)
-        if job is None or step is None:
-            return outcome
-        return self._evaluators.step_events.conclude(job, step, outcome) if step.cases or step.effects else outcome
+        return self._outcome_of(report, self._state, job, step, self._output)
 
     def _time_limit_of(self, report: Ended) -> float:
-        """The time limit of an attempt, for its message."""
         job = self._state.jobs.get(report.job)
         return 0.0 if job is None else time_limit(self._state, job) or 0.0
 
@@ -180,10 +175,10 @@ class Observer:
         job = self._state.jobs.get(report.job) if report.spawn_stage == "cwd" else None
         return "" if job is None else self._performer.directory_of(job, self._state.step_of(job))
 
-    def _apply_cases(self, number: int, outcome: Outcome, canceled: bool) -> Outcome:
+    def _apply_cases(self, number: int, outcome: Outcome) -> Outcome:
         """Let the step's cases change the outcome."""
         job = self._state.jobs.get(number)
-        if job is None or canceled:
+        if job is None:
             return outcome
         step = self._state.step_of(job)
         return self._evaluators.step_events.conclude(job, step, outcome) if step.cases or step.effects else outcome
@@ -196,13 +191,12 @@ class Observer:
         step = self._state.step_of(job)
         if outcome.failure is not None:
             return self._complete_failure(job, step, outcome)
-        action = step.action
-        if type(action) is FanOut:
+        if type(step.action) is FanOut:
             return self._count_items(report, outcome)
         if step.transform is not None:
             return self._transform_output(job, step, outcome, report.at)
         if not (step.capture or step.outputs or step.commit_required or self._state.is_end(job)):
-            return outcome if type(action) is not Agent else self._check_spending(action, outcome)
+            return self._check_spending(step, outcome)
         assert outcome.log is not None
         values: dict[str, Any] = {}
         try:
@@ -229,7 +223,7 @@ class Observer:
             return _fail_contract(outcome, missing, "output file missing")
         if step.commit_required and head_of(directory) == self._performer.head_before(report.job, report.attempt):
             return _fail_contract(outcome, "commit_required: the step made no commit", "no commit")
-        return outcome if not isinstance(step.action, Agent) else self._check_spending(step.action, outcome)
+        return self._check_spending(step, outcome)
 
     def _transform_output(self, job: Job, step: Step, outcome: Outcome, at: float) -> Outcome:
         """Transform the output of a step into its value and run the step's checks."""
@@ -283,10 +277,12 @@ class Observer:
         """Is this job a command of a handler, or of `on_success`?"""
         return self._state.scopes[job.scope].kind == "repair"
 
-    def _check_spending(self, action: Agent, outcome: Outcome) -> Outcome:
+    def _check_spending(self, step: Step, outcome: Outcome) -> Outcome:
         """Fail an agent that reports having spent more than its limits."""
+        if type(step.action) is not Agent:
+            return outcome
         assert outcome.log is not None
-        problem = excess_spending(self._output, outcome.log, action)
+        problem = excess_spending(self._output, outcome.log, step.action)
         return _fail_contract(outcome, problem, "agent limit") if problem else outcome
 
     def _complete_failure(self, job: Job, step: Step, outcome: Outcome) -> Outcome:
@@ -301,8 +297,9 @@ class Observer:
         failure = outcome.failure
         if isinstance(step.action, Validate) and failure.kind == Kind.EXIT:
             failure = msgspec.structs.replace(failure, kind=Kind.CHECK)
-        if (isinstance(step.action, Agent) and failure.kind == Kind.SPAWN) or failure.exit_code == 127:
-            failure = _add_hint(failure, step.action)
+        if isinstance(step.action, Agent) and (failure.kind == Kind.SPAWN or failure.exit_code == 127):
+            hint = f"is the agent {step.action.command[0]!r} installed? Name another with `agent: {{command: …}}`"
+            failure = msgspec.structs.replace(failure, message=f"{failure.message} ({hint})")
         if self._secrets:
             failure = redact_failure(failure, self._secrets)
         if step.transform is not None:
@@ -332,11 +329,3 @@ def is_output_lost(report: Ended) -> bool:
 def _fail_contract(outcome: Outcome, message: str, signature: str) -> Outcome:
     """Turn a success into a `contract` failure: the step broke a promise."""
     return msgspec.structs.replace(outcome, failure=contract_failure(message, signature, outcome.exit_code))
-
-
-def _add_hint(failure: Failure, action: Action) -> Failure:
-    """Add a hint to the failure of an agent whose program does not exist."""
-    if not isinstance(action, Agent):
-        return failure
-    hint = f"is the agent {action.command[0]!r} installed? Name another with `agent: {{command: …}}`"
-    return msgspec.structs.replace(failure, message=f"{failure.message} ({hint})")

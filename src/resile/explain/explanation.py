@@ -15,12 +15,10 @@ from resile.core.events import Event
 from resile.explain.replay_log import replay
 from resile.explain.report import (
     AttemptReport,
-    Execution,
     Explanation,
     ItemGroup,
     ItemReport,
     Names,
-    RuleReport,
     StepReport,
     all_reports,
 )
@@ -119,7 +117,7 @@ def _verdict_reason(timeline: Timeline, status: RunStatus) -> str:
 
 def _steps_for(timeline: Timeline, wanted: str) -> list[StepReport]:
     """The reports of the wanted step, job or item, and of the cause that kept it from running."""
-    found = [kept for report in timeline.top_level if (kept := _narrow_step(report, wanted)) is not None]
+    found = _narrow_steps(timeline.top_level, wanted)
     reported = {report.job for report in all_reports(found)}
     causes = {report.chain[-1].job for report in all_reports(found) if report.chain} - reported
     return found + [timeline.reports[number] for number in sorted(causes) if number in timeline.reports]
@@ -139,21 +137,14 @@ def _narrow_step(report: StepReport, wanted: str) -> StepReport | None:
 
 
 def _narrow_steps(reports: list[StepReport], wanted: str) -> list[StepReport]:
-    """The reports that are wanted or hold wanted ones."""
     return [kept for report in reports if (kept := _narrow_step(report, wanted)) is not None]
 
 
 def _narrow_attempt(entry: AttemptReport, wanted: str) -> AttemptReport | None:
     """An attempt reduced to the wanted reports inside it."""
     inside, items = _narrow_steps(entry.inside, wanted), _narrow_groups(entry.items, wanted)
-    rules = [rule for rule in (_narrow_rule(rule, wanted) for rule in entry.rules) if rule is not None]
+    rules = [structs.replace(rule, inside=kept) for rule in entry.rules if (kept := _narrow_steps(rule.inside, wanted))]
     return structs.replace(entry, inside=inside, items=items, rules=rules) if inside or items or rules else None
-
-
-def _narrow_rule(rule: RuleReport, wanted: str) -> RuleReport | None:
-    """A rule reduced to the wanted steps of its repair."""
-    inside = _narrow_steps(rule.inside, wanted)
-    return structs.replace(rule, inside=inside) if inside else None
 
 
 def _narrow_groups(groups: list[ItemGroup], wanted: str) -> list[ItemGroup]:
@@ -173,7 +164,7 @@ def _narrow_item(item: ItemReport, wanted: str) -> ItemReport | None:
     """An item where it is wanted, or reduced to the wanted reports inside it."""
     if item.item == wanted:
         return item
-    executions: list[Execution] = [
+    executions = [
         structs.replace(execution, inside=inside)
         for execution in item.executions
         if (inside := _narrow_steps(execution.inside, wanted))

@@ -252,7 +252,6 @@ def _on_expression_rejected(timeline: Timeline, note: Note) -> None:
 
 
 def _on_step_parked(timeline: Timeline, note: Note) -> None:
-    """A failure waits for judgement."""
     timeline.report_of(note.job)
     _resolve(timeline, note, "parked")
 
@@ -305,12 +304,10 @@ def _on_step_succeeded(timeline: Timeline, note: Note) -> None:
 
 
 def _on_cancel_requested(timeline: Timeline, note: Note) -> None:
-    """A user asked to cancel the run."""
     timeline.canceled = timeline.canceled or Canceled(note.data.get("by", ""), note.data.get("reason", ""))
 
 
 def _on_circuit_opened(timeline: Timeline, note: Note) -> None:
-    """The circuit of a fan-out opened."""
     message = f"the circuit opened after {note.data['failures']} failures in a row"
     timeline.report_of(note.job).add(AttemptReport(note.seq, "circuit", message=message))
 
@@ -334,7 +331,6 @@ def _on_run_resumed(timeline: Timeline, note: Note) -> None:
 
 
 def _on_run_ended(timeline: Timeline, note: Note) -> None:
-    """The run ended: keep the steps that failed."""
     timeline.failed_steps = list(note.data["failed_steps"])
 
 

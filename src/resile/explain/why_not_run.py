@@ -87,7 +87,6 @@ def _set_chain(timeline: Timeline, note: Note, report: StepReport, cause: int) -
 
 
 def _link_of(timeline: Timeline, number: int) -> Link:
-    """A job as a link of the chain."""
     job = timeline.state.jobs[number]
     return Link(timeline.state.step_of(job).name, number, STATUS_NAMES[job.status])
 

@@ -49,7 +49,6 @@ def mismatch_of(match: Match, failure: Failure) -> str:
 
 
 def _exit_code_of(failure: Failure) -> str:
-    """The exit code of a failure."""
     return "no exit code" if failure.exit_code is None else f"exit code {failure.exit_code}"
 
 
@@ -98,7 +97,6 @@ def _grants_of(rule: RuleReport) -> str:
 
 
 def _loops_of(rule: RuleReport) -> str:
-    """The part of the loop budget that is spent."""
     return f", loop {rule.loops} of {rule.loops_max}" if rule.loops_max else ""
 
 

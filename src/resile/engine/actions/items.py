@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from resile.model.limits import ITEMS_CHUNK_BYTES, ITEMS_FILTER_SECONDS_MAX
 
 LABEL_CHARACTERS_MAX = 100
 HEAD_BYTES = 64 * 1024
+T = TypeVar("T")
 
 __all__ = [
     "ItemsRefused",
@@ -112,34 +113,28 @@ def read_groups(path: str, place: int, count: int) -> tuple[tuple[LetterGroup, .
     """Read up to `count` fan-outs of a redrive from `place` on; also the place after them, and whether the file ends
     there.
     """
-    groups: list[LetterGroup] = []
-    at = place
-    with open(_groups_path(path), "rb") as file:
-        file.seek(place)
-        while len(groups) < count and at - place < ITEMS_CHUNK_BYTES and (line := file.readline()):
-            groups.append(msgspec.convert(decode(line), LetterGroup))
-            at += len(line)
-        return tuple(groups), at, not file.peek(1)
+    return _read_lines(_groups_path(path), place, count, lambda line: msgspec.convert(decode(line), LetterGroup))
 
 
 def _groups_path(path: str) -> str:
-    """The path of the groups file of an items file."""
     return f"{path}.groups"
 
 
 def read_items(path: str, place: int, count: int) -> tuple[tuple[Item, ...], int, bool]:
-    """Read up to `count` items from `place` on; also the place after them, and whether the file ends there.
+    """Read up to `count` items from `place` on; also the place after them, and whether the file ends there."""
+    return _read_lines(path, place, count, _item)
 
-    A chunk also ends when it gets large, so that items of any size can be read by their number.
-    """
-    items: list[Item] = []
+
+def _read_lines(path: str, place: int, count: int, parse: Callable[[bytes], T]) -> tuple[tuple[T, ...], int, bool]:
+    """Read up to `count` lines; fewer where they get large, so that items of any size can be read by their number."""
+    found: list[T] = []
     at = place
     with open(path, "rb") as file:
         file.seek(place)
-        while len(items) < count and at - place < ITEMS_CHUNK_BYTES and (line := file.readline()):
-            items.append(_item(line))
+        while len(found) < count and at - place < ITEMS_CHUNK_BYTES and (line := file.readline()):
+            found.append(parse(line))
             at += len(line)
-        return tuple(items), at, not file.peek(1)
+        return tuple(found), at, not file.peek(1)
 
 
 def redact_items(path: str, secrets: tuple[str, ...]) -> None:
@@ -224,7 +219,6 @@ class _Head(io.BytesIO):
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Item]:
-    """The decoder that turns a line into an item."""
     return msgspec.json.Decoder(Item)
 
 

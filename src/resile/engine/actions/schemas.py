@@ -113,5 +113,4 @@ def _check_combination(schema: dict[str, Any], value: Any, where: str) -> str:
 
 
 def _shorten_value(value: Any) -> str:
-    """A value in a message."""
     return repr(value)[:SHOWN_CHARACTERS_MAX]

@@ -55,7 +55,6 @@ class Evaluators:
 
     @cached_property
     def _builtin(self) -> BuiltinSteps:
-        """Runs steps inside the engine, and turns outputs into values."""
         from resile.engine.evaluation.builtin_steps import BuiltinSteps
 
         return BuiltinSteps(self._values)

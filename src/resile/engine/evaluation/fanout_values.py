@@ -92,10 +92,8 @@ class FanoutValues:
         return found
 
     def _failure_of(self, job: int) -> str:
-        """The failure message of a job's last attempt."""
         *_, last = (None, *self._store.attempts(self._run, job))
         return last.failure.message if last is not None and last.failure is not None else ""
 
     def _name(self, job: Job) -> str:
-        """The name of a fan-out in a message."""
         return repr(self._state.step_of(job).name)

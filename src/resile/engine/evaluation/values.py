@@ -86,7 +86,6 @@ class Values:
 
     @cached_property
     def _fanouts(self) -> FanoutValues:
-        """Reads the values of fan-outs."""
         from resile.engine.evaluation.fanout_values import FanoutValues
 
         return FanoutValues(self._store, self.id, self.state, self.texts)
@@ -244,7 +243,6 @@ class Values:
         return worktree(self._output, self.id, scope.owner, scope.item.index)
 
     def _inputs(self, job: Job) -> dict[str, Any]:
-        """The inputs of the workflow that a job is part of."""
         frame = workflow_frame(self.state, job)
         return frame.inputs if frame.kind == "child" else self.state.inputs
 
