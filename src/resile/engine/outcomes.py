@@ -303,7 +303,9 @@ class Observer:
         if self._secrets:
             failure = redact_failure(failure, self._secrets)
         if step.transform is not None:
-            values = dict.fromkeys((capture.name for capture in step.capture), self._evaluators.failed_value(failure))
+            from resile.languages.liquid.scope import failed_value
+
+            values = dict.fromkeys((capture.name for capture in step.capture), failed_value(failure))
         return msgspec.structs.replace(outcome, values=values, failure=failure)
 
 

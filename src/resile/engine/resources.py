@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from resile.core.events import Capacity
 from resile.core.scheduling.reservations import resources_for
 from resile.core.state import Job, State
 from resile.errors import ResileError
-from resile.model.workflow import FanOut, Step, Workflow
+from resile.model.nested import steps_of
+from resile.model.workflow import Step, Workflow
 
 # So many in reserve that the launcher never waits for a commit, so few that a cancel has little to withdraw.
 AHEAD = 64
@@ -33,7 +34,7 @@ def measure(parallel: int | None, cpus: float | None, memory_bytes: int | None, 
 
 def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
     """Refuse a workflow with a step that needs more than this machine has."""
-    for step in (*_with_items(workflow.steps), workflow.end):
+    for step in steps_of(workflow):
         wanted = _misfit(step, capacity)
         if wanted:
             raise ResileError(
@@ -42,14 +43,6 @@ def refuse_misfits(workflow: Workflow, capacity: Capacity) -> None:
                 where=f"{workflow.file}:{step.origin.line}:{step.origin.column}",
                 hint="ask for less, or say what this machine may use with --cpus, --memory, --gpus",
             )
-
-
-def _with_items(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps, and those that run for each item."""
-    for step in steps:
-        yield step
-        if type(step.action) is FanOut:
-            yield from _with_items(step.action.steps)
 
 
 def _misfit(step: Step, capacity: Capacity) -> str:

@@ -10,8 +10,8 @@ from resile.core.state import State
 from resile.engine.paths import label
 from resile.executors.contract import Executor
 from resile.executors.local.executor import LocalExecutor
-from resile.model.nested import steps_with_inner_steps
-from resile.model.workflow import Child, FanOut, Function, Step, Workflow
+from resile.model.nested import steps_of, workflows_within
+from resile.model.workflow import Function, Workflow
 from resile.store.contract import RunRow
 
 if TYPE_CHECKING:
@@ -70,17 +70,4 @@ def make_executor(
 
 def calls_functions(workflow: Workflow) -> bool:
     """Does a step call a Python function, here or in a workflow or a fan-out inside this one?"""
-    return _call((*workflow.steps, workflow.end))
-
-
-def _call(steps: tuple[Step, ...]) -> bool:
-    """Does one of these steps, or a step inside it, call a function?"""
-    if any(type(step.action) is Function for step in steps):
-        return True
-    for host in steps_with_inner_steps(steps):
-        match host.action:
-            case FanOut(steps=inner) if _call(inner):
-                return True
-            case Child(workflow=inner) if calls_functions(inner):
-                return True
-    return False
+    return any(type(step.action) is Function for flow in workflows_within(workflow) for step in steps_of(flow))

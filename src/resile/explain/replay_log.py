@@ -20,7 +20,7 @@ from resile.explain import why_not_run
 from resile.explain.grouping import close_items, close_scopes, on_item_dead_lettered, on_item_retry
 from resile.explain.report import AttemptEvent, AttemptReport, Canceled, Result, RuleReport
 from resile.explain.timeline import Timeline
-from resile.explain.wording import condition_text, consequence_of, mismatch_of, shorten
+from resile.explain.wording import condition_text, mismatch_of, set_result, shorten
 from resile.model.failure import Kind
 from resile.model.status import TERMINAL, Status
 from resile.model.workflow import Rule, Step
@@ -57,8 +57,8 @@ def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
     """An attempt failed, was lost, or was ended on request."""
     data, job = note.data, timeline.state.jobs[note.job]
     if data.get("interrupted"):
-        entry = AttemptReport(note.seq, "interrupted", note.attempt, result="again")
-        entry.then = consequence_of(entry)
+        entry = AttemptReport(note.seq, "interrupted", note.attempt)
+        set_result(entry, "again")
         timeline.report_of(note.job).add(entry)
         return
     event: AttemptEvent = "lost" if note.type == "attempt_lost" else "failed"
@@ -80,8 +80,7 @@ def _on_attempt_failed(timeline: Timeline, note: Note) -> None:
     )
     _close_attempt(timeline, note, entry)
     if job.status not in TERMINAL and not any(walk.job == note.job for walk in timeline.walks):
-        entry.result = "dropped"
-        entry.then = consequence_of(entry)
+        set_result(entry, "dropped")
     else:
         timeline.open[note.job] = entry
 
@@ -122,8 +121,7 @@ def _on_attempt_started(timeline: Timeline, note: Note) -> None:
     """The next attempt starts: the failure before it has been handled, or a jump back dropped it."""
     entry = timeline.open.pop(note.job, None)
     if entry is not None and not entry.result:
-        entry.result = "dropped"
-        entry.then = consequence_of(entry)
+        set_result(entry, "dropped")
 
 
 def _add_rules(timeline: Timeline, walk: RuleTrace) -> None:
@@ -194,8 +192,7 @@ def _resolve(timeline: Timeline, note: Note, result: Result, *, leave_open: bool
     rule = timeline.applied_rule_of(note.job)
     if rule is not None and result in ("retry", "goto") and timeline.rule_of(job, timeline.asked[job.id]).cost:
         rule.loops, rule.loops_max = timeline.state.scopes[job.scope].loops, loops_max(timeline.state, job)
-    entry.result = result
-    entry.then = consequence_of(entry, **why)
+    set_result(entry, result, **why)
     if not leave_open:
         del timeline.open[note.job]
 

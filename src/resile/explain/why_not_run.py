@@ -11,7 +11,7 @@ from resile.core.scheduling.goto import descendants
 from resile.core.state import Job
 from resile.explain.report import CHAIN_MAX, Link, StepReport, add_name
 from resile.explain.timeline import Timeline
-from resile.explain.wording import consequence_of, shorten
+from resile.explain.wording import set_result, shorten
 from resile.model.failure import Kind
 from resile.model.status import TERMINAL, Status
 
@@ -22,8 +22,7 @@ def on_step_canceled(timeline: Timeline, note: Note) -> None:
     timeline.ends[note.seq], timeline.reasons[note.job] = note.job, note.because
     report, entry = timeline.reports.get(note.job), timeline.open.pop(note.job, None)
     if entry is not None:
-        entry.result = "stopped"
-        entry.then = consequence_of(entry, stopper=stopper_of(timeline, job))
+        set_result(entry, "stopped", stopper=stopper_of(timeline, job))
     if report is not None:
         report.status = note.status
     cause = job.cause.job if job.cause is not None else _stopping_job_of(timeline, job)

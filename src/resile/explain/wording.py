@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resile.core.recovery.matching import matches
-from resile.explain.report import AttemptReport, RuleReport
+from resile.explain.report import AttemptReport, Result, RuleReport
 from resile.model.failure import Failure
 from resile.model.rules import Match
 from resile.model.workflow import Condition, Step
@@ -58,8 +58,17 @@ def _either(choices: Sequence[object]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def consequence_of(entry: AttemptReport, message: str = "", outcome: str = "", stopper: str = "") -> str:
-    """The consequence of a failure: `message` and `outcome` belong to a final failure, `stopper` to a stopped step."""
+def set_result(entry: AttemptReport, result: Result, message: str = "", outcome: str = "", stopper: str = "") -> None:
+    """Set the consequence of a failure, as a word and as a sentence.
+
+    `message` and `outcome` belong to a final failure, `stopper` to a stopped step.
+    """
+    entry.result = result
+    entry.then = _consequence_of(entry, message, outcome, stopper)
+
+
+def _consequence_of(entry: AttemptReport, message: str, outcome: str, stopper: str) -> str:
+    """The consequence of a failure in words."""
     rule = entry.rules[-1] if entry.rules and entry.rules[-1].decision == "applied" else None
     match entry.result:
         case "retry" if rule is not None:

@@ -22,6 +22,18 @@ def steps_with_inner_workflows(steps: Iterable[Step]) -> list[Step]:
     return [step for step in steps if step.rules or step.on_success or type(step.action) in _WITH_INNER_STEPS]
 
 
+def steps_of(workflow: Workflow) -> Iterator[Step]:
+    """The steps of a workflow, `end` included, each fan-out followed by the steps that run for its items."""
+    yield from _with_items((*workflow.steps, workflow.end))
+
+
+def _with_items(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        if type(step.action) is FanOut:
+            yield from _with_items(step.action.steps)
+
+
 def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
     """A workflow and all workflows inside it, each once."""
     seen: set[int] = set()

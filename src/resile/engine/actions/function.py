@@ -27,12 +27,10 @@ from resile.languages.python.values import mentions_pickle
 from resile.languages.surroundings import failed_job
 from resile.model.failure import Failure, FailureKind, Kind, Outcome, Usage, contract_failure
 from resile.model.limits import TAIL_BYTES
-from resile.model.nested import workflows_within
-from resile.model.workflow import FanOut, Function
+from resile.model.nested import steps_of, workflows_within
+from resile.model.workflow import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from resile.core.state import Job, State
     from resile.engine.evaluation.values import Values
     from resile.model.workflow import Step, Workflow
@@ -86,7 +84,9 @@ def home_of(workflow: Workflow) -> Home:
     """
     modules: set[str] = set()
     for flow in workflows_within(workflow):
-        for action in _functions((*flow.steps, flow.end)):
+        for action in (step.action for step in steps_of(flow)):
+            if not isinstance(action, Function):
+                continue
             if action.file:
                 return place_of(action.file, flow.folder), ""
             modules.add(action.module)
@@ -95,15 +95,6 @@ def home_of(workflow: Workflow) -> Home:
         if file.removesuffix(".py").endswith("/" + module.replace(".", "/")):
             return "", module
     return (file, "") if file.endswith(".py") and os.path.isfile(file) else NO_HOME
-
-
-def _functions(steps: Iterable[Step]) -> Iterator[Function]:
-    """The functions that steps call, including the steps of fan-outs."""
-    for step in steps:
-        if isinstance(step.action, Function):
-            yield step.action
-        elif isinstance(step.action, FanOut):
-            yield from _functions(step.action.steps)
 
 
 @cache

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 SHOWN_CHARACTERS_MAX = 60
+# The other JSON types are `number` and `integer`.
+_TYPES: dict[str, type] = {"string": str, "boolean": bool, "null": type(None), "array": list, "object": dict}
 
 
 def unmet(schema: Any, value: Any, where: str = "the value") -> str:
@@ -29,23 +31,10 @@ def unmet(schema: Any, value: Any, where: str = "the value") -> str:
 
 def is_of(kind: str, value: Any) -> bool:
     """Is a value of a JSON type?"""
-    match kind:
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-        case "integer":
-            return not isinstance(value, bool) and (
-                isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-            )
-        case _:
-            return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind in _TYPES:
+        return isinstance(value, _TYPES[kind])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and (kind != "integer" or isinstance(value, int) or value.is_integer())
 
 
 def _kind(schema: dict[str, Any], value: Any, where: str) -> str:

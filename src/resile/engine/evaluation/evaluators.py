@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from resile.engine.evaluation.builtin_steps import BuiltinSteps
     from resile.engine.evaluation.values import Values
     from resile.languages.jinja.step_events import StepEvents
-    from resile.model.failure import Failure, Outcome
+    from resile.model.failure import Outcome
     from resile.model.workflow import Step
 
 
@@ -39,12 +39,6 @@ class Evaluators:
         if outcome.failure is not None:
             return self._builtin.failure_outcome(step, outcome.failure)
         return self._builtin.complete(job, step, outcome, value, at)
-
-    def failed_value(self, failure: Failure) -> dict[str, Any]:
-        """The value of a failed step, for steps that run in spite of the failure."""
-        from resile.languages.liquid.scope import failed_value
-
-        return failed_value(failure)
 
     @cached_property
     def step_events(self) -> StepEvents:
