@@ -10,26 +10,23 @@ from resile.languages.contract import render_shell, render_text
 from resile.languages.shell.quoting import plain_argv
 from resile.model.workflow import Shell, Validate
 
+# A union that is made once: every attempt of a command is checked against it.
+_COMMANDS = Shell | Validate
+
 
 def prepare(attempt: Attempt) -> Launch:
-    """The launch of the command, which may read a text on standard input."""
+    """The launch of the command, which may read a text on standard input.
+
+    Plain words run by themselves, with the shell as fallback; anything else runs in its shell.
+    """
     action = attempt.step.action
-    assert isinstance(action, Shell | Validate)
-    argv, fallback = _shell_command(attempt, action.command, action.program)
-    if isinstance(action, Shell) and action.stdin:
-        text = os.fsencode(render_text(action.stdin, attempt.lookup))
-        return attempt.launch(attempt.with_stdin(fallback or argv, "stdin", text))
-    return attempt.launch(argv, fallback)
-
-
-def _shell_command(attempt: Attempt, command: str, program: str) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """The argv of a shell command: plain words with the shell as fallback, anything else in its shell."""
-    rendered = render_shell(command, attempt.lookup, program)
+    assert isinstance(action, _COMMANDS)
+    rendered = render_shell(action.command, attempt.lookup, action.program)
     text = os.fsencode(rendered)
-    shell = os.fsencode(program)
-    if len(text) > ARGUMENT_BYTES_MAX:
-        return (shell, attempt.write_file("sh", text)), ()
-    plain = plain_argv(rendered) if program == "sh" else None
-    if plain is None:
-        return (shell, b"-c", text), ()
-    return tuple(map(os.fsencode, plain)), (shell, b"-c", text)
+    shell = os.fsencode(action.program)
+    in_shell = (shell, b"-c", text) if len(text) <= ARGUMENT_BYTES_MAX else (shell, attempt.write_file("sh", text))
+    if type(action) is Shell and action.stdin:
+        stdin = os.fsencode(render_text(action.stdin, attempt.lookup))
+        return attempt.launch(attempt.with_stdin(in_shell, "stdin", stdin))
+    plain = plain_argv(rendered) if action.program == "sh" and len(text) <= ARGUMENT_BYTES_MAX else None
+    return attempt.launch(in_shell) if plain is None else attempt.launch(tuple(map(os.fsencode, plain)), in_shell)
