@@ -23,11 +23,12 @@ def steps_with_inner_workflows(steps: Iterable[Step]) -> list[Step]:
 
 
 def steps_of(workflow: Workflow) -> Iterator[Step]:
-    """The steps of a workflow, `end` included, each fan-out followed by the steps that run for its items."""
+    """The steps of a workflow, `end` and the steps of fan-outs included, without those of child workflows."""
     yield from _with_items((*workflow.steps, workflow.end))
 
 
 def _with_items(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps, each fan-out followed by the steps that run for its items."""
     for step in steps:
         yield step
         if type(step.action) is FanOut:

@@ -83,15 +83,15 @@ def write_letters(path: str, groups: Iterable[tuple[LetterGroup, Iterable[Item]]
     os.makedirs(os.path.dirname(path), exist_ok=True)
     total = 0
     try:
-        with open(path, "wb") as file, open(_groups_path(path), "wb") as beside:
+        with open(path, "wb") as file, open(_groups_path(path), "wb") as groups_file:
             for group, items in groups:
                 offset, before = file.tell(), total
                 for item in items:
                     file.write(_line(item) + b"\n")
                     total += 1
                 if total > before:
-                    beside.write(_line(replace(group, total=total - before, offset=offset)) + b"\n")
-            for written in (file, beside):
+                    groups_file.write(_line(replace(group, total=total - before, offset=offset)) + b"\n")
+            for written in (file, groups_file):
                 written.flush()
                 os.fsync(written.fileno())
     except BaseException:

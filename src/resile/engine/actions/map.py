@@ -74,5 +74,5 @@ def items_program(
         json_path=render_text(source.json_path, lookup),
     )
     into = os.path.abspath(path)
-    told = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": into, "since": since}
-    return step_command("items/items_step.py"), pack_settings(told)
+    settings = {"source": msgspec.to_builtins(rendered), "folder": folder, "into": into, "since": since}
+    return step_command("items/items_step.py"), pack_settings(settings)

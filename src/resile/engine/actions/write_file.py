@@ -17,12 +17,12 @@ def prepare(attempt: Attempt) -> Outcome:
     path = os.path.join(attempt.directory, render_text(action.path, attempt.lookup))
     folder, name = os.path.split(path)
     data = render_text(action.content, attempt.lookup).encode("utf-8", "surrogateescape")
-    beside = os.path.join(folder, f".{name}.part")
+    part = os.path.join(folder, f".{name}.part")
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, action.mode), "wb") as file:
             file.write(data)
-        os.replace(beside, path)
+        os.replace(part, path)
     except OSError as error:
         message = f"can't write {path}: {error.strerror}"
         return Outcome(1, Failure(Kind.EXIT, message, 1, signature=f"write_file: {error.strerror}"))

@@ -80,7 +80,7 @@ class BuiltinSteps:
             if step.transform is not None:
                 value = self._transform(job, step, step.transform, value, at)
             outcome = replace(outcome, values={capture.name: value for capture in step.capture})
-            remarks = [said for check in step.checks if (said := self._run_check(job, check, value, at))]
+            remarks = [text for check in step.checks if (text := self._run_check(job, check, value, at))]
         except Broken as broken:
             return replace(outcome, failure=broken.failure)
         except ValueRefused as problem:
@@ -171,8 +171,8 @@ class BuiltinSteps:
         if not problem and holds == check.must:
             return ""
         kind = "guarantee" if check.must else "failure condition"
-        said = check.message or f"{kind} {'not met' if check.must else 'met'}: {' '.join(check.code.split())}"
-        text = (problem or said)[:MESSAGE_CHARACTERS_MAX]
+        default = check.message or f"{kind} {'not met' if check.must else 'met'}: {' '.join(check.code.split())}"
+        text = (problem or default)[:MESSAGE_CHARACTERS_MAX]
         if check.effect == "remark":
             return f"{check.name}: {text}"
         if check.must:

@@ -83,9 +83,9 @@ class Conditions:
         except ValueRefused as problem:
             refused = redact(problem.message, self._secrets)
             return ArcsAnswered(at, order.job, (False,) * len(step.arcs), refused=refused)
-        said = redact("; ".join(problem for _, problem in answers if problem), self._secrets)
+        problems = redact("; ".join(problem for _, problem in answers if problem), self._secrets)
         given = redact_value(given, self._secrets) if self._secrets else given
-        return ArcsAnswered(at, order.job, tuple(value for value, _ in answers), said, given, memory)
+        return ArcsAnswered(at, order.job, tuple(value for value, _ in answers), problems, given, memory)
 
     def _answer_route(self, order: AnswerRoute, at: float) -> RouteAnswered:
         """What does the code of a rule, or of `on_success`, return?"""
