@@ -9,9 +9,12 @@ import pytest
 
 from resile.core.events import CancelRequested
 from resile.engine.loop import LEASE_SECONDS
+from resile.engine.session import take
 from resile.executors.contract import Launch, Started
 from resile.model.failure import LogRange
 from resile.model.workflow import Resources, Shell, Step
+from resile.store.contract import Lease
+from resile.store.errors import LeaseHeld
 from tests.core.world import flow
 from tests.engine.simulated import START, HandClock, SimulatedExecutor, Simulation
 
@@ -106,3 +109,28 @@ def test_an_attempt_has_the_shorter_of_two_limits(
     simulation = Simulation(flow(shell("a", timeout_seconds=timeout, resources=resources)), str(tmp_path))
     assert simulation.drive() == "completed"
     assert [launch.timeout_seconds for launch in simulation.executor.launches] == [limit]
+
+
+class Frozen(SimulatedExecutor):
+    """An executor that keeps its engine waiting for longer than a lease, while another engine takes the run."""
+
+    simulation: Simulation
+    taken: Lease
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        """Let 31 seconds pass, take the lease, and begin."""
+        self.clock.time += LEASE_SECONDS + 1
+        self.taken = take(self.simulation.store, self.simulation.row.id, self.clock)
+        super().start(launches)
+
+
+def test_an_engine_that_stood_still_for_longer_than_its_lease_loses_the_run(tmp_path: Path) -> None:
+    """After 31 simulated seconds without a renewal another engine has the lease, and the first can't write any more."""
+    executor = Frozen(HandClock())
+    simulation = executor.simulation = Simulation(flow(shell("a")), str(tmp_path), executor)
+    with pytest.raises(LeaseHeld):
+        simulation.drive()
+    held = simulation.store.lease(simulation.row.id, executor.clock.now())
+    assert held is not None
+    assert held.token == executor.taken.token
+    assert "attempt_started" not in simulation.events
