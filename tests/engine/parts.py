@@ -10,7 +10,7 @@ from resile.core.events import Capacity, RunStarted
 from resile.core.react import react
 from resile.engine.evaluation.evaluators import Evaluators
 from resile.engine.evaluation.values import Values
-from resile.engine.launch import Performer
+from resile.engine.launch import Performer, identity
 from resile.engine.outcomes import Observer
 from resile.engine.session import create
 from resile.executors.contract import Ended, Launch, Report
@@ -46,8 +46,7 @@ class Parts:
         self.performer = Performer(
             self.state,
             values,
-            run=row.id,
-            output=str(folder),
+            run_env=identity(row.id, 1, str(folder)),
             folder=str(folder),
             directory=str(folder),
             clock=self.clock,

@@ -71,3 +71,18 @@ steps:
     assert (code, statuses(document)["use"]) == (1, "failed")
     assert document["first_failure"]["kind"] == "contract"
     assert not (place.folder / "ran").exists()
+
+
+def test_a_repair_in_a_rerun_knows_the_epoch(place: Place) -> None:
+    """The variables of a repair name the epoch that runs, also where a rerun began it."""
+    text = """
+resile: 1
+steps:
+  - id: a
+    shell: exit 3
+    on_failure:
+      - shell: echo $RESILE_RUN_ID $TORC_RUN_ID >> seen
+"""
+    place.run(text)
+    place.call("rerun", "1")
+    assert place.text("seen") == "1 1\n2 2\n"

@@ -110,15 +110,14 @@ class Attempt:
 
 
 class Performer:
-    """Renders and prepares the attempts of one run."""
+    """Renders and prepares the attempts of one run; `run_env` are the variables that `identity` makes."""
 
     def __init__(
         self,
         state: State,
         values: Values,
         *,
-        run: int,
-        output: str,
+        run_env: dict[str, str],
         folder: str,
         directory: str,
         clock: Clock,
@@ -135,7 +134,7 @@ class Performer:
         self.values = values
         self.directory = directory
         self.folder = folder
-        self._run_env = identity(run, state.epoch, output)
+        self._run_env = run_env
 
     def launch(self, order: StartAttempt) -> Launch | Outcome:
         """The launch of an attempt, or its outcome if nothing needs to run."""

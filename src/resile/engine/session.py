@@ -175,9 +175,8 @@ class Session:
         output, folder = row.output, epoch_folder(row.output, row.id, epoch)
         secrets = load_secrets(state.workflow, env)
         hidden = redaction_patterns(secrets)
-        # The variables that tell every step's process which run it belongs to.
-        known = {f"RESILE_{name}": value for name, value in identity(row.id, epoch, output).items()}
-        base_env = {**env, **secrets, **known}
+        run_env = identity(row.id, epoch, output)
+        base_env = {**env, **secrets, **{f"RESILE_{name}": value for name, value in run_env.items()}}
         executor = self._given_executor
         if executor is None:
             executor = make_executor(state, row, folder, parallel, epoch, base_env, hidden, launcher)
@@ -188,8 +187,7 @@ class Session:
         performer = Performer(
             state,
             values,
-            run=row.id,
-            output=output,
+            run_env=run_env,
             folder=folder,
             directory=row.directory,
             clock=self._clock,
