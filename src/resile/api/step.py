@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from resile.api.build import (
     FlowBuilder,
@@ -32,6 +32,28 @@ from resile.languages.python.modules import MAIN
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class StepOptions(TypedDict, total=False):
+    """The options of a step; each means what the key of that name means in a file."""
+
+    name: str | None
+    needs: Any
+    when: str | bool | None
+    env: dict[str, str] | None
+    resources: Resources | dict[str, Any] | None
+    timeout: Seconds | None
+    grace: Seconds | None
+    retry: Retry | int | dict[str, Any] | None
+    rules: list[dict[str, Any]] | None
+    on_failure: OnFailure | bool | str | list[Any] | dict[str, Any] | None
+    on_success: Any
+    park: bool | None
+    critical: bool | None
+    rerun_on_loss: Literal["retry", "never"] | None
+
+
+STEP_OPTIONS = tuple(StepOptions.__annotations__)
 
 
 class StepFunction(Generic[P, T]):
@@ -53,7 +75,7 @@ class StepFunction(Generic[P, T]):
         self._fill(flow, call, args, kwargs)
         return flow.add(call)
 
-    def options(self, **options: Any) -> StepFunction[P, T]:
+    def options(self, **options: Unpack[StepOptions]) -> StepFunction[P, T]:
         """The same function with other options, for some of its calls."""
         check_options("options", options, STEP_OPTIONS)
         return StepFunction(self.function, {**self.given_options, **options})
@@ -75,9 +97,8 @@ class StepFunction(Generic[P, T]):
         """
         flow = flow_being_built.get()
         if flow is None:
-            raise ResileError(
-                "bad-call", f"{self.step_name}.map stands outside a workflow", hint="with Workflow(…) as flow:"
-            )
+            message = f"{self.step_name}.map stands outside a workflow"
+            raise ResileError("bad-call", message, hint="with Workflow(…) as flow:")
         call = StepCall(self.step_name, sys._getframe(1).f_lineno, self.function, self.given_options)
         self._fill(flow, call, (None,), kwargs)
         call.args = [["item", None]]
@@ -88,7 +109,7 @@ class StepFunction(Generic[P, T]):
         else:
             call.items = [portable_value(value, f"item {number}") for number, value in enumerate(items)]
         more = {"max_parallel": max_parallel, "item_timeout": item_timeout, "error_policy": error_policy}
-        call.map_options = map_keys_of(options if options is not None else {})
+        call.map_options = map_keys_of(options or {})
         call.map_options |= {key: value for key, value in more.items() if value is not None}
         return flow.add(call)
 
@@ -106,24 +127,6 @@ class StepFunction(Generic[P, T]):
         call.kwargs = {name: argument_of(flow, call, value, f"argument {name!r}") for name, value in kwargs.items()}
 
 
-STEP_OPTIONS = (
-    "name",
-    "needs",
-    "when",
-    "env",
-    "resources",
-    "timeout",
-    "grace",
-    "retry",
-    "rules",
-    "on_failure",
-    "on_success",
-    "park",
-    "critical",
-    "rerun_on_loss",
-)
-
-
 @overload
 def step(function: Callable[P, Coroutine[Any, Any, T]], /) -> StepFunction[P, T]:
     """`@step` on a coroutine function."""
@@ -135,23 +138,7 @@ def step(function: Callable[P, T], /) -> StepFunction[P, T]:
 
 
 @overload
-def step(
-    *,
-    name: str | None = None,
-    needs: Any = None,
-    when: str | bool | None = None,
-    env: dict[str, str] | None = None,
-    resources: Resources | dict[str, Any] | None = None,
-    timeout: Seconds | None = None,
-    grace: Seconds | None = None,
-    retry: Retry | int | dict[str, Any] | None = None,
-    rules: list[dict[str, Any]] | None = None,
-    on_failure: OnFailure | bool | str | list[Any] | dict[str, Any] | None = None,
-    on_success: Any = None,
-    park: bool | None = None,
-    critical: bool | None = None,
-    rerun_on_loss: Literal["retry", "never"] | None = None,
-) -> _Marker:
+def step(**options: Unpack[StepOptions]) -> _Marker:
     """`@step(…)` with options."""
 
 
@@ -194,22 +181,16 @@ def _importable(function: Callable[..., Any]) -> Callable[..., Any]:
 
     name = getattr(function, "__qualname__", "")
     code = getattr(function, "__code__", None)
-    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
     if code is None or "<" in name:
-        raise ResileError(
-            "bad-step",
-            f"{name or function!r} can't be a step: a worker must find it by its name",
-            where=where,
-            hint="define it with `def` at the top level of a module",
-        )
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ResileError(
-            "bad-step",
-            f"{name} can't be a step: it yields, and a step gives one value",
-            where=where,
-            hint="return a list, and let another function `map` over it",
-        )
-    return function
+        message = f"{name or function!r} can't be a step: a worker must find it by its name"
+        hint = "define it with `def` at the top level of a module"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        message = f"{name} can't be a step: it yields, and a step gives one value"
+        hint = "return a list, and let another function `map` over it"
+    else:
+        return function
+    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    raise ResileError("bad-step", message, where=where, hint=hint)
 
 
 def place_of(function: Callable[..., Any]) -> tuple[str, str, str]:
