@@ -9,8 +9,60 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, UnsetType
 
-from resile.commands.documents.catalogue import DOCUMENTS, LINES
+from resile.commands.documents.answers import (
+    CancelResult,
+    CheckReport,
+    ErrorDocument,
+    JudgementResult,
+    LogExport,
+    LogList,
+    Migration,
+    ParkedFailures,
+    Rehearsal,
+    ResetResult,
+    RunMetrics,
+    Versions,
+)
+from resile.commands.documents.dead_letters import (
+    DeadLetter,
+    DeadLetterDocument,
+    DeadLetterList,
+    LetterExport,
+    LetterStatistics,
+    PurgeResult,
+    RedrivePreview,
+    RedriveResult,
+)
+from resile.commands.documents.runs import Event, RunDocument, RunList
+from resile.explain.report import Explanation
 
+# Every document, by the commands that print it.
+DOCUMENTS: dict[str, type[Struct]] = {
+    "run, resume, rerun, status RUN, judge --resume": RunDocument,
+    "status": RunList,
+    "explain": Explanation,
+    "parked": ParkedFailures,
+    "judge": JudgementResult,
+    "cancel": CancelResult,
+    "reset": ResetResult,
+    "logs": LogList,
+    "logs --export": LogExport,
+    "metrics": RunMetrics,
+    "dlq list": DeadLetterList,
+    "dlq show": DeadLetterDocument,
+    "dlq stats": LetterStatistics,
+    "dlq retry": RedriveResult,
+    "dlq retry --dry-run": RedrivePreview,
+    "dlq export FILE": LetterExport,
+    "dlq purge": PurgeResult,
+    "rehearse": Rehearsal,
+    "check": CheckReport,
+    "migrate": Migration,
+    "version": Versions,
+    "any command that ends with an error": ErrorDocument,
+}
+# JSON Lines: an object of this kind on each line.
+LINES: dict[str, type[Struct]] = {"events list, events follow": Event, "dlq export": DeadLetter}
 PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "bool", NoneType: "null", Any: "any value"}
 
 

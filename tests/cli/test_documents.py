@@ -1,4 +1,4 @@
-"""Every document that a command prints is the Struct that the catalogue has for it, with its version."""
+"""Every document that a command prints is the Struct that docs/json.md has for it, with its version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from resile.commands.documents.catalogue import DOCUMENTS, LINES
+from docs.documents import DOCUMENTS, LINES
 from resile.engine.replay import ITEMS_LISTED_MAX, dropped_jobs
 from resile.store.contract import JobRow, RunRow
 from resile.store.memory import MemoryStore
@@ -21,7 +21,7 @@ steps:
   solve: {shell: 'echo x >&2; exit 3', retry: {max: 1}, park: true}
   each: {map: {input: [1, 2], steps: [{id: work, shell: exit 4}]}}
 """
-# The commands of the catalogue as they are called after a run of the flow; each changes nothing that a later one needs.
+# The commands of the page as they are called after a run of the flow; each changes nothing that a later one needs.
 CALLS = {
     "run, resume, rerun, status RUN, judge --resume": ("status", "1"),
     "status": ("status",),
@@ -50,7 +50,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each command of the catalogue prints with --json, and what `events list` and `dlq export` do."""
+    """What each command of the page prints with --json, and what `events list` and `dlq export` do."""
     program = Program(tmp_path_factory.mktemp("documents"))
     program.call("run", program.write(FLOW), code=4)
     lines = {"events list, events follow": ("events", "list", "1"), "dlq export": ("dlq", "export", "1")}
@@ -65,7 +65,7 @@ def is_complete(value: Any, kind: Any) -> bool:
 
 
 def test_every_document_is_called_for() -> None:
-    """The calls of this file cover the catalogue."""
+    """The calls of this file cover the page."""
     assert CALLS.keys() == DOCUMENTS.keys()
 
 

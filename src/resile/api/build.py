@@ -149,14 +149,12 @@ def argument_of(flow: FlowBuilder, call: StepCall, value: Any, what: str) -> lis
 
 
 def _holds_result(value: Any) -> bool:
-    """Does this list, tuple or dict hold the result of a step?"""
     if type(value) is dict:
         return all(type(key) is str for key in value) and any(map(_is_or_holds_result, value.values()))
     return type(value) in (list, tuple) and any(map(_is_or_holds_result, value))
 
 
 def _is_or_holds_result(value: Any) -> bool:
-    """Is this the result of a step, or something with one in it?"""
     return isinstance(value, Result) or _holds_result(value)
 
 

@@ -85,6 +85,5 @@ class Client:
 
 
 def _plain(document: Struct) -> dict[str, Any]:
-    """A document as the dict that its JSON would be."""
     plain: dict[str, Any] = to_builtins(document)
     return plain

@@ -161,7 +161,6 @@ class _Tree:
 
 
 def _retry_rule(retry: Retry) -> dict[str, Any]:
-    """A rule that retries after certain exceptions only."""
     types = list(retry.on) if isinstance(retry.on, tuple) else [retry.on]
     rule: dict[str, Any] = {"types": types, "max_retries": retry.max}
     return rule if retry.backoff is None else {**rule, "backoff": retry.backoff}
@@ -223,12 +222,10 @@ def _with_arguments(call: StepCall, step: Step) -> Step:
 
 
 def _mapping(entries: dict[str, Node], line: int) -> Mapping:
-    """A mapping of nodes, each with its key in its line."""
     return Mapping({key: (_scalar(key, value.line), value) for key, value in entries.items()}, line, 1)
 
 
 def _scalar(value: Any, line: int) -> Scalar:
-    """One value, and the text that a file would have for it."""
     text = str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
     return Scalar(value, text, line, 1)
 

@@ -191,7 +191,6 @@ def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, 
 
 
 def _limits(max_parallel: int | None) -> drive.ResourceLimits:
-    """What the caller lets a run use."""
     if max_parallel is not None and (type(max_parallel) is not int or not 1 <= max_parallel <= PARALLEL_MAX):
         raise ResileError("bad-call", f"max_parallel is a whole number from 1 to {PARALLEL_MAX}, not {max_parallel!r}")
     return drive.ResourceLimits(max_parallel=max_parallel)

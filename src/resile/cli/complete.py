@@ -72,7 +72,7 @@ Candidate = tuple[str, str]
 
 def completion(call: Call) -> int:
     """Print the shim of one shell."""
-    write_text(SHIMS[call.texts("SHELL")[0]])
+    write_text(SHIMS[call.word("SHELL")])
     return 0
 
 
@@ -146,7 +146,7 @@ class _Line:
         """The argument that the next word would be."""
         assert self.command is not None
         known = self.command.arguments
-        if known and known[-1].count == "+":
+        if known and known[-1].takes_many:
             return known[min(len(self.arguments), len(known) - 1)]
         return known[len(self.arguments)] if len(self.arguments) < len(known) else None
 

@@ -6,10 +6,12 @@ Plain data and no imports, because every start of the program loads it.
 from __future__ import annotations
 
 WHOLE_MAX = 10**18 - 1
+# The arguments that must be one of a few words.
+CHOICES = {"VERDICT": ("retry", "retry-with", "skip", "fail"), "SHELL": ("bash", "zsh", "fish")}
 
 
 class Option:
-    """One option: its spellings, the name of its value ("" for a switch), and what a value must be.
+    """One option: its spellings and the name of its value ("" for a switch) in one text, and what a value must be.
 
     `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder; a whole number is
     at most `most`. `old` is its spelling in the previous version, which is accepted with a note.
@@ -19,19 +21,19 @@ class Option:
 
     def __init__(
         self,
-        names: str,
+        usage: str,
         text: str,
         *,
-        value: str = "",
         kind: str = "text",
         many: bool = False,
         choices: tuple[str, ...] = (),
         most: int = WHOLE_MAX,
         old: str = "",
     ) -> None:
-        self.names = tuple(names.split())
+        words = usage.split()
+        self.value = "" if words[-1].startswith("-") else words.pop()
+        self.names = tuple(words)
         self.help = text
-        self.value = value
         self.kind = kind
         self.many = many
         self.choices = choices
@@ -45,55 +47,60 @@ class Option:
 
 
 class Argument:
-    """One positional word; `kind` is run (an id), file, step, or text; `count` is 1, ? (optional) or + (several)."""
+    """One positional word, as a usage line shows it: NAME, [NAME] if it is optional, NAME... for one or more.
 
-    __slots__ = ("choices", "count", "kind", "name")
+    Its name decides its kind, which is run (an id), file, step or text, and its choices.
+    """
 
-    def __init__(self, name: str, kind: str, count: str = "1", choices: tuple[str, ...] = ()) -> None:
-        self.name = name
-        self.kind = kind
-        self.count = count
-        self.choices = choices
+    __slots__ = ("choices", "is_optional", "kind", "name", "takes_many")
 
-    def usage(self) -> str:
-        """The argument as in a usage line."""
-        return {"1": self.name, "?": f"[{self.name}]", "+": f"{self.name}..."}[self.count]
+    def __init__(self, usage: str) -> None:
+        self.name = usage.strip("[.]")
+        self.is_optional = usage.startswith("[")
+        self.takes_many = usage.endswith("...")
+        self.kind = {"RUN": "run", "FILE": "file", "STEP": "step", "JOB": "step"}.get(self.name, "text")
+        self.choices = CHOICES.get(self.name, ())
 
 
 class Command:
-    """One command; `target` is `module:function` of this package, `function(call) -> exit code`."""
+    """One command: `usage` has its name and its arguments, which are in capitals.
 
-    __slots__ = ("about", "arguments", "examples", "exits", "group", "name", "options", "summary", "target")
+    `target` is `module:function` of this package, `function(call) -> exit code`.
+    """
+
+    __slots__ = ("about", "examples", "exits", "group", "name", "options", "summary", "target", "usage")
 
     def __init__(
         self,
-        name: str,
+        usage: str,
         group: str,
         target: str,
         summary: str,
         *,
         about: str = "",
-        arguments: tuple[Argument, ...] = (),
         options: tuple[Option, ...] = (),
         examples: tuple[str, ...] = (),
         exits: tuple[str, ...] = (),
     ) -> None:
-        self.name = name
+        self.usage = usage
+        self.name = " ".join(word for word in usage.split() if word.islower())
         self.group = group
         self.target = target
         self.summary = summary
         self.about = about
-        self.arguments = arguments
         self.options = options
         self.examples = examples
         self.exits = exits
 
+    @property
+    def arguments(self) -> list[Argument]:
+        """The arguments, in order."""
+        return [Argument(word) for word in self.usage.split() if not word.islower()]
+
 
 JSON = Option("--json", "print one JSON document on stdout and nothing else there")
-COLOR = Option("--color", "color the output; auto obeys NO_COLOR", value="WHEN", choices=("auto", "always", "never"))
-DB = Option(
-    "--db", "the database: a path or sqlite:///PATH (else $RESILE_DB, else the user's own)", value="DB", kind="file"
-)
+COLOR = Option("--color WHEN", "color the output; auto obeys NO_COLOR", choices=("auto", "always", "never"))
+DB = Option("--db DB", "the database: a path or sqlite:///PATH (else $RESILE_DB, else the user's own)", kind="file")
 HELP = Option("-h --help", "show this help")
 # Every command takes these options, before or after its name.
 COMMON = (DB, JSON, COLOR, HELP)

@@ -19,8 +19,7 @@ def overview() -> str:
         lines += ["", f"{group}:"]
         for command in COMMANDS:
             if command.group == group:
-                arguments = " ".join(argument.usage() for argument in command.arguments)
-                lines.append(f"  {f'{command.name} {arguments}':<22}  {command.summary}")
+                lines.append(f"  {command.usage:<22}  {command.summary}")
     lines += [
         "",
         "Options of every command:",
@@ -34,8 +33,7 @@ def overview() -> str:
 
 def command_help(command: Command) -> str:
     """The text of `resile COMMAND --help`."""
-    arguments = " ".join(argument.usage() for argument in command.arguments)
-    lines = [f"usage: {' '.join(f'resile {command.name} {arguments}'.split())} [options]", ""]
+    lines = [f"usage: resile {command.usage} [options]", ""]
     lines += wrap(command.summary[0].upper() + command.summary[1:] + ".", "")
     if command.about:
         lines += ["", *wrap(command.about, "")]

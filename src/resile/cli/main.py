@@ -20,8 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from resile.cli.parse import Call
-
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -39,13 +37,12 @@ def carry_out(words: list[str]) -> int:
     """Execute one command line; return the exit code."""
     _open_closed_streams()
     try:
-        code = _answer(words)
+        return _answer(words)
     except BrokenPipeError:
         # The reader of our output is gone (`| head`): end quietly, as a program killed by SIGPIPE would.
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    return code
 
 
 def _answer(words: list[str]) -> int:
@@ -90,7 +87,10 @@ def _dispatch(words: list[str]) -> int:
         _print(f"resile {__version__}\n")
         return 0
     if words[:2] == ["__complete", "--"]:
-        return _complete(words[2:])
+        from resile.cli.complete import answer
+
+        _print(answer(words[2:]))
+        return 0
     name, rest = split(words)
     if name == "help":
         name, rest = split(rest)
@@ -108,11 +108,6 @@ def _dispatch(words: list[str]) -> int:
         return _show_help(name)
     if name in RENAMED:
         call.renamed[name] = command.name
-    return _call(call)
-
-
-def _call(call: Call) -> int:
-    """Load a command's function and call it."""
     function = load_command(call)
     if call.renamed:
         from resile.cli.display.output import say
@@ -123,14 +118,6 @@ def _call(call: Call) -> int:
         return function(call)
     finally:
         call.close()
-
-
-def _complete(words: list[str]) -> int:
-    """Print the completions of the last of these words."""
-    from resile.cli.complete import answer
-
-    _print(answer(words))
-    return 0
 
 
 def _show_help(*names: str) -> int:

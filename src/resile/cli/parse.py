@@ -64,6 +64,10 @@ class Call:
         given = self.text(key)
         return None if given is None else float(given)
 
+    def word(self, key: str) -> str:
+        """The value of an option or an argument; empty if it was not given."""
+        return self.text(key) or ""
+
     def size(self, key: str) -> int | None:
         """The bytes of an option that is a size, such as 8g."""
         given = self.text(key)
@@ -237,9 +241,9 @@ def _place(command: Command, loose: list[str], values: dict[str, list[str]]) -> 
     """Assign the words that are no options to the command's arguments, in order."""
     left = list(loose)
     for argument in command.arguments:
-        if not left and argument.count != "?":
+        if not left and not argument.is_optional:
             raise refusal(f"`resile {command.name}` needs {argument.name}", _help_of(command))
-        taken = left if argument.count == "+" else left[:1]
+        taken = left if argument.takes_many else left[:1]
         left = left[len(taken) :]
         for word in taken:
             _check(argument, word)
@@ -259,7 +263,6 @@ def _check(argument: Argument, word: str) -> None:
 
 
 def _help_of(command: Command) -> str:
-    """A hint to the command's help."""
     return f"`resile {command.name} --help` shows how it is called"
 
 

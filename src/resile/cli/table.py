@@ -1,41 +1,37 @@
 """The table of commands: what `resile` understands, what its help says and what a shell completes.
 
-    COMMANDS --> help.py (texts)   arguments.py (parsing)   completion.py (shell scripts)   main.py (dispatch)
+    COMMANDS --> help.py (texts)   parse.py (parsing)   complete.py (shell completion)   main.py (dispatch)
 
-Plain data and no imports but the model's limits, because every start of the program loads it. A command names the
-module and the function that carry it out; those are loaded only when it is called. Commands of two words (`events
-list`) make a family under their first word.
+Plain data and no imports but the model's limits, because every start of the program loads it. A command names its
+module and its function, which are loaded only when it is called. Commands of two words (`events list`) make a family
+under their first word.
 """
 
 from __future__ import annotations
 
-from resile.cli.grammar import Argument, Command, Option
+from resile.cli.grammar import Command, Option
 from resile.model.limits import LOOPS_MAX, PARALLEL_MAX, RETRIES_MAX
 
-_RUN = Argument("RUN", "run")
-_PARALLEL = Option("--max-parallel", "run at most N steps at a time", value="N", kind="count", most=PARALLEL_MAX)
+_PARALLEL = Option("--max-parallel N", "run at most N steps at a time", kind="count", most=PARALLEL_MAX)
 _CAPACITY = (
     _PARALLEL,
-    Option("--cpus", "CPUs to share out among steps that ask for some", value="N", kind="number"),
-    Option("--memory", "memory to share out, such as 8g", value="SIZE"),
-    Option("--gpus", "GPUs to share out", value="N", kind="whole"),
+    Option("--cpus N", "CPUs to share out among steps that ask for some", kind="number"),
+    Option("--memory SIZE", "memory to share out, such as 8g"),
+    Option("--gpus N", "GPUs to share out", kind="whole"),
 )
 _DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
-_TYPE = Option("--type", "only events of this type; other systems' names work too", value="TYPE", many=True)
-_AFTER = Option("--after", "only events with a higher seq", value="SEQ", kind="whole")
-_NAMES = Option("--names", "tell them in the words of another system", value="SYSTEM", choices=("noetl",))
+_TYPE = Option("--type TYPE", "only events of this type; other systems' names work too", many=True)
+_AFTER = Option("--after SEQ", "only events with a higher seq", kind="whole")
+_NAMES = Option("--names SYSTEM", "tell them in the words of another system", choices=("noetl",))
 
-_STEP = Option("--step", "only those of this map, where the run has several", value="NAME")
-_SIGNATURE = Option("--signature", "only those whose last failure has this signature", value="SIGNATURE")
+_STEP = Option("--step NAME", "only those of this map, where the run has several")
+_SIGNATURE = Option("--signature SIGNATURE", "only those whose last failure has this signature")
 
 DIALECTS = ("native", "prodigy", "visor", "torc", "noetl")
 _COMPILE_OPTIONS = (
-    Option("--dialect", "the system a file is written for; else its shape decides", value="NAME", choices=DIALECTS),
-    Option("--profile", "the profile of a Prodigy file whose environment to add", value="NAME"),
+    Option("--dialect NAME", "the system a file is written for; else its shape decides", choices=DIALECTS),
+    Option("--profile NAME", "the profile of a Prodigy file whose environment to add"),
 )
-
-# What can be decided about a parked failure.
-VERDICTS = ("retry", "retry-with", "skip", "fail")
 
 _USAGE = "2  the file or the call is wrong; nothing ran and nothing was written"
 _RUN_EXITS = (
@@ -54,7 +50,7 @@ GROUPS = ("Run", "Look", "Dead letters", "More")
 
 COMMANDS = (
     Command(
-        "run",
+        "run FILE",
         "Run",
         "commands.run:run",
         "run a workflow to its end, with live progress",
@@ -62,27 +58,19 @@ COMMANDS = (
             "Every transition is on disk before anything follows from it. Ctrl-C once lets running steps finish, "
             "twice ends them; in both cases, and after kill -9, `resile resume` goes on."
         ),
-        arguments=(Argument("FILE", "file"),),
         options=(
-            Option("--input", "a value for an input of the workflow", value="NAME=VALUE", many=True),
-            Option("--input-file", "an input whose value is the content of a file", value="NAME=PATH", many=True),
+            Option("--input NAME=VALUE", "a value for an input of the workflow", many=True),
+            Option("--input-file NAME=PATH", "an input whose value is the content of a file", many=True),
             *_CAPACITY,
-            Option("--output", "folder for the output of steps", value="DIR", kind="folder"),
+            Option("--output DIR", "folder for the output of steps", kind="folder"),
             Option(
-                "--max-loops",
+                "--max-loops N",
                 "at most N jumps and remedies in each scope (the file's max_loops)",
                 old="--on-fail-max-loops",
-                value="N",
                 kind="whole",
                 most=LOOPS_MAX,
             ),
-            Option(
-                "--retry-max",
-                "at most N retries of each step that has `retry`",
-                value="N",
-                kind="whole",
-                most=RETRIES_MAX,
-            ),
+            Option("--retry-max N", "at most N retries of each step that has `retry`", kind="whole", most=RETRIES_MAX),
             Option("--no-failure-routing", "no retry, run or goto; rules, handlers and park stay"),
             *_COMPILE_OPTIONS,
             _DEBUG,
@@ -95,7 +83,7 @@ COMMANDS = (
         exits=_RUN_EXITS,
     ),
     Command(
-        "resume",
+        "resume RUN",
         "Run",
         "commands.run:resume",
         "go on with a run that was interrupted or killed",
@@ -103,18 +91,16 @@ COMMANDS = (
             "What had finished does not run again; steps that still run are adopted. A run that has ended is left "
             "as it is and gives its own exit code."
         ),
-        arguments=(_RUN,),
         options=(*_CAPACITY, _DEBUG),
         examples=("resile resume 7", "resile resume 7 --max-parallel 8"),
         exits=_RUN_EXITS,
     ),
     Command(
-        "rerun",
+        "rerun RUN",
         "Run",
         "commands.run:rerun",
         "run it again: all of it, or what did not complete",
         about="The same run goes again with the next epoch: attempts and budgets count from the start.",
-        arguments=(_RUN,),
         options=(
             Option("--failed-only", "keep what completed, run the rest"),
             Option("--as-new", "make a new run of the same definition and inputs"),
@@ -125,18 +111,17 @@ COMMANDS = (
         exits=_RUN_EXITS,
     ),
     Command(
-        "cancel",
+        "cancel RUN",
         "Run",
-        "commands.act:cancel",
+        "commands.run:cancel",
         "end a run properly: stop its steps, then run `end`",
         about="Asks the engine that drives the run; where none does, drives it to its end here.",
-        arguments=(_RUN,),
-        options=(Option("--reason", "why, for the record", value="TEXT"),),
+        options=(Option("--reason TEXT", "why, for the record"),),
         examples=("resile cancel 7 --reason 'wrong branch'",),
         exits=("0  canceled, or it had ended", "2  there is no such run, or the call is wrong"),
     ),
     Command(
-        "judge",
+        "judge RUN JOB VERDICT",
         "Run",
         "commands.judge:judge",
         "decide about a parked failure",
@@ -145,12 +130,11 @@ COMMANDS = (
             "`retry-with` does so with more memory or time, `skip` goes on as if it had succeeded, `fail` lets the "
             "failure stand. An engine that drives the run goes on at once; else `resile resume` does, or --resume."
         ),
-        arguments=(_RUN, Argument("JOB", "step"), Argument("VERDICT", "text", "1", VERDICTS)),
         options=(
-            Option("--output", "skip: the step's output, as JSON or as text", value="OUTPUT"),
-            Option("--memory", "retry-with: memory for the step, such as 8g", value="SIZE"),
-            Option("--runtime", "retry-with: time for the step, such as 90m", value="DURATION"),
-            Option("--reason", "why, for the record", value="TEXT"),
+            Option("--output OUTPUT", "skip: the step's output, as JSON or as text"),
+            Option("--memory SIZE", "retry-with: memory for the step, such as 8g"),
+            Option("--runtime DURATION", "retry-with: time for the step, such as 90m"),
+            Option("--reason TEXT", "why, for the record"),
             Option("--resume", "drive the run on afterwards"),
             _PARALLEL,
             _DEBUG,
@@ -167,38 +151,35 @@ COMMANDS = (
         ),
     ),
     Command(
-        "reset",
+        "reset RUN",
         "Run",
-        "commands.act:reset",
+        "commands.run:reset",
         "set steps back to the start without running them",
         about="`resile resume RUN` then runs them.",
-        arguments=(_RUN,),
         options=(Option("--failed-only", "keep what completed"),),
         examples=("resile reset 7 --failed-only",),
         exits=("0  reset", "2  there is no such run, it is being driven, or the call is wrong"),
     ),
     Command(
-        "status",
+        "status [RUN]",
         "Look",
         "commands.look:status",
         "list the runs, or show one: steps, routes, failures",
-        arguments=(Argument("RUN", "run", "?"),),
         examples=("resile status", "resile status 7", "resile status 7 --json"),
         exits=_LOOK_EXITS,
     ),
     Command(
-        "logs",
+        "logs RUN [STEP]",
         "Look",
         "commands.look:logs",
         "show what the steps of a run printed",
         about="Both streams of every attempt, under a heading each; an attempt's one stream comes without.",
-        arguments=(_RUN, Argument("STEP", "step", "?")),
         options=(
-            Option("--attempt", "only this attempt", value="N", kind="count"),
+            Option("--attempt N", "only this attempt", kind="count"),
             Option("--stdout", "only standard output"),
             Option("--stderr", "only standard error"),
             Option("-f --follow", "go on as more is printed, until the run has ended"),
-            Option("--export", "write every attempt to files in a folder instead", value="DIR", kind="folder"),
+            Option("--export DIR", "write every attempt to files in a folder instead", kind="folder"),
         ),
         examples=(
             "resile logs 7",
@@ -209,16 +190,15 @@ COMMANDS = (
         exits=_LOOK_EXITS,
     ),
     Command(
-        "events list",
+        "events list RUN",
         "Look",
         "commands.look:events_list",
         "list the events of a run",
         about="With --json one object on each line (JSON Lines).",
-        arguments=(_RUN,),
         options=(
             _TYPE,
             _AFTER,
-            Option("--story", "only those of one job and what led to them, causes first", value="JOB", kind="whole"),
+            Option("--story JOB", "only those of one job and what led to them, causes first", kind="whole"),
             _NAMES,
         ),
         examples=(
@@ -229,28 +209,26 @@ COMMANDS = (
         exits=_LOOK_EXITS,
     ),
     Command(
-        "events follow",
+        "events follow RUN",
         "Look",
         "commands.look:events_follow",
         "print the events of a run as they happen",
         about="Ends when the run has ended or nothing drives it. With --json one object on each line.",
-        arguments=(_RUN,),
         options=(_TYPE, _AFTER),
         examples=("resile events follow 7", "resile events follow 7 --type retry_scheduled"),
         exits=_LOOK_EXITS,
     ),
     Command(
-        "parked",
+        "parked RUN",
         "Look",
         "commands.judge:list_parked",
         "show the parked failures of a run",
         about="Each with its message, the end of its output, its attempts, and how to judge it.",
-        arguments=(_RUN,),
         examples=("resile parked 7", "resile parked 7 --json"),
         exits=_LOOK_EXITS,
     ),
     Command(
-        "explain",
+        "explain RUN [STEP]",
         "Look",
         "commands.explain:explain",
         "tell why: failures, the rules that answered, causes",
@@ -259,53 +237,48 @@ COMMANDS = (
             "child workflows. With STEP, a step's name, a job's id or an item such as map[3]: all about that, also "
             "why it did not run."
         ),
-        arguments=(_RUN, Argument("STEP", "step", "?")),
         examples=("resile explain 7", "resile explain 7 publish", "resile explain 7 'map[3]' --json"),
         exits=_LOOK_EXITS,
     ),
     Command(
-        "metrics",
+        "metrics RUN",
         "Look",
         "commands.metrics:metrics",
         "show how the rules of a run did",
         about="How often each rule fired, what its repairs took, how many steps got back up; attempts and failures.",
-        arguments=(_RUN,),
         examples=("resile metrics 7", "resile metrics 7 --json"),
         exits=_LOOK_EXITS,
     ),
     Command(
-        "dlq list",
+        "dlq list RUN",
         "Dead letters",
         "commands.dlq:list_letters",
         "list the items of a run that failed for good",
-        arguments=(_RUN,),
-        options=(_STEP, Option("--limit", "at most N of them (50, with --json all)", value="N", kind="count")),
+        options=(_STEP, Option("--limit N", "at most N of them (50, with --json all)", kind="count")),
         examples=("resile dlq list 7", "resile dlq list 7 --step resize --json"),
         exits=_LETTER_EXITS,
     ),
     Command(
-        "dlq show",
+        "dlq show RUN ITEM",
         "Dead letters",
         "commands.dlq:show",
         "show one item: its data and every failure",
         about="ITEM is an item's id, such as map[3], or its index.",
-        arguments=(_RUN, Argument("ITEM", "text")),
         options=(_STEP,),
         examples=("resile dlq show 7 'map[3]'", "resile dlq show 7 3 --json"),
         exits=_LETTER_EXITS,
     ),
     Command(
-        "dlq stats",
+        "dlq stats RUN",
         "Dead letters",
         "commands.dlq:stats",
         "count them by failure, by kind of error and by hour",
-        arguments=(_RUN,),
         options=(_STEP,),
         examples=("resile dlq stats 7",),
         exits=_LETTER_EXITS,
     ),
     Command(
-        "dlq retry",
+        "dlq retry RUN",
         "Dead letters",
         "commands.dlq:retry",
         "run the items again, with live progress",
@@ -313,18 +286,16 @@ COMMANDS = (
             "Items that succeed leave the dead letters, those that fail again stay with a longer history. The run's "
             "verdict and what came after its map stay as they are. Interrupted, it goes on when it is called again."
         ),
-        arguments=(_RUN,),
         options=(
             _STEP,
             Option(
-                "--parallel --max-parallel",
+                "--parallel --max-parallel N",
                 "run at most N items at a time (else as many as the map may, else 5)",
-                value="N",
                 kind="count",
                 most=PARALLEL_MAX,
             ),
             Option("--dry-run", "only say which items would run"),
-            Option("--filter", "only items for which this JavaScript over `item` and `letter` holds", value="JS"),
+            Option("--filter JS", "only items for which this JavaScript over `item` and `letter` holds"),
             _SIGNATURE,
             Option("--force", "also items that wait for a person's review"),
             _DEBUG,
@@ -342,27 +313,25 @@ COMMANDS = (
         ),
     ),
     Command(
-        "dlq export",
+        "dlq export RUN [FILE]",
         "Dead letters",
         "commands.dlq:export",
         "write them as JSON Lines, to a file or stdout",
-        arguments=(_RUN, Argument("FILE", "file", "?")),
         options=(_STEP,),
         examples=("resile dlq export 7 letters.jsonl", "resile dlq export 7 | jq .error_signature"),
         exits=("0  written", "2  there is no such run or map, or the call is wrong"),
     ),
     Command(
-        "dlq purge",
+        "dlq purge RUN",
         "Dead letters",
         "commands.dlq:purge",
         "remove them for good",
-        arguments=(_RUN,),
         options=(_STEP, _SIGNATURE, Option("--yes", "do not ask")),
         examples=("resile dlq purge 7", "resile dlq purge 7 --signature 5ca1ab1e0ddba115 --yes"),
         exits=("0  removed", "1  not confirmed; nothing was removed", "2  no such run or map, or it is being driven"),
     ),
     Command(
-        "rehearse",
+        "rehearse FILE STEP",
         "More",
         "commands.rehearse:rehearse",
         "try a step's answers against a supposed failure",
@@ -370,11 +339,10 @@ COMMANDS = (
             "Walks the rules of one step as if it had failed so. Handlers, scripts and called steps are run for real; "
             "the step itself and what comes before it are not. Nothing is kept."
         ),
-        arguments=(Argument("FILE", "file"), Argument("STEP", "text")),
         options=(
-            Option("--fail", "exit:CODE, signal:NAME, timeout, oom, lost, spawn, check or contract", value="FAILURE"),
-            Option("--message", "what the step is supposed to have printed last", value="TEXT"),
-            Option("--input", "a value for an input of the workflow", value="NAME=VALUE", many=True),
+            Option("--fail FAILURE", "exit:CODE, signal:NAME, timeout, oom, lost, spawn, check or contract"),
+            Option("--message TEXT", "what the step is supposed to have printed last"),
+            Option("--input NAME=VALUE", "a value for an input of the workflow", many=True),
             _DEBUG,
         ),
         examples=(
@@ -391,28 +359,26 @@ COMMANDS = (
         ),
     ),
     Command(
-        "check",
+        "check FILE...",
         "More",
-        "commands.check:check",
+        "commands.files:check",
         "compile and lint files; nothing runs",
         about="Prints the dialect of each file and every finding with its line and a hint.",
-        arguments=(Argument("FILE", "file", "+"),),
         options=_COMPILE_OPTIONS,
         examples=("resile check release.yaml", "resile check flows/*.yaml --json"),
         exits=("0  every file can be run", "2  some file can't, or the call is wrong"),
     ),
     Command(
-        "migrate",
+        "migrate FILE",
         "More",
-        "commands.migrate:migrate",
+        "commands.files:migrate",
         "translate a file of any dialect into a native one",
         about=(
             "The native file comes to the same workflow, which is checked before it is written. Where a meaning had to "
             "be decided there is a comment in it, and a line on stderr."
         ),
-        arguments=(Argument("FILE", "file"),),
         options=(
-            Option("-o --out", "write it there instead of on stdout", value="OUT", kind="file"),
+            Option("-o --out OUT", "write it there instead of on stdout", kind="file"),
             Option("--force", "write over a file that is there"),
             *_COMPILE_OPTIONS,
         ),
@@ -420,11 +386,10 @@ COMMANDS = (
         exits=("0  translated", "2  the file can't be run or translated, OUT is there, or the call is wrong"),
     ),
     Command(
-        "completion",
+        "completion SHELL",
         "More",
         "complete:completion",
         "print the completion script of a shell",
-        arguments=(Argument("SHELL", "text", "1", ("bash", "zsh", "fish")),),
         examples=(
             'eval "$(resile completion bash)"    # in ~/.bashrc',
             'eval "$(resile completion zsh)"     # in ~/.zshrc, after compinit',
@@ -435,7 +400,7 @@ COMMANDS = (
     Command(
         "version",
         "More",
-        "commands.version:version",
+        "commands.files:version",
         "show the versions of Resile, Python and SQLite",
         examples=("resile version", "resile version --json"),
         exits=("0  shown",),

@@ -40,7 +40,6 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
 
 
 def _steps(workflow: Workflow) -> tuple[Step, ...]:
-    """The steps of a workflow, `end` included."""
     return (*workflow.steps, workflow.end)
 
 

@@ -10,23 +10,14 @@ Each method imports its command when it is first called, because a surface needs
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from resile.commands.store_handle import StoreHandle
 
 if TYPE_CHECKING:
-    from resile.commands.documents.answers import CancelResult, LogExport, ResetResult, RunMetrics
-    from resile.commands.documents.dead_letters import (
-        DeadLetter,
-        DeadLetterDocument,
-        LetterStatistics,
-        PurgeResult,
-        RedrivePreview,
-        RedriveResult,
-    )
-    from resile.commands.documents.failures import JudgementResult, ParkedFailures
-    from resile.commands.documents.runs import Event, RunDocument, RunList
+    from resile.commands.documents import answers
+    from resile.commands.documents import dead_letters as letter_documents
+    from resile.commands.documents import runs as run_documents
     from resile.commands.judge import Judgement
     from resile.commands.logs import LogPart, Stream
     from resile.commands.redrive import RedriveCall
@@ -52,9 +43,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -88,31 +77,27 @@ class Client:
         """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
         from resile.commands.run import rerun
 
-        store = self._stores.write()
-        return rerun(
-            store, run, failed_only=failed_only, as_new=as_new, limits=limits, listener=listener, launcher=launcher
-        )
+        return rerun(self._stores.write(), run, limits, listener, launcher, failed_only=failed_only, as_new=as_new)
 
-    def cancel(self, run: int, reason: str, listener: EngineListener) -> CancelResult:
+    def cancel(self, run: int, reason: str, listener: EngineListener) -> answers.CancelResult:
         """Cancel a run: ask its engine to, or end it here where no engine drives it."""
         from resile.commands.run import cancel
 
         return cancel(self._stores.write(), run, reason, listener)
 
-    def reset(self, run: int, *, failed_only: bool = False) -> ResetResult:
+    def reset(self, run: int, *, failed_only: bool = False) -> answers.ResetResult:
         """Reset steps to the start without running them."""
         from resile.commands.run import reset
 
         return reset(self._stores.write(), run, failed_only=failed_only)
 
-    def runs(self) -> RunList:
+    def runs(self) -> run_documents.RunList:
         """List the runs, newest first; empty where there is no store."""
-        from resile.commands.documents.runs import RunList
         from resile.commands.inspect import list_runs
 
-        return list_runs(self._stores.read()) if self._stores.exists() else RunList(runs=[])
+        return list_runs(self._stores.read() if self._stores.exists() else None)
 
-    def status(self, run: int) -> RunDocument:
+    def status(self, run: int) -> run_documents.RunDocument:
         """Describe one run in full."""
         from resile.commands.inspect import status
 
@@ -120,13 +105,13 @@ class Client:
 
     def events(
         self, run: int, types: Sequence[str] = (), after: int = 0, names: str = "", job: int = 0
-    ) -> Iterator[Event]:
+    ) -> Iterator[run_documents.Event]:
         """List the events of a run so far."""
         from resile.commands.inspect import events
 
         return events(self._stores.read(), run, types, after, names, job)
 
-    def follow_events(self, run: int, types: Sequence[str] = (), after: int = 0) -> Iterator[Event]:
+    def follow_events(self, run: int, types: Sequence[str] = (), after: int = 0) -> Iterator[run_documents.Event]:
         """List the events of a run as they come, until no engine drives it."""
         from resile.commands.inspect import follow_events
 
@@ -146,19 +131,19 @@ class Client:
 
         return (follow_logs if follow else logs)(self._stores.read(), run, step, attempt, stream)
 
-    def export_logs(self, run: int, folder: str) -> LogExport:
+    def export_logs(self, run: int, folder: str) -> answers.LogExport:
         """Write the output of every attempt to files in a folder."""
         from resile.commands.logs import export_logs
 
         return export_logs(self._stores.read(), run, folder)
 
-    def parked_failures(self, run: int) -> ParkedFailures:
+    def parked_failures(self, run: int) -> answers.ParkedFailures:
         """List the failures that wait for judgement."""
         from resile.commands.judge import parked_failures
 
         return parked_failures(self._stores.read(), run)
 
-    def judge(self, run: int, job: str, judgement: Judgement) -> JudgementResult:
+    def judge(self, run: int, job: str, judgement: Judgement) -> answers.JudgementResult:
         """Judge a parked failure."""
         from resile.commands.judge import judge
 
@@ -166,29 +151,29 @@ class Client:
 
     def explain(self, run: int, step: str | None = None) -> Explanation:
         """Explain the failures of a run, or everything about one step, job or item."""
-        from resile.commands.explain import explain
+        from resile.commands.inspect import explain
 
         return explain(self._stores.read(), run, step)
 
-    def metrics(self, run: int) -> RunMetrics:
+    def metrics(self, run: int) -> answers.RunMetrics:
         """Count the attempts and the rules of a run."""
         from resile.commands.metrics import metrics
 
         return metrics(self._stores.read(), run)
 
-    def dead_letters(self, run: int, step: str | None = None) -> Iterator[DeadLetter]:
+    def dead_letters(self, run: int, step: str | None = None) -> Iterator[letter_documents.DeadLetter]:
         """Read the dead letters of a run as a stream."""
         from resile.commands.dead_letters import letters
 
         return letters(self._stores.read(), run, step)
 
-    def dead_letter(self, run: int, item: str, step: str | None = None) -> DeadLetterDocument:
+    def dead_letter(self, run: int, item: str, step: str | None = None) -> letter_documents.DeadLetterDocument:
         """Find one dead letter by the id or the index of its item."""
         from resile.commands.dead_letters import letter
 
         return letter(self._stores.read(), run, item, step)
 
-    def dead_letter_statistics(self, run: int, step: str | None = None) -> LetterStatistics:
+    def dead_letter_statistics(self, run: int, step: str | None = None) -> letter_documents.LetterStatistics:
         """Count the dead letters of a run by failure, error and hour."""
         from resile.commands.dead_letters import statistics
 
@@ -206,19 +191,19 @@ class Client:
 
         return map_names(self._stores.read(), run, step)
 
-    def purge(self, run: int, step: str | None = None, signature: str | None = None) -> PurgeResult:
+    def purge(self, run: int, step: str | None = None, signature: str | None = None) -> letter_documents.PurgeResult:
         """Remove dead letters for good."""
         from resile.commands.dead_letters import purge
 
         return purge(self._stores.write(), run, step, signature)
 
-    def preview_redrive(self, call: RedriveCall) -> RedrivePreview:
+    def preview_redrive(self, call: RedriveCall) -> letter_documents.RedrivePreview:
         """List the items that a redrive would run."""
         from resile.commands.redrive import preview
 
         return preview(self._stores.read(), call)
 
-    def redrive(self, call: RedriveCall, listener: EngineListener) -> RedriveResult:
+    def redrive(self, call: RedriveCall, listener: EngineListener) -> letter_documents.RedriveResult:
         """Run dead letters again."""
         from resile.commands.redrive import redrive
 

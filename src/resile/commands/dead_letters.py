@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from resile.commands.documents.base import timestamp
 from resile.commands.documents.dead_letters import (
@@ -60,8 +61,7 @@ def letters(store: Store, number: int, step: str | None = None) -> Iterator[Dead
     """The records of a run's dead letters, by map and index, as a stream."""
     row = row_of(store, number)
     apart = apart_steps(store, row)
-    for found in _rows(store, row, step, None):
-        yield record(row, found, apart)
+    yield from (record(row, found, apart) for found in _rows(store, row, step, None))
 
 
 def letter(store: Store, number: int, which: str, step: str | None = None) -> DeadLetterDocument:
@@ -95,13 +95,68 @@ def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> l
     return [one for one in found if one.item_id == which] or found
 
 
+class _Group(Struct):
+    """The letters whose last failures have one signature."""
+
+    message: str
+    first: float
+    last: float
+    count: int = 0
+    items: list[str] = []
+
+    def add(self, letter: LetterRow) -> None:
+        """Count one letter."""
+        self.count += 1
+        self.first = min(self.first, letter.first_at)
+        self.last = max(self.last, letter.last_at)
+        if len(self.items) < SAMPLES_MAX:
+            self.items.append(letter.item_id)
+
+
 def statistics(store: Store, number: int, step: str | None = None) -> LetterStatistics:
-    """Count the dead letters of a run by failure, error and hour."""
+    """Count the dead letters of a run by failure, error and hour; the most frequent come first."""
     row = row_of(store, number)
-    tally = _Tally(apart_steps(store, row))
+    apart = apart_steps(store, row)
+    eligible = others = 0
+    maps: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    hours: Counter[int] = Counter()
+    errors: Counter[str] = Counter()
+    types: dict[str, str | dict[str, Any]] = {}
+    groups: dict[str, _Group] = {}
     for found in _rows(store, row, step, None):
-        tally.add(found)
-    return tally.document(row)
+        eligible += found.eligible
+        maps[found.map] += 1
+        reasons[found.reason] += 1
+        hours[int(found.last_at // HOUR_SECONDS)] += 1
+        message = "it never started"
+        if found.history:
+            message, error = found.history[-1].message, _error_type(found, found.history[-1], apart)
+            errors[str(error)] += 1
+            types[str(error)] = error
+        if found.signature in groups or len(groups) < SIGNATURES_MAX:
+            groups.setdefault(found.signature, _Group(message, found.first_at, found.last_at)).add(found)
+        else:
+            others += 1
+    patterns = [
+        PatternGroup(signature, one.count, one.message, timestamp(one.first), timestamp(one.last), one.items)
+        for signature, one in groups.items()
+    ]
+    return LetterStatistics(
+        run=row.id,
+        workflow=row.workflow,
+        total=maps.total(),
+        reprocess_eligible=eligible,
+        manual_review_required=maps.total() - eligible,
+        maps=dict(maps),
+        reasons=dict(reasons),
+        pattern_groups=sorted(patterns, key=lambda group: -group.count),
+        other_patterns=others,
+        error_distribution=[ErrorCount(types[error], times) for error, times in errors.most_common()],
+        temporal_distribution=[
+            HourCount(timestamp(float(hour * HOUR_SECONDS)), times) for hour, times in sorted(hours.items())
+        ],
+    )
 
 
 def count(store: Store, number: int, step: str | None = None, signature: str | None = None) -> int:
@@ -278,77 +333,3 @@ def _log(row: RunRow, failure: ItemFailure) -> str | None:
     name = f"job_wf{row.id}_j{failure.job}_r{failure.epoch}_a{failure.attempt}"
     paths = (os.path.join(named_logs(row.output), f"{name}.{stream}") for stream in ("e", "o"))
     return next((path for path in paths if os.path.exists(path)), None)
-
-
-class _Tally:
-    """Counts letters while they are read."""
-
-    def __init__(self, apart: Apart) -> None:
-        self._apart = apart
-        self.total = 0
-        self.eligible = 0
-        self.others = 0
-        self.maps: dict[str, int] = {}
-        self.reasons: dict[str, int] = {}
-        self.groups: dict[str, dict[str, Any]] = {}
-        self.errors: dict[str, dict[str, Any]] = {}
-        self.hours: dict[int, int] = {}
-
-    def add(self, letter: LetterRow) -> None:
-        """Count one letter."""
-        self.total += 1
-        self.eligible += letter.eligible
-        self.maps[letter.map] = self.maps.get(letter.map, 0) + 1
-        self.reasons[letter.reason] = self.reasons.get(letter.reason, 0) + 1
-        hour = int(letter.last_at // HOUR_SECONDS)
-        self.hours[hour] = self.hours.get(hour, 0) + 1
-        if letter.history:
-            kind = _error_type(letter, letter.history[-1], self._apart)
-            self.errors.setdefault(str(kind), {"error_type": kind, "count": 0})["count"] += 1
-        if letter.signature in self.groups or len(self.groups) < SIGNATURES_MAX:
-            self._group(letter)
-        else:
-            self.others += 1
-
-    def _group(self, letter: LetterRow) -> None:
-        """Add a letter to the group with the same signature."""
-        message = letter.history[-1].message if letter.history else "it never started"
-        group = self.groups.setdefault(
-            letter.signature,
-            {"message": message, "count": 0, "first": letter.first_at, "last": letter.last_at, "items": []},
-        )
-        group["count"] += 1
-        group["first"] = min(group["first"], letter.first_at)
-        group["last"] = max(group["last"], letter.last_at)
-        if len(group["items"]) < SAMPLES_MAX:
-            group["items"].append(letter.item_id)
-
-    def document(self, row: RunRow) -> LetterStatistics:
-        """The counts, the most frequent first."""
-        groups = [
-            PatternGroup(
-                signature,
-                group["count"],
-                group["message"],
-                timestamp(group["first"]),
-                timestamp(group["last"]),
-                group["items"],
-            )
-            for signature, group in self.groups.items()
-        ]
-        errors = [ErrorCount(error["error_type"], error["count"]) for error in self.errors.values()]
-        return LetterStatistics(
-            run=row.id,
-            workflow=row.workflow,
-            total=self.total,
-            reprocess_eligible=self.eligible,
-            manual_review_required=self.total - self.eligible,
-            maps=self.maps,
-            reasons=self.reasons,
-            pattern_groups=sorted(groups, key=lambda group: -group.count),
-            other_patterns=self.others,
-            error_distribution=sorted(errors, key=lambda error: -error.count),
-            temporal_distribution=[
-                HourCount(timestamp(float(hour * HOUR_SECONDS)), found) for hour, found in sorted(self.hours.items())
-            ],
-        )

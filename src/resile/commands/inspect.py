@@ -1,9 +1,10 @@
-"""The read-only commands status and events. They never write and never wait for an engine."""
+"""The read-only commands status, events and explain. They never write and never wait for an engine."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from resile.commands.documents.runs import Event, RunDocument, RunList, RunSummary, event_of, run_document, run_summary
 from resile.commands.events.names import ALIASES
@@ -11,6 +12,9 @@ from resile.engine.replay import count_steps, dropped_jobs, fold_log, row_of
 from resile.errors import ResileError
 from resile.model.status import RUN_ENDED, RunStatus
 from resile.store.contract import RunRow, Store
+
+if TYPE_CHECKING:
+    from resile.explain.report import Explanation
 
 FOLLOW_SECONDS = 0.1
 
@@ -24,10 +28,10 @@ def standing(store: Store, row: RunRow, now: float) -> RunStatus:
     return "parked" if row.status == "parked" else "interrupted"
 
 
-def list_runs(store: Store) -> RunList:
-    """The runs, newest first."""
+def list_runs(store: Store | None) -> RunList:
+    """The runs of a store, newest first; none if there is no store."""
     now = time.time()
-    return RunList(runs=[_summary(store, row, now) for row in store.runs()])
+    return RunList(runs=[_summary(store, row, now) for row in store.runs()] if store is not None else [])
 
 
 def status(store: Store, number: int) -> RunDocument:
@@ -41,7 +45,6 @@ def status(store: Store, number: int) -> RunDocument:
 
 
 def _summary(store: Store, row: RunRow, now: float) -> RunSummary:
-    """One line of the list; the steps of a run in progress are counted from its log."""
     steps = row.summary if row.status in RUN_ENDED and row.summary else count_steps(fold_log(store, row))
     return run_summary(row, standing(store, row, now), steps)
 
@@ -94,6 +97,30 @@ def follow_events(store: Store, number: int, types: Sequence[str] = (), after: i
         if not driven:
             return
         time.sleep(FOLLOW_SECONDS)
+
+
+def explain(store: Store, number: int, step: str | None = None) -> Explanation:
+    """Explain the failures of a run, or everything about one step, job or item of it."""
+    from resile.explain.explanation import explain as explain_run
+
+    with store.reading():
+        row = row_of(store, number)
+        found = explain_run(store, row, standing(store, row, time.time()), step)
+        if found is None:
+            raise _unknown_step(store, row, step or "")
+    return found
+
+
+def _unknown_step(store: Store, row: RunRow, step: str) -> ResileError:
+    """The error for a step that the run does not have, with the closest name as a hint."""
+    from difflib import get_close_matches
+
+    from resile.explain.explanation import explainable_names
+    from resile.model import codec
+
+    near = get_close_matches(step, explainable_names(codec.decode(store.definition(row.definition))), 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"`resile status {row.id}` lists its steps"
+    return ResileError("no-such-step", f"run {row.id} has no step or item {step!r}", hint=hint)
 
 
 def _select(store: Store, number: int, types: Sequence[str], after: int) -> Iterator[Event]:

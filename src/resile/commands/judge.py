@@ -13,10 +13,10 @@ import time
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from resile.commands.documents.answers import JudgementResult, ParkedFailure, ParkedFailures, PastAttempt
 from resile.commands.documents.base import optional_timestamp, timestamp
-from resile.commands.documents.failures import JudgementResult, ParkedFailure, ParkedFailures, PastAttempt
 from resile.commands.inspect import standing
 from resile.core.events import Judged
 from resile.core.recovery.routing import origin_text
@@ -62,11 +62,10 @@ def _failure_of(store: Store, row: RunRow, state: State, job: Job) -> ParkedFail
     error = job.error
     assert error is not None
     failure = error.failure
-    step = state.step_of(job)
-    attempts = [tried for tried in store.attempts(row.id, job.id) if tried.epoch == state.epoch]
+    attempts = store.attempts(row.id, job.id)
     return ParkedFailure(
         job=job.id,
-        step=step.name,
+        step=state.step_of(job).name,
         scope=state.scopes[job.scope].name,
         attempts=job.attempt,
         failed_at=timestamp(error.at),
@@ -77,7 +76,7 @@ def _failure_of(store: Store, row: RunRow, state: State, job: Job) -> ParkedFail
         rule=parse_rule(origin_text(state, job, state.rules_of(job)[job.rule])),
         stdout=failure.stdout,
         stderr=failure.stderr,
-        history=[_past_attempt(tried) for tried in attempts],
+        history=[_past_attempt(tried) for tried in attempts if tried.epoch == state.epoch],
     )
 
 
@@ -97,44 +96,18 @@ def _past_attempt(row: AttemptRow) -> PastAttempt:
 
 def judge(store: Store, number: int, which: str, judgement: Judgement) -> JudgementResult:
     """Judge a parked failure. An engine that drives the run continues at once; otherwise `resume` does."""
-    state = _open_state(store, number)
-    job = _parked_job(state, which, number)
-    _refuse_misfit(state, job, judgement)
-    event = Judged(
-        time.time(),
-        job.id,
-        judgement.verdict,
-        caller(),
-        judgement.reason,
-        judgement.output,
-        judgement.memory_bytes,
-        judgement.runtime_seconds,
-    )
-    driven = _deliver(store, number, event, state.seq)
-    return JudgementResult(
-        run=number,
-        job=job.id,
-        step=state.step_of(job).name,
-        driven=driven,
-        verdict=event.verdict,
-        by=event.by,
-        reason=event.reason,
-        output=event.output,
-        memory_bytes=event.memory_bytes,
-        runtime_seconds=event.runtime_seconds,
-    )
-
-
-def _open_state(store: Store, number: int) -> State:
-    """The state of a run that has not ended."""
     row = row_of(store, number)
     if row.status in RUN_ENDED:
-        raise ResileError(
-            "run-ended",
-            f"run {number} has ended ({row.status}); nothing waits for judgement",
-            hint=f"`resile rerun {number} --failed-only` runs again what did not complete",
-        )
-    return fold_log(store, row)
+        hint = f"`resile rerun {number} --failed-only` runs again what did not complete"
+        message = f"run {number} has ended ({row.status}); nothing waits for judgement"
+        raise ResileError("run-ended", message, hint=hint)
+    state = fold_log(store, row)
+    job = _parked_job(state, which, number)
+    _refuse_misfit(state, job, judgement)
+    event = Judged(time.time(), job.id, by=caller(), **structs.asdict(judgement))
+    driven = _deliver(store, number, event, state.seq)
+    step = state.step_of(job).name
+    return JudgementResult(run=number, job=job.id, step=step, driven=driven, by=event.by, **structs.asdict(judgement))
 
 
 def _parked_job(state: State, which: str, number: int) -> Job:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from resile.errors import Diagnostic, ResileError, WorkflowError, shorten
 from resile.model import codec
 from resile.model.hashing import sha256_hex
 from resile.model.limits import FILE_BYTES_MAX, INPUT_BYTES_MAX
-from resile.model.nested import steps_with_inner_workflows
+from resile.model.nested import steps_with_inner_workflows, steps_within
 from resile.model.workflow import Child, FanOut, Input, Step, Workflow
 from resile.version import __version__
 
@@ -32,10 +33,9 @@ class CompileOptions(msgspec.Struct, frozen=True):
 def load(path: str, store: Store | None, options: CompileOptions = CompileOptions()) -> tuple[Workflow, bytes]:
     """The workflow in a file and its canonical JSON; the store caches the definition of an unchanged file."""
     key = _cache_key(path, options) if store is not None else ""
-    if store is not None and key:
-        known = store.cached_definition(key)
-        if known is not None:
-            return codec.decode(known), known
+    known = store.cached_definition(key) if store is not None and key else None
+    if known is not None:
+        return codec.decode(known), known
     workflow = compile_workflow(path, options)
     definition = codec.encode(workflow)
     if store is not None and key and _stands_alone(workflow):
@@ -54,22 +54,14 @@ def remember(
 
 def _stands_alone(workflow: Workflow) -> bool:
     """Does the definition depend on this file alone? Files of other dialects may include other files."""
-    found = steps_with_inner_workflows((*workflow.steps, workflow.end))
-    return workflow.dialect == "native" and not any(_looks_around(step) for step in found)
+    found = steps_within(steps_with_inner_workflows((*workflow.steps, workflow.end)))
+    return workflow.dialect == "native" and not any(_reads_file(step) for step in found)
 
 
-def _looks_around(step: Step) -> bool:
+def _reads_file(step: Step) -> bool:
     """Was another file read to compile a step: a child workflow, or an items file?"""
-    inner = [handler for rule in step.rules if rule.repair is not None for handler in rule.repair.steps]
-    inner += step.on_success.steps if step.on_success is not None else ()
-    match step.action:
-        case Child():
-            return True
-        case FanOut() if step.action.source.path or step.action.source.command:
-            return True
-        case FanOut():
-            inner += step.action.steps
-    return any(_looks_around(other) for other in steps_with_inner_workflows(inner))
+    source = step.action.source if isinstance(step.action, FanOut) else None
+    return isinstance(step.action, Child) or (source is not None and bool(source.path or source.command))
 
 
 def compile_workflow(path: str, options: CompileOptions = CompileOptions()) -> Workflow:
@@ -90,17 +82,20 @@ def compile_any(path: str, options: CompileOptions) -> Compiled:
 
 def require_workflow(result: Compiled) -> Workflow:
     """The compiled workflow; raises a WorkflowError with all diagnostics where it can't run."""
-    from resile.commands.check_expressions import check_code
-
-    findings = list(result.diagnostics)
-    if result.workflow is not None:
-        findings += check_code(result.workflow)
+    findings = _findings_of(result)
     errors = [finding for finding in findings if finding.severity == "error"]
     if result.workflow is None or errors:
         first = errors[0]
         count = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise WorkflowError(first.code, first.message + count, where=first.where, hint=first.hint, diagnostics=findings)
     return result.workflow
+
+
+def _findings_of(result: Compiled) -> list[Diagnostic]:
+    """The diagnostics of a compiled file, and the errors in its expressions."""
+    from resile.commands.check_expressions import check_code
+
+    return [*result.diagnostics, *(check_code(result.workflow) if result.workflow is not None else ())]
 
 
 def _cache_key(path: str, options: CompileOptions) -> str:
@@ -112,28 +107,23 @@ def _cache_key(path: str, options: CompileOptions) -> str:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError:
         return ""
-    told = f"{__version__}\0{path}\0{os.path.abspath(path)}\0{options.dialect}\0{options.profile}\0"
-    name = told.encode("utf-8", "surrogateescape")
-    return sha256_hex(name + data)
+    name = f"{__version__}\0{path}\0{os.path.abspath(path)}\0{options.dialect}\0{options.profile}\0"
+    return sha256_hex(name.encode("utf-8", "surrogateescape") + data)
 
 
 def check(paths: Sequence[str], options: CompileOptions = CompileOptions()) -> CheckReport:
     """Compile and lint every file; nothing runs."""
-    from resile.commands.check_expressions import check_code
-    from resile.commands.documents.answers import CheckedFile
-    from resile.commands.documents.answers import CheckReport as Report
+    from resile.commands.documents.answers import CheckedFile, CheckReport
 
     files = []
     for path in paths:
         result = compile_any(path, options)
-        findings = list(result.diagnostics)
-        if result.workflow is not None:
-            findings += check_code(result.workflow)
+        findings = _findings_of(result)
         ok = result.workflow is not None and all(finding.severity != "error" for finding in findings)
         steps = len(result.workflow.steps) if result.workflow is not None else 0
         jobs = steps + 1 if ok else 0
         files.append(CheckedFile(path, result.dialect, result.why, ok, steps, jobs, findings))
-    return Report(files=files)
+    return CheckReport(files=files)
 
 
 def read_inputs(
@@ -145,28 +135,31 @@ def read_inputs(
     """
     texts: dict[str, str] = {}
     values: dict[str, Any] = {}
+    objects = objects or {}
     problems: list[ResileError] = []
-    named = [(pair, "--input") for pair in given] + [(pair, "--input-file") for pair in files]
-    for pair, option in named:
-        try:
-            name, text = _pair(pair, option, workflow)
-            texts[name] = text if option == "--input" else _file_text(name, text)
-        except ResileError as problem:
-            problems.append(problem)
-    for name, value in (objects or {}).items():
-        try:
+    for option, pairs in (("--input", given), ("--input-file", files)):
+        for pair in pairs:
+            with _collect(problems):
+                name, text = _pair(pair, option, workflow)
+                texts[name] = text if option == "--input" else _file_text(name, text)
+    for name, value in objects.items():
+        with _collect(problems):
             values[name] = _object(name, workflow, value)
-        except ResileError as problem:
-            problems.append(problem)
     for name, declared in workflow.inputs.items():
-        try:
-            if name not in values and name not in (objects or {}):
+        if name not in objects:
+            with _collect(problems):
                 values[name] = _value(name, declared, texts.get(name))
-        except ResileError as problem:
-            problems.append(problem)
     if problems:
         raise _combine(workflow, problems)
     return values
+
+
+@contextmanager
+def _collect(problems: list[ResileError]) -> Iterator[None]:
+    try:
+        yield
+    except ResileError as problem:
+        problems.append(problem)
 
 
 def _value(name: str, declared: Input, text: str | None) -> Any:

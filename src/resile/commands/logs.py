@@ -26,6 +26,7 @@ from resile.executors.contract import OutputReader
 from resile.executors.contract import Stream as OutputStream
 from resile.executors.output import open_output
 from resile.model.failure import LogRange
+from resile.model.nested import steps_within
 from resile.store.contract import AttemptRow, JobRow, RunRow, Store
 
 CHUNK_BYTES = 256 * 1024
@@ -55,11 +56,11 @@ class _Reader(Struct):
 
     def parts(self, row: RunRow, stream: Stream) -> Iterator[LogPart]:
         """The attempt's output beyond the bytes already read, in pieces."""
+        if self.tried.log is None:
+            return
         output = open_output(epoch_folder(row.output, row.id, self.tried.epoch))
-        log = self.tried.log
-        for one in _STREAMS[stream] if log is not None else ():
-            assert log is not None
-            while data := _piece(output, log, self.tried, one, self.seen.get(one, 0)):
+        for one in _STREAMS[stream]:
+            while data := _piece(output, self.tried.log, self.tried, one, self.seen.get(one, 0)):
                 self.seen[one] = self.seen.get(one, 0) + len(data)
                 yield LogPart(self.tried.job, self.name, self.tried.attempt, one, data)
 
@@ -175,9 +176,12 @@ def _attempts(store: Store, state: State, row: RunRow, step: str | None) -> Iter
 
 def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: int | None) -> None:
     """Refuse a step that the run does not have and will not have, and an attempt number that no attempt has."""
-    if step is not None and next(_jobs(store, state, row, step), None) is None and not _may_come(state, step):
-        hint = f"`resile status {row.id}` lists its steps"
-        raise ResileError("no-such-step", f"run {row.id} has no step {step!r}", hint=hint)
+    if step is not None and next(_jobs(store, state, row, step), None) is None:
+        # The jobs of inner scopes are created while the run goes.
+        to_come = steps_within(state.workflow.steps) if state.phase != "ended" else ()
+        if all(found.name != step for found in to_come):
+            hint = f"`resile status {row.id}` lists its steps"
+            raise ResileError("no-such-step", f"run {row.id} has no step {step!r}", hint=hint)
     if attempt is None:
         return
     last = max((tried.attempt for _, tried in _attempts(store, state, row, step)), default=0)
@@ -187,25 +191,7 @@ def _check(store: Store, state: State, row: RunRow, step: str | None, attempt: i
         raise ResileError("no-such-attempt", f"{who} has no attempt {attempt}", hint=hint)
 
 
-def _may_come(state: State, step: str) -> bool:
-    """Does an unfinished run define such a step in an inner scope, whose jobs are created later?"""
-    from resile.model.workflow import Child, FanOut
-
-    work = list(state.workflow.steps) if state.phase != "ended" else []
-    while work:
-        found = work.pop()
-        if found.name == step:
-            return True
-        if isinstance(found.action, FanOut):
-            work += found.action.steps
-        elif isinstance(found.action, Child):
-            work += found.action.workflow.steps
-        work += [inner for rule in found.rules if rule.repair is not None for inner in rule.repair.steps]
-    return False
-
-
 def _piece(output: OutputReader, log: LogRange, tried: AttemptRow, stream: OutputStream, skip: int) -> bytes:
-    """The next bytes of one stream."""
     if tried.ended_at is not None:
         return output.read_output(log, stream, skip, CHUNK_BYTES)
     return output.follow_output(log, stream, skip, CHUNK_BYTES, job=tried.job, attempt=tried.attempt)

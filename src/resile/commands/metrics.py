@@ -18,6 +18,7 @@ from resile.store.contract import Store
 
 # Routes that are not the decision of a rule: calls of a repair's steps, and an exhausted budget.
 _NO_RULES = ("run", "budget")
+_NO_REPAIRS = {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0}
 
 Key = tuple[str, str, str]
 
@@ -57,18 +58,14 @@ class _Tally:
         self._last: dict[int, Key] = {}
         self._repairing: dict[int, tuple[Key, float]] = {}
         for entry in self.rules.values():
-            entry |= {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0}
+            entry |= _NO_REPAIRS
 
     def add_route(self, route: Route) -> None:
         """Count a rule that was applied to a failure; failures without a rule are ignored."""
         if route.trigger != "on_failure" or route.action in _NO_RULES or route.rule == "no rule left":
             return
-        entry = self.rules.setdefault(
-            (route.scope, route.step, route.rule),
-            {"step": route.step, "scope": route.scope, "then": route.action, "fired": 0}
-            | {"repairs": 0, "repairs_failed": 0, "repair_seconds": 0.0, "recovered": 0},
-        )
-        entry["fired"] += 1
+        fresh = {"step": route.step, "scope": route.scope, "then": route.action, "fired": 0, **_NO_REPAIRS}
+        self.rules.setdefault((route.scope, route.step, route.rule), fresh)["fired"] += 1
 
     def add(self, note: Note) -> None:
         """Count one event of the log."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -35,7 +36,7 @@ from resile.model.items import Item, LetterGroup
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import EXIT_CODES, RunStatus
 from resile.model.workflow import FanOut
-from resile.store.contract import Lease, LetterCount, LetterRow, RunRow, Store
+from resile.store.contract import LetterCount, LetterRow, RunRow, Store
 
 PARALLEL_DEFAULT = 5
 PREVIEW_ITEMS_MAX = 1_000
@@ -54,14 +55,6 @@ class RedriveCall(Struct, frozen=True, kw_only=True):
     filter: str | None = None
     signature: str | None = None
     force: bool = False
-
-
-class _Outcome(Struct):
-    """How many items were selected, how many of them are still dead letters, and how many of those failed again."""
-
-    selected: int = 0
-    left: int = 0
-    failed: int = 0
 
 
 class _Task(Struct, frozen=True):
@@ -87,12 +80,8 @@ def preview(store: Store, call: RedriveCall) -> RedrivePreview:
         fans = _one_map(store, row, call)
         name = fans[0].map if fans else None
         letters = _select_letters(store, row, fans, call)
-    items: list[str] = []
-    selected = 0
-    for letter in letters:
-        selected += 1
-        if selected <= PREVIEW_ITEMS_MAX:
-            items.append(letter.item_id)
+    items = [letter.item_id for letter in islice(letters, PREVIEW_ITEMS_MAX)]
+    selected = len(items) + sum(1 for _ in letters)
     return RedrivePreview(run=call.run, map=name, selected=selected, items=items)
 
 
@@ -105,31 +94,45 @@ def redrive(store: Store, call: RedriveCall, listener: EngineListener) -> Redriv
         state = fold_log(store, row)
         task = _interrupted_task_of(row, state, call) or _begin_redrive(store, row, state, call)
         if task is None:
-            return _result_of(store, call.run, None, _Outcome(), "completed")
-        status = _drive(store, row, state, lease, task, listener)
-        outcome = _outcome(store, call.run, task)
+            return _result_of(store, call.run, None, "completed", 0, Counter())
+        session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
+        status = session.drive(
+            lease,
+            task.events,
+            parallel=task.capacity.parallel,
+            launcher=None,
+            ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
+        )
+        selected = sum(group.total for group in _task_groups(task))
+        failed_again = Counter(letter.history != item.history for letter, item in _still_kept(store, call.run, task))
         if status not in _UNFINISHED:
             remove_letters(task.path)
             if not store.letter_counts(call.run):
                 # No letter needs the scopes that were kept for them any more.
                 store.purge_letters(lease)
-        return _result_of(store, call.run, task.map, outcome, status)
+        return _result_of(store, call.run, task.map, status, selected, failed_again)
     finally:
         store.release_lease(lease)
 
 
-def _result_of(store: Store, run: int, name: str | None, outcome: _Outcome, status: RunStatus) -> RedriveResult:
-    """The result of a redrive; the run's own verdict stays unchanged."""
+def _result_of(
+    store: Store, run: int, name: str | None, status: RunStatus, selected: int, failed_again: Counter[bool]
+) -> RedriveResult:
+    """The result of a redrive; `failed_again` counts the items that are still dead letters by whether they ran.
+
+    The run's own verdict stays unchanged.
+    """
+    left = failed_again.total()
     return RedriveResult(
         run=run,
         map=name,
         status=status if status in _UNFINISHED else "finished",
-        selected=outcome.selected,
-        succeeded=outcome.selected - outcome.left,
-        failed=outcome.failed,
-        left=outcome.left,
+        selected=selected,
+        succeeded=selected - left,
+        failed=failed_again[True],
+        left=left,
         dead_letters=sum(fan.count for fan in store.letter_counts(run)),
-        exit_code=EXIT_CODES[status] if status in _UNFINISHED else int(outcome.left > 0),
+        exit_code=EXIT_CODES[status] if status in _UNFINISHED else int(left > 0),
     )
 
 
@@ -138,11 +141,8 @@ def _interrupted_task_of(row: RunRow, state: State, call: RedriveCall) -> _Task 
     if state.phase != "redriving":
         return None
     if call != RedriveCall(run=call.run):
-        raise ResileError(
-            "redrive-unfinished",
-            f"run {row.id} has a redrive that was interrupted",
-            hint=f"`resile dlq retry {row.id}` without a selection finishes it",
-        )
+        hint = f"`resile dlq retry {row.id}` without a selection finishes it"
+        raise ResileError("redrive-unfinished", f"run {row.id} has a redrive that was interrupted", hint=hint)
     begun = state.redrive
     assert begun is not None
     capacity = measure(begun.parallel, None, None, None)
@@ -172,10 +172,9 @@ def _begin_redrive(store: Store, row: RunRow, state: State, call: RedriveCall) -
 def _refuse_unended(row: RunRow, state: State) -> None:
     """Refuse a run that has not ended: its engine still owns the items."""
     if state.phase != "ended":
+        hint = f"`resile resume {row.id}` or `resile cancel {row.id}` first"
         raise ResileError(
-            "run-unfinished",
-            f"run {row.id} has not ended, so its dead letters can't be retried",
-            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
+            "run-unfinished", f"run {row.id} has not ended, so its dead letters can't be retried", hint=hint
         )
 
 
@@ -278,27 +277,6 @@ class _Filter:
     def close(self) -> None:
         """Close the sandbox."""
         self._sandbox.close()
-
-
-def _drive(store: Store, row: RunRow, state: State, lease: Lease, task: _Task, listener: EngineListener) -> RunStatus:
-    """Run the items with an engine."""
-    session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
-    return session.drive(
-        lease,
-        task.events,
-        parallel=task.capacity.parallel,
-        launcher=None,
-        ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
-    )
-
-
-def _outcome(store: Store, run: int, task: _Task) -> _Outcome:
-    """Count how the selected items ended."""
-    outcome = _Outcome(sum(group.total for group in _task_groups(task)))
-    for letter, item in _still_kept(store, run, task):
-        outcome.left += 1
-        outcome.failed += letter.history != item.history
-    return outcome
 
 
 def _still_kept(store: Store, run: int, task: _Task) -> Iterator[tuple[LetterRow, Item]]:

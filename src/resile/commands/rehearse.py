@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from resile.commands.documents.answers import Rehearsal, RepairAttempt
 from resile.commands.documents.runs import event_of, routes_of
@@ -54,21 +54,19 @@ def parse_failure(text: str, message: str) -> Failure:
         plain = ", ".join(known for known in MATCHED_KINDS if not FAILURE_KINDS[known].is_numbered)
         hint = f"exit:CODE, signal:NAME or one of {plain}"
         raise ResileError("bad-failure", f"--fail {text!r} is not a failure", hint=hint)
-    code: int | None = number
-    signal: int | None = None
+    signal = {Kind.SIGNAL: number, Kind.TIMEOUT: _SIGTERM, Kind.OOM: _SIGKILL}.get(kind)
+    code = None if signal is None else 128 + signal
     match kind:
         case Kind.EXIT | Kind.CHECK:
-            said = f"exit code {number}"
+            code, text = number, f"exit code {number}"
         case Kind.SIGNAL:
-            code, signal, said = 128 + number, number, f"killed by {signal_name(number)}"
-        case Kind.TIMEOUT:
-            code, signal, said = 128 + _SIGTERM, _SIGTERM, FAILURE_KINDS[kind].wording
-        case Kind.OOM:
-            code, signal, said = 128 + _SIGKILL, _SIGKILL, FAILURE_KINDS[kind].wording
+            text = f"killed by {signal_name(number)}"
+        case Kind.TIMEOUT | Kind.OOM:
+            text = FAILURE_KINDS[kind].wording
         case _:
-            code, said = None, kind
-    said = f"{said}: {message}" if message else said
-    return Failure(kind, said, code, signal, "", message, signature_of(kind, code, said))
+            text = kind
+    text = f"{text}: {message}" if message else text
+    return Failure(kind, text, code, signal, "", message, signature_of(kind, code, text))
 
 
 def _number(kind: str, detail: str) -> int | None:
@@ -177,7 +175,6 @@ class _Stage:
         return next(action for action in reversed(taken) if action in ways)
 
     def _delay(self, job: Job) -> float:
-        """How long the retry would have waited."""
         step = next(step for step in self._workflow.steps if step.name == self._name)
         rule = ladder_of(step)[list(job.fired or {})[-1]]
         return delay_seconds(rule.wait, 1, f"{self._workflow.name}/{step.name}") if rule.wait is not None else 0.0
@@ -211,20 +208,14 @@ def _stage_workflow(workflow: Workflow, name: str) -> Workflow:
         hint = f"did you mean {near[0]!r}?" if near else f"its steps: {', '.join(list(known)[:20])}"
         raise ResileError("no-such-step", f"{workflow.name} has no step {name!r}", where=workflow.file, hint=hint)
     before = _ancestors(workflow, name)
-    kept: list[Step] = []
-    for step in workflow.steps:
-        alone = msgspec.structs.replace(step, needs=(), arcs=())
-        if step.name == name or step.name in before:
-            alone = msgspec.structs.replace(alone, when=None, on_success=None, called_only=False)
-        else:
-            alone = msgspec.structs.replace(alone, called_only=True)
-        kept.append(alone)
-    place = list(known).index(name)
+    steps = {step.name: replace(step, needs=(), arcs=(), called_only=True) for step in workflow.steps}
+    for other in (name, *before):
+        steps[other] = replace(steps[other], when=None, on_success=None, called_only=False)
     needs = tuple(Need((other,)) for other in known if other in before)
-    rules = tuple(msgspec.structs.replace(rule, wait=None) for rule in known[name].rules)
-    kept[place] = msgspec.structs.replace(kept[place], needs=needs, rules=rules)
+    rules = tuple(replace(rule, wait=None) for rule in known[name].rules)
+    steps[name] = replace(steps[name], needs=needs, rules=rules)
     end = Step(name=workflow.end.name, action=Noop())
-    return msgspec.structs.replace(workflow, steps=tuple(kept), end=end)
+    return replace(workflow, steps=tuple(steps.values()), end=end)
 
 
 def _ancestors(workflow: Workflow, name: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -101,7 +101,10 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     after the call has been validated.
     """
     before = stores.write() if stores.exists() else None
-    workflow, definition = _definition(call, before)
+    if call.workflow is None:
+        workflow, definition = load(call.path, before, call.compile_options)
+    else:
+        workflow, definition = call.workflow, codec.encode(call.workflow)
     inputs = read_inputs(workflow, call.inputs, call.input_files, call.objects)
     capacity = _capacity(workflow, call.limits)
     refuse_misfits(workflow, capacity)
@@ -120,24 +123,13 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
     return _drive(store, row, state, lease, [first], capacity, listener, launcher)
 
 
-def _definition(call: RunCall, store: Store | None) -> tuple[Workflow, bytes]:
-    """The workflow to run, and its canonical JSON."""
-    if call.workflow is None:
-        return load(call.path, store, call.compile_options)
-    return call.workflow, codec.encode(call.workflow)
-
-
 def _make_folder(output: str) -> None:
     """Create the output folder; a failure is an error before anything is stored."""
     try:
         os.makedirs(output, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise ResileError(
-            "output-unusable",
-            f"can't make the output folder: {error.strerror}",
-            where=output,
-            hint="name another with --output",
-        ) from error
+        message, hint = f"can't make the output folder: {error.strerror}", "name another with --output"
+        raise ResileError("output-unusable", message, where=output, hint=hint) from error
 
 
 def resume(
@@ -146,27 +138,27 @@ def resume(
     """Continue an interrupted or parked run; for an ended run, return its outcome."""
     row = row_of(store, number)
     if row.status in RUN_ENDED:
-        return _outcome_of_ended(store, row, fold_log(store, row))
-    lease = take(store, number)
-    return _drive_existing(store, row, fold_log(store, row), lease, limits, listener, [], launcher)
+        state = fold_log(store, row)
+        return _outcome_of(store, row, state, state.verdict or "failed")
+    return _drive_existing(store, row, limits, listener, [], launcher)
 
 
 def rerun(
     store: Store,
     number: int,
-    *,
-    failed_only: bool,
-    as_new: bool,
     limits: ResourceLimits,
     listener: EngineListener,
     launcher: Prestarted | None = None,
+    *,
+    failed_only: bool,
+    as_new: bool,
 ) -> RunOutcome:
     """Run the same definition and inputs again: in the next epoch of this run, or as a new run."""
     if as_new and failed_only:
         raise ResileError("bad-call", "--as-new starts from the beginning, so it can't be combined with --failed-only")
     row = row_of(store, number)
-    state = fold_log(store, row)
     if as_new:
+        state = fold_log(store, row)
         capacity = _capacity(state.workflow, limits)
         definition = store.definition(row.definition)
         first = RunStarted(time.time(), capacity, state.inputs, state.options)
@@ -174,9 +166,8 @@ def rerun(
         lease = take(store, fresh.id)
         return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
     _refuse_unfinished(row, "rerun")
-    lease = take(store, number)
     again = EpochStarted(time.time(), failed_only, caller())
-    return _drive_existing(store, row, state, lease, limits, listener, [again], launcher)
+    return _drive_existing(store, row, limits, listener, [again], launcher)
 
 
 def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
@@ -206,14 +197,12 @@ def cancel(store: Store, number: int, reason: str, listener: EngineListener) -> 
     if store.lease(number, now) is not None:
         store.request(number, now, "cancel", {"by": caller(), "reason": reason})
         return CancelResult(run=number, status="running", requested=True)
-    lease = take(store, number)
     asked = CancelRequested(now, caller(), reason)
-    finished = _drive_existing(store, row, fold_log(store, row), lease, ResourceLimits(), listener, [asked])
+    finished = _drive_existing(store, row, ResourceLimits(), listener, [asked])
     return CancelResult(run=number, status=finished.status, requested=False)
 
 
 def _count_started(state: State) -> int:
-    """How many steps have had an attempt."""
     return sum(job.attempt > 0 for job in state.jobs.values() if job.scope == ROOT and not state.is_end(job))
 
 
@@ -225,25 +214,19 @@ def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
         capacity = msgspec.structs.replace(capacity, ahead=CALLS_AHEAD)
     if parallel is None:
         # A fan-out that asks for more slots gets them, unless the caller or the file sets a limit.
-        asked = max(
-            (wanted for host in steps_with_inner_steps(workflow.steps) for wanted in _item_slots(host)), default=0
-        )
-        return msgspec.structs.replace(capacity, parallel=max(capacity.parallel, asked))
+        slots = max(capacity.parallel, *_item_slots(workflow.steps), 0)
+        return msgspec.structs.replace(capacity, parallel=slots)
     return capacity
 
 
-def _item_slots(step: Step) -> Iterator[int]:
-    """How many items at a time the fan-outs of a step ask for, including inner ones."""
-    match step.action:
-        case FanOut():
+def _item_slots(steps: Iterable[Step]) -> Iterator[int]:
+    """How many items at a time the fan-outs among these steps ask for, including inner ones."""
+    for step in steps_with_inner_steps(steps):
+        if isinstance(step.action, FanOut):
             yield step.action.max_parallel or 0
-            inner = step.action.steps
-        case Child():
-            inner = step.action.workflow.steps
-        case _:
-            return
-    for nested in steps_with_inner_steps(inner):
-        yield from _item_slots(nested)
+            yield from _item_slots(step.action.steps)
+        elif isinstance(step.action, Child):
+            yield from _item_slots(step.action.workflow.steps)
 
 
 def _refuse_items(workflow: Workflow) -> None:
@@ -279,24 +262,21 @@ def _is_in_git(folder: str) -> bool:
 def _refuse_unfinished(row: RunRow, verb: str) -> None:
     """Refuse an unfinished run: its steps may still be running and must end first."""
     if row.status not in RUN_ENDED and row.status != "parked":
-        raise ResileError(
-            "run-unfinished",
-            f"run {row.id} has not ended, so {verb} can't start it over",
-            hint=f"`resile resume {row.id}` or `resile cancel {row.id}` first",
-        )
+        hint = f"`resile resume {row.id}` or `resile cancel {row.id}` first"
+        raise ResileError("run-unfinished", f"run {row.id} has not ended, so {verb} can't start it over", hint=hint)
 
 
 def _drive_existing(
     store: Store,
     row: RunRow,
-    state: State,
-    lease: Lease,
     limits: ResourceLimits,
     listener: EngineListener,
     before: list[Event],
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
-    """Drive a run that exists already."""
+    """Take over a run that exists already, and drive it on after the events `before`."""
+    lease = take(store, row.id)
+    state = fold_log(store, row)
     capacity = _capacity(state.workflow, limits)
     refuse_misfits(state.workflow, capacity)
     events = [*before, next_event(row, state, capacity, time.time())]
@@ -328,12 +308,6 @@ def _drive(
     return _outcome_of(store, row, state, status)
 
 
-def _outcome_of_ended(store: Store, row: RunRow, state: State) -> RunOutcome:
-    """The outcome of a run that had already ended."""
-    return _outcome_of(store, row, state, state.verdict or "failed")
-
-
 def _outcome_of(store: Store, row: RunRow, state: State, status: RunStatus) -> RunOutcome:
-    """The outcome of a command that drove a run."""
     now, gone, letters = time.time(), dropped_jobs(store, row.id, state), store.letter_counts(row.id)
     return RunOutcome(row.id, status, lambda: run_document(row, state, status, now, gone, letters))

@@ -35,6 +35,19 @@ def _with_items(steps: Iterable[Step]) -> Iterator[Step]:
             yield from _with_items(step.action.steps)
 
 
+def steps_within(steps: Iterable[Step]) -> Iterator[Step]:
+    """These steps and all steps inside them: of items, child workflows, repairs and `on_success`."""
+    work = list(steps)
+    while work:
+        step = work.pop()
+        yield step
+        if isinstance(step.action, FanOut):
+            work += step.action.steps
+        elif isinstance(step.action, Child):
+            work += step.action.workflow.steps
+        work += _answers(step)
+
+
 def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
     """A workflow and all workflows inside it, each once."""
     seen: set[int] = set()

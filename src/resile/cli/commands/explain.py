@@ -11,23 +11,9 @@ The steps of a repair, a child workflow or an item follow it, indented. Long lis
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
-from resile.cli.commands.judge import tail_lines
-from resile.cli.display.output import (
-    Paint,
-    columns,
-    command_hint,
-    plural,
-    print_document,
-    scoped_name,
-    shell_quote,
-    write_text,
-)
-from resile.cli.display.output import (
-    escape_control_characters as escape,
-)
+from resile.cli.display.output import Page, answer, escape, plural, scoped_name, shell_quote
 from resile.cli.parse import Call
 from resile.explain.report import AttemptReport, Explanation, ItemGroup, Names, RuleReport, StepReport
 
@@ -51,22 +37,16 @@ def explain(call: Call) -> int:
     """Explain a run, or one step or item of it."""
     step = call.text("STEP")
     document = call.client.explain(call.run, step)
-    if call.json:
-        print_document(document)
-        return 0
-    write_text("\n".join(_Page(document, call, step).lines()) + "\n")
-    return 0
+    return answer(call, document, lambda found, page: _Text(found, page, step is not None).lines())
 
 
-class _Page:
-    """One explanation as text for people."""
+class _Text:
+    """One explanation for people; in that of one step or item (`is_full`) nothing is left out."""
 
-    def __init__(self, document: Explanation, call: Call, step: str | None) -> None:
+    def __init__(self, document: Explanation, page: Page, is_full: bool) -> None:
         self._document = document
-        self._paint = Paint(call.color, sys.stdout)
-        self._size = columns(sys.stdout)
-        self._call = call
-        self._all = step is not None
+        self._page = page
+        self._is_full = is_full
 
     def lines(self) -> Iterator[str]:
         """The verdict, then the steps, then commands for more details."""
@@ -76,23 +56,23 @@ class _Page:
             yield ""
             yield from self._step(step, "")
         yield from self._cancel()
-        run, db = self._call.run, self._call.db
+        run = self._document.run
         match self._document.status:
             case "parked":
-                yield from ("", f"`{command_hint(f'parked {run}', db)}` shows what waits, and how to judge it")
+                yield from ("", f"`{self._page.command(f'parked {run}')}` shows what waits, and how to judge it")
             case "interrupted":
-                yield from ("", f"`{command_hint(f'resume {run}', db)}` goes on")
+                yield from ("", f"`{self._page.command(f'resume {run}')}` goes on")
         hidden = len(steps[STEPS_SHOWN_MAX:]) + self._document.omitted
-        if hidden and not self._all:
+        if hidden and not self._is_full:
             yield ""
-            yield f"and {plural(hidden, 'more step')}; `{command_hint(f'explain {run} STEP', db)}` tells of one"
+            yield f"and {plural(hidden, 'more step')}; `{self._page.command(f'explain {run} STEP')}` tells of one"
 
     def _headline(self) -> str:
         """The status of the run and its reason."""
         found = self._document
         status, because, failures = found.status, escape(found.because), found.failures
         verb = {"canceled": "was canceled", "completed": "completed", "failed": "failed"}.get(status, f"is {status}")
-        head = f"run {found.run} {escape(found.workflow)} {self._paint.status(status, verb)}"
+        head = f"run {found.run} {escape(found.workflow)} {self._page.status(status, verb)}"
         if because:
             return f"{head}: {because}"
         if not failures:
@@ -103,13 +83,13 @@ class _Page:
     def _cancel(self) -> Iterator[str]:
         """The steps that never started because the run was canceled."""
         canceled = self._document.canceled
-        if canceled is not None and canceled.names and not self._all:
+        if canceled is not None and canceled.names and not self._is_full:
             yield ""
             yield f"never started, because the run was canceled: {_list(canceled.names)}"
 
     def _step(self, step: StepReport, indent: str) -> Iterator[str]:
         """One job, with everything that happened to it."""
-        name = self._paint("bold", escape(scoped_name(step.scope, step.step)))
+        name = self._page.paint("bold", escape(scoped_name(step.scope, step.step)))
         yield f"{indent}{name} ({escape(step.where)}) {self._standing(step)}"
         inner = f"{indent}  "
         for link in step.chain:
@@ -143,15 +123,15 @@ class _Page:
                 words = "was canceled"
             case status:
                 words = _stands(status)
-        return self._paint.status(step.status, words) + (f": {escape(step.why)}" if step.why else "")
+        return self._page.status(step.status, words) + (f": {escape(step.why)}" if step.why else "")
 
     def _attempt(self, attempt: AttemptReport, indent: str) -> Iterator[str]:
         """One attempt, or another event of a job."""
         yield indent + _headline_of(attempt)
         inner = f"{indent}  "
-        if self._all:
-            for stream, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
-                yield from (indent + line for line in tail_lines(text, stream, self._paint, self._size))
+        if self._is_full:
+            output = self._page.tail(attempt.stdout, "stdout") + self._page.tail(attempt.stderr, "stderr")
+            yield from (indent + line for line in output)
         yield from self._inner_lines(attempt, inner)
         for problem in attempt.problems:
             yield _line(inner, "rejected", escape(problem))
@@ -164,7 +144,7 @@ class _Page:
         """One rule that the core considered, and its repair."""
         decision = rule.decision
         word = f"{_WORDS.get(decision, decision):<9}"
-        shown = self._paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
+        shown = self._page.paint({"applied": "green", "no budget": "red"}.get(decision, "dim"), word)
         limit, why = rule.limit, escape(rule.why)
         counted = decision == "spent" or (decision == "applied" and limit > 1)
         count = f" ({rule.used} of {limit})" if counted and rule.then != "goto" else ""
@@ -189,7 +169,7 @@ class _Page:
             yield from self._group(group, indent)
         hidden = sum(group.names.count for group in groups[GROUPS_SHOWN_MAX:])
         if hidden:
-            counts = command_hint(f"dlq stats {self._call.run}", self._call.db)
+            counts = self._page.command(f"dlq stats {self._document.run}")
             yield f"{indent}and {plural(hidden, 'more item')} in other ways; `{counts}` counts the dead letters"
 
     def _group(self, group: ItemGroup, indent: str) -> Iterator[str]:
@@ -200,7 +180,7 @@ class _Page:
         yield f"{indent}{_came_to(group)}" + (f": {where}{said}" if said else "")
         inner = f"{indent}  "
         shown = group.items
-        for item in shown if self._all else shown[:1]:
+        for item in shown if self._is_full else shown[:1]:
             executions = item.executions
             for execution in executions:
                 deeper = inner
@@ -212,9 +192,9 @@ class _Page:
                     yield from self._step(step, deeper)
                 if len(executions) > 1 and execution.then:
                     yield _line(deeper, "then", escape(execution.then))
-        if names.count > 1 and not self._all:
+        if names.count > 1 and not self._is_full:
             other = shell_quote(names.first[1])
-            yield f"{inner}`{command_hint(f'explain {self._call.run} {other}', self._call.db)}` tells of another"
+            yield f"{inner}`{self._page.command(f'explain {self._document.run} {other}')}` tells of another"
 
 
 def _headline_of(entry: AttemptReport) -> str:

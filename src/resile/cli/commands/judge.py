@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from typing import Any
 
 from resile.cli.display.output import (
-    Paint,
+    Page,
+    answer,
     clock,
-    columns,
-    command_hint,
     command_lines,
     duration,
-    fit,
+    escape,
     moment,
     plural,
-    print_document,
+    say,
     shell_quote,
     short_rule,
     size_bytes,
-    table,
-    write_text,
-)
-from resile.cli.display.output import (
-    escape_control_characters as escape,
 )
 from resile.cli.parse import Call, refusal
-from resile.commands.documents.failures import JudgementResult, ParkedFailure
+from resile.commands.documents.answers import JudgementResult, ParkedFailure, ParkedFailures
 from resile.commands.judge import Judgement
 
-TAIL_LINES_MAX = 10
 HISTORY_MAX = 10
 # The verdict that each option belongs to.
 _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
@@ -37,36 +30,33 @@ _ONLY_WITH = {"output": "skip", "memory": "retry-with", "runtime": "retry-with"}
 
 def list_parked(call: Call) -> int:
     """List the parked failures."""
-    document = call.client.parked_failures(call.run)
-    if call.json:
-        print_document(document)
-        return 0
-    paint = Paint(call.color, sys.stdout)
-    found = document.failures
+    return answer(call, call.client.parked_failures(call.run), _parked_lines)
+
+
+def _parked_lines(document: ParkedFailures, page: Page) -> Iterator[str]:
+    """Every parked failure, with the commands that judge it."""
+    run, found = f"run {document.run} {escape(document.workflow)}", document.failures
     if not found:
-        write_text(f"run {call.run} {escape(document.workflow)} is {document.status}; nothing is parked\n")
-        return 0
-    lines = [f"run {call.run} {escape(document.workflow)}: {plural(len(found), 'parked failure')}"]
+        yield f"{run} is {document.status}; nothing is parked"
+        return
+    yield f"{run}: {plural(len(found), 'parked failure')}"
     names = [failure.step for failure in found]
     for failure in found:
-        known = failure.step if names.count(failure.step) == 1 and not failure.step.isdigit() else None
-        lines += ["", *_failure(failure, paint), "", *_ways(call, known or str(failure.job))]
-    write_text("\n".join(lines) + "\n")
-    return 0
+        is_clear = names.count(failure.step) == 1 and not failure.step.isdigit()
+        judge = f"judge {document.run} {shell_quote(failure.step if is_clear else str(failure.job))}"
+        ways = (
+            (page.command(f"{judge} retry"), "run it again"),
+            (page.command(f"{judge} retry-with --memory 8g"), "with more memory, or --runtime"),
+            (page.command(f"{judge} skip"), "go on without it"),
+            (page.command(f"{judge} fail"), "let it fail"),
+        )
+        yield from ("", *_failure(failure, page), "", *command_lines(ways))
 
 
-def _failure(failure: ParkedFailure, paint: Paint) -> list[str]:
+def _failure(failure: ParkedFailure, page: Page) -> list[str]:
     """One parked failure: its message, its output, every attempt."""
-    size = columns(sys.stdout)
     where = "" if failure.scope == "root" else f" in {escape(failure.scope)}"
-    head = f"{paint('bold', escape(failure.step))}{where}, job {failure.job}"
-    lines = [
-        f"{head}: {paint('red', failure.kind)} after {plural(failure.attempts, 'attempt')}",
-        fit(f"  {escape(failure.message)}", size),
-        fit(f"  parked by {escape(short_rule(failure.rule))}", size),
-    ]
-    for name, text in (("stdout", failure.stdout), ("stderr", failure.stderr)):
-        lines += tail_lines(text, name, paint, size)
+    head = f"{page.paint('bold', escape(failure.step))}{where}, job {failure.job}"
     rows = [
         [
             f"attempt {tried.attempt}",
@@ -77,86 +67,60 @@ def _failure(failure: ParkedFailure, paint: Paint) -> list[str]:
         ]
         for tried in failure.history[-HISTORY_MAX:]
     ]
-    if rows:
-        lines += [f"  {line}" for line in table([""] * 5, rows, paint, size - 2)[1:]]
-    return lines
-
-
-def tail_lines(text: str, name: str, paint: Paint, size: int) -> list[str]:
-    """The last lines of a stream, under its name; nothing if it is empty."""
-    shown = text.rstrip("\n").split("\n")
-    if not text.strip():
-        return []
-    cut = f", last {TAIL_LINES_MAX} lines" if len(shown) > TAIL_LINES_MAX else ""
-    bar = paint("dim", "|")
     return [
-        f"  {paint('dim', name + cut)}",
-        *(f"  {bar} {fit(escape(line), size - 4)}".rstrip() for line in shown[-TAIL_LINES_MAX:]),
+        f"{head}: {page.paint('red', failure.kind)} after {plural(failure.attempts, 'attempt')}",
+        page.fit(f"  {escape(failure.message)}"),
+        page.fit(f"  parked by {escape(short_rule(failure.rule))}"),
+        *page.tail(failure.stdout, "stdout"),
+        *page.tail(failure.stderr, "stderr"),
+        *page.table(rows, indent="  "),
     ]
-
-
-def _ways(call: Call, job: str) -> list[str]:
-    """The commands that judge one failure."""
-    judge = f"judge {call.run} {shell_quote(job)}"
-    ways = (
-        (f"{judge} retry", "run it again"),
-        (f"{judge} retry-with --memory 8g", "with more memory, or --runtime"),
-        (f"{judge} skip", "go on without it"),
-        (f"{judge} fail", "let it fail"),
-    )
-    return command_lines((command_hint(command, call.db), remark) for command, remark in ways)
 
 
 def judge(call: Call) -> int:
     """Decide about one parked failure, and with --resume drive the run on."""
-    judgement = _judgement(call)
-    answer = call.client.judge(call.run, call.texts("JOB")[0], judgement)
-    if call.flag("resume") and not answer.driven:
-        return _resume(call, answer)
-    if call.json:
-        print_document(answer)
-    else:
-        go_on = command_hint(f"resume {call.run}", call.db)
-        then = "its engine goes on" if answer.driven else f"`{go_on}` goes on"
-        write_text(f"run {call.run}: {_result_text(answer)}; {then}\n")
-    return 0
+    result = call.client.judge(call.run, call.word("JOB"), _judgement(call))
+    if call.flag("resume") and not result.driven:
+        return _resume(call, result)
+    return answer(call, result, _result_lines)
 
 
-def _result_text(answer: JudgementResult) -> str:
-    """A judgement in a few words."""
-    return f"{escape(answer.step)} (job {answer.job}) is judged {answer.verdict}"
+def _result_lines(result: JudgementResult, page: Page) -> Iterator[str]:
+    go_on = page.command(f"resume {result.run}")
+    yield f"{_result_text(result)}; {'its engine' if result.driven else f'`{go_on}`'} goes on"
 
 
-def _resume(call: Call, answer: JudgementResult) -> int:
+def _result_text(result: JudgementResult) -> str:
+    return f"run {result.run}: {escape(result.step)} (job {result.job}) is judged {result.verdict}"
+
+
+def _resume(call: Call, result: JudgementResult) -> int:
     """Drive the run on, like `resile resume`."""
-    from resile.cli.commands.run import drive
-    from resile.cli.display.output import say
+    from resile.cli.commands.run import drive_run
     from resile.commands.run import ResourceLimits
 
     if not call.json:
-        say(f"run {call.run}: {_result_text(answer)}")
+        say(_result_text(result))
     limits = ResourceLimits(max_parallel=call.whole("max-parallel"))
-    return drive(call, lambda watch: call.client.resume(call.run, limits, watch))
+    return drive_run(call, lambda watch: call.client.resume(call.run, limits, watch))
 
 
 def _judgement(call: Call) -> Judgement:
     """The judgement in the arguments of the call."""
-    verdict = call.texts("VERDICT")[0]
+    verdict = call.word("VERDICT")
     for key, only in _ONLY_WITH.items():
         if call.text(key) is not None and verdict != only:
             raise refusal(f"--{key} goes with {only}, not with {verdict}", f"resile judge RUN JOB {only} --{key} …")
-    memory, runtime, reason = call.size("memory"), call.duration("runtime"), call.text("reason") or ""
+    memory, runtime, reason = call.size("memory"), call.duration("runtime"), call.word("reason")
     match verdict:
         case "retry-with":
             if memory is None and runtime is None:
                 raise refusal("retry-with needs --memory or --runtime", "resile judge RUN JOB retry-with --memory 8g")
             return Judgement(verdict="retry", reason=reason, memory_bytes=memory or 0, runtime_seconds=runtime or 0.0)
-        case "retry":
-            return Judgement(verdict="retry", reason=reason)
-        case "skip":
-            return Judgement(verdict="skip", reason=reason, output=_output(call.text("output")))
+        case "retry" | "fail":
+            return Judgement(verdict=verdict, reason=reason)
         case _:
-            return Judgement(verdict="fail", reason=reason)
+            return Judgement(verdict="skip", reason=reason, output=_output(call.text("output")))
 
 
 def _output(text: str | None) -> Any:

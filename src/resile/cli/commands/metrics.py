@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 
 from resile.cli.display.maps import outcome, patterns
-from resile.cli.display.output import (
-    Paint,
-    columns,
-    duration,
-    plural,
-    print_document,
-    scoped_name,
-    short_rule,
-    table,
-    write_text,
-)
-from resile.cli.display.output import (
-    escape_control_characters as escape,
-)
+from resile.cli.display.output import Page, answer, duration, escape, plural, scoped_name, short_rule
 from resile.cli.parse import Call
-from resile.commands.documents.answers import RuleMetrics
+from resile.commands.documents.answers import RuleMetrics, RunMetrics
 from resile.commands.documents.runs import MapMetrics
 
 
 def metrics(call: Call) -> int:
     """Show the rules of a run, its maps, and its attempts by outcome."""
-    document = call.client.metrics(call.run)
-    if call.json:
-        print_document(document)
-        return 0
-    attempts, kinds = document.attempts, document.failures
-    counted = {"succeeded": attempts.succeeded, "failed": attempts.failed, "lost": attempts.lost}
-    parts = [f"{number} {word}" for word, number in counted.items() if number]
-    lines = [
-        f"run {call.run} {escape(document.workflow)}: {plural(attempts.started, 'attempt')}"
-        + (f", {', '.join(parts)}" if parts else "")
-    ]
-    if kinds:
-        lines.append("failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    return answer(call, call.client.metrics(call.run), _lines)
+
+
+def _lines(document: RunMetrics, page: Page) -> Iterator[str]:
+    """The attempts, the failures by kind, the maps, and the table of rules."""
+    attempts = document.attempts
+    counts = {"succeeded": attempts.succeeded, "failed": attempts.failed, "lost": attempts.lost}
+    parts = [plural(attempts.started, "attempt"), *(f"{number} {word}" for word, number in counts.items() if number)]
+    yield f"run {document.run} {escape(document.workflow)}: {', '.join(parts)}"
+    if document.failures:
+        yield "failures: " + ", ".join(f"{count} {kind}" for kind, count in sorted(document.failures.items()))
     for name, numbers in document.maps.items():
-        lines += ["", outcome(name, numbers), *_kinds(numbers), *patterns(numbers, columns(sys.stdout))]
-    rules = document.rules
-    paint = Paint(call.color, sys.stdout)
-    lines += ["", *(_rules(rules, paint) if rules else ["no rule has fired"])]
-    write_text("\n".join(lines) + "\n")
-    return 0
+        yield from ("", outcome(name, numbers), *_kinds(numbers), *patterns(numbers, page))
+    yield from ("", *(_rule_table(document.rules, page) if document.rules else ["no rule has fired"]))
 
 
 def _kinds(numbers: MapMetrics) -> list[str]:
@@ -57,7 +38,7 @@ def _kinds(numbers: MapMetrics) -> list[str]:
     return [f"  failure rate {numbers.failure_rate:.1%}: {text}"]
 
 
-def _rules(rules: list[RuleMetrics], paint: Paint) -> list[str]:
+def _rule_table(rules: list[RuleMetrics], page: Page) -> list[str]:
     """The rules that fired, as a table."""
     rows = [
         [
@@ -71,4 +52,4 @@ def _rules(rules: list[RuleMetrics], paint: Paint) -> list[str]:
         ]
         for rule in rules
     ]
-    return table(["STEP", "RULE", "FIRED", "REPAIRS", "FAILED", "TIME", "RECOVERED"], rows, paint, columns(sys.stdout))
+    return page.table(rows, ["STEP", "RULE", "FIRED", "REPAIRS", "FAILED", "TIME", "RECOVERED"])

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from resile.cli.commands.judge import tail_lines
 from resile.cli.display.lines import Lines
 from resile.cli.display.output import (
-    Paint,
-    columns,
+    Page,
+    answer,
     delay,
     duration,
+    escape,
     fit,
-    print_document,
     say,
     scoped_name,
     stdout_reserved_for_json,
-    write_text,
-)
-from resile.cli.display.output import (
-    escape_control_characters as escape,
 )
 from resile.cli.display.summary import route_lines
 from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher, Tally
@@ -63,46 +58,40 @@ class _Silence(JsonDisplay):
 
 def rehearse(call: Call) -> int:
     """Rehearse a step's rules."""
-    path, step = call.texts("FILE")[0], call.texts("STEP")[0]
+    path, step = call.word("FILE"), call.word("STEP")
     given = call.text("fail")
     if given is None:
         raise refusal("`resile rehearse` needs --fail", f"resile rehearse {path} {step} --fail exit:1")
-    failure = command.parse_failure(given, call.text("message") or "")
+    failure = command.parse_failure(given, call.word("message"))
     headline = f"{escape(step)} of {escape(path)}, supposed to fail: {escape(failure.message)}"
     display: Display = _Silence() if call.json else _Course(headline, every_event=call.flag("debug"))
     with stdout_reserved_for_json(call.json), ProgressWatcher(display) as watch:
         document = command.rehearse(path, step, failure, call.texts("input"), watch)
-    if call.json:
-        print_document(document)
-    else:
-        write_text("\n".join(_report(document, Paint(call.color, sys.stdout))) + "\n")
+    answer(call, document, _lines)
     return document.exit_code
 
 
-def _report(document: Rehearsal, paint: Paint) -> list[str]:
+def _lines(document: Rehearsal, page: Page) -> Iterator[str]:
     """The routes, the output of repairs, and the verdict."""
-    size = columns(sys.stdout)
-    lines: list[str] = []
     if document.routes:
-        lines += [paint("bold", "Routes"), *route_lines(document.routes, paint, size), ""]
+        yield from (page.paint("bold", "Routes"), *route_lines(document.routes, page), "")
     if document.repairs:
-        lines.append(paint("bold", "Repairs"))
+        yield page.paint("bold", "Repairs")
         for repair in document.repairs:
-            lines += _repair(repair, paint, size)
-        lines.append("")
+            yield from _repair(repair, page)
+        yield ""
     verdict = document.verdict
-    return [*lines, paint("bold", verdict) + fit(f": {_meaning(document)}", size - len(verdict))]
+    yield page.paint("bold", verdict) + fit(f": {_meaning(document)}", page.columns - len(verdict))
 
 
-def _repair(repair: RepairAttempt, paint: Paint, size: int) -> list[str]:
+def _repair(repair: RepairAttempt, page: Page) -> Iterator[str]:
     """One attempt that the rehearsal really ran."""
     name = escape(scoped_name(repair.scope, repair.step))
     number = f", attempt {repair.attempt}" if repair.attempt > 1 else ""
     how = escape(repair.message) or "completed"
-    lines = [fit(f"  {name}{number}: {how} in {duration(repair.seconds)}", size)]
-    for stream, text in (("stdout", repair.stdout), ("stderr", repair.stderr)):
-        lines += [f"  {line}" for line in tail_lines(text, stream, paint, size - 2)]
-    return lines
+    yield page.fit(f"  {name}{number}: {how} in {duration(repair.seconds)}")
+    yield from page.tail(repair.stdout, "stdout", indent="  ")
+    yield from page.tail(repair.stderr, "stderr", indent="  ")
 
 
 def _meaning(document: Rehearsal) -> str:

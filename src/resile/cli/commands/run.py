@@ -1,37 +1,28 @@
-"""`run`, `resume`, `rerun`: the commands that drive a run and show its progress."""
+"""`run`, `resume`, `rerun`, `cancel`, `reset`: the commands that drive a run or change it."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from resile.cli.display.output import (
-    Paint,
-    abandon_stdout,
-    columns,
-    command_hint,
-    is_terminal,
-    print_document,
-    say,
-    stdout_reserved_for_json,
-    write_text,
-)
-from resile.cli.display.watch import Display, JsonDisplay, ProgressWatcher
+from resile.cli.display.drive import display_for, drive
+from resile.cli.display.output import Page, abandon_stdout, answer, plural, say, stdout_reserved_for_json
+from resile.cli.display.watch import ProgressWatcher
 from resile.cli.parse import Call
 from resile.commands.load import CompileOptions
 from resile.commands.run import ResourceLimits, RunCall
-from resile.errors import ResileError
 from resile.model.status import EXIT_CODES
 
 if TYPE_CHECKING:
+    from resile.commands.documents.answers import CancelResult, ResetResult
+    from resile.commands.documents.runs import RunDocument
     from resile.commands.run import RunOutcome
 
 
 def run(call: Call) -> int:
     """Run a workflow to its end."""
     asked = RunCall(
-        path=call.texts("FILE")[0],
+        path=call.word("FILE"),
         inputs=call.texts("input"),
         input_files=call.texts("input-file"),
         limits=_limits(call),
@@ -39,68 +30,42 @@ def run(call: Call) -> int:
         retry_max=call.whole("retry-max"),
         loops_max=call.whole("max-loops"),
         failure_routing=not call.flag("no-failure-routing"),
-        compile_options=CompileOptions(call.text("dialect") or "", call.text("profile") or ""),
+        compile_options=CompileOptions(call.word("dialect"), call.word("profile")),
     )
-    return drive(call, lambda watch: call.client.run(asked, watch, call.launcher))
-
-
-def say_debug(text: str) -> None:
-    """Print one evaluation of an expression, for --debug."""
-    say(f"debug: {text}")
+    return drive_run(call, lambda watch: call.client.run(asked, watch, call.launcher))
 
 
 def resume(call: Call) -> int:
     """Resume a run."""
     limits = _limits(call)
-    return drive(call, lambda watch: call.client.resume(call.run, limits, watch, call.launcher))
+    return drive_run(call, lambda watch: call.client.resume(call.run, limits, watch, call.launcher))
 
 
 def rerun(call: Call) -> int:
     """Run it again."""
     limits = _limits(call)
     failed_only, as_new = call.flag("failed-only"), call.flag("as-new")
-    return drive(
+    return drive_run(
         call,
         lambda watch: call.client.rerun(call.run, limits, watch, call.launcher, failed_only=failed_only, as_new=as_new),
     )
 
 
-def display_for(call: Call) -> Display:
-    """The display for this call: JSON for programs, lines for files, a live view for people."""
-    if call.json:
-        return JsonDisplay()
-    if call.flag("debug") or not is_terminal(sys.stderr):
-        from resile.cli.display.lines import Lines
-
-        return Lines(every_event=call.flag("debug"))
-    from resile.cli.display.live import Live
-
-    return Live(color=Paint(call.color, sys.stderr).on)
-
-
-def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
+def drive_run(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
     """Show progress while the command drives the run, then print the summary."""
-    with ProgressWatcher(display_for(call), say_debug if call.flag("debug") else None) as watch:
-        try:
-            with stdout_reserved_for_json(call.json):
-                finished = act(watch)
-        except (ResileError, OSError) as error:
-            if not watch.run:
-                raise
-            return _broke_off(call, watch.run, error)
-        finally:
-            if call.launcher is not None:
-                # Close a launcher that no run used; one that was used is closed already.
-                call.launcher.socket.close()
-    try:
-        if call.json:
-            print_document(finished.document)
-        else:
-            from resile.cli.display.summary import summary
+    finished, messages = drive(call, act)
+    if finished is None:
+        return EXIT_CODES["interrupted"]
 
-            paint = Paint(call.color, sys.stdout)
-            messages = _messages(call, watch, finished)
-            write_text(summary(finished.document, messages, paint, columns(sys.stdout), call.db))
+    def lines_of(document: RunDocument, page: Page) -> list[str]:
+        """The summary; of a run that did not begin here, earlier engines may have seen some of the failures."""
+        from resile.cli.display.summary import last_messages, summary
+
+        earlier = {} if call.command.name == "run" else last_messages(document, call.client)
+        return summary(document, earlier | messages, page)
+
+    try:
+        answer(call, finished.document, lines_of)
     except OSError as error:
         # The summary is lost, but the exit code still tells how the run ended.
         abandon_stdout()
@@ -109,26 +74,32 @@ def drive(call: Call, act: Callable[[ProgressWatcher], RunOutcome]) -> int:
     return finished.exit_code
 
 
-def _messages(call: Call, watch: ProgressWatcher, finished: RunOutcome) -> dict[int, str]:
-    """The last messages of failed steps: from this process, and from earlier ones if the run did not begin here."""
-    if call.command.name == "run":
-        return watch.messages
-    from resile.cli.commands.look import last_words
-
-    return last_words(finished.document, call.client) | watch.messages
+def cancel(call: Call) -> int:
+    """Cancel a run through its engine; if no engine drives it, end it here."""
+    with stdout_reserved_for_json(call.json), ProgressWatcher(display_for(call)) as watch:
+        result = call.client.cancel(call.run, call.word("reason"), watch)
+    return answer(call, result, _cancel_lines)
 
 
-def _broke_off(call: Call, run: int, error: ResileError | OSError) -> int:
-    """Report that the engine had to leave a run (a full disk, a lost lease), and how to resume it."""
-    from resile.cli.display.problems import report
+def _cancel_lines(result: CancelResult, page: Page) -> Iterator[str]:
+    if result.requested:
+        follow = page.command(f"events follow {result.run}")
+        yield f"run {result.run}: its engine was asked to cancel it; `{follow}` shows how it goes"
+    else:
+        yield f"run {result.run} is {result.status}"
 
-    report(error, json=call.json, debug=call.flag("debug"))
-    say(f"  run {run} is interrupted; `{command_hint(f'resume {run}', call.db)}` goes on")
-    return EXIT_CODES["interrupted"]
+
+def reset(call: Call) -> int:
+    """Reset steps, so that they run again."""
+    return answer(call, call.client.reset(call.run, failed_only=call.flag("failed-only")), _reset_lines)
+
+
+def _reset_lines(result: ResetResult, page: Page) -> Iterator[str]:
+    go_on = page.command(f"resume {result.run}")
+    yield f"run {result.run}: {plural(result.reset, 'step')} reset; `{go_on}` runs them"
 
 
 def _limits(call: Call) -> ResourceLimits:
-    """The resource limits that the caller sets."""
     return ResourceLimits(
         max_parallel=call.whole("max-parallel"),
         cpus=call.number("cpus"),

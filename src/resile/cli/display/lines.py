@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resile.cli.display.maps import Progress, event_words, in_item, report
-from resile.cli.display.output import clock, delay, duration, encode, plural, say, scoped_name, short_rule
-from resile.cli.display.output import escape_control_characters as escape
-from resile.cli.display.watch import Tally
+from resile.cli.display.output import clock, delay, duration, encode, escape, plural, say, scoped_name, short_rule
+from resile.cli.display.watch import Display, Tally
 from resile.core.actions import Note
 from resile.model.workflow import Noop
 
@@ -24,42 +23,15 @@ EVERY_ITEM_MAX = 50
 LETTERS_TOLD_MAX = 10
 PROGRESS_SECONDS = 5.0
 
-# Events that runs of any size show; only small runs show starts and completions.
-_TROUBLE = frozenset(
-    {
-        "attempt_failed",
-        "attempt_lost",
-        "retry_scheduled",
-        "repair_started",
-        "repair_finished",
-        "route_taken",
-        "expression_rejected",
-        "loop_budget_exceeded",
-        "step_recovered",
-        "step_failed",
-        "step_parked",
-        "step_judged",
-        "cancel_requested",
-        "run_resumed",
-    }
-)
-
-_FAN_OUT = frozenset(
-    {
-        "items_listed",
-        "redrive_started",
-        "item_dead_lettered",
-        "circuit_opened",
-        "circuit_half_opened",
-        "circuit_closed",
-        "threshold_reached",
-        "errors_reported",
-        "map_progress",
-    }
+# Runs with many steps do not show these events.
+_ROUTINE = ("step_started", "step_completed", "step_skipped", "step_canceled", "attempt_adopted")
+_FAN_OUT = (
+    *("items_listed", "redrive_started", "item_dead_lettered", "threshold_reached", "errors_reported", "map_progress"),
+    *("circuit_opened", "circuit_half_opened", "circuit_closed"),
 )
 
 
-class Lines:
+class Lines(Display):
     """Shows progress as plain lines."""
 
     def __init__(self, *, every_event: bool) -> None:
@@ -67,11 +39,11 @@ class Lines:
         self._tally: Tally | None = None
         self._small = False
         self._silent = ""
-        self._next_progress = 0.0
         self._state: State | None = None
         self._crowds: tuple[str, ...] = ()
         self._letters: dict[int, int] = {}
         self._maps = Progress()
+        self._next_progress = 0.0
         self._next_maps = 0.0
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
@@ -111,13 +83,6 @@ class Lines:
         if lines:
             say("\n".join(lines))
 
-    def announce(self, text: str) -> None:
-        """Print one line."""
-        say(f"resile: {text}")
-
-    def finish(self) -> None:
-        """Print nothing: the summary follows on stdout."""
-
     def _line(self, note: Note) -> str:
         """The line of one event; empty for most."""
         kind = note.type
@@ -125,10 +90,10 @@ class Lines:
             return ""
         if kind in _FAN_OUT or (kind == "retry_scheduled" and "item" in note.data):
             text = self._fan_out(note, kind)
-            return f"{clock(note.at)} {text}" if text else ""
-        if kind not in _TROUBLE and (not self._small or note.step == self._silent):
+        elif kind in _ROUTINE and (not self._small or note.step == self._silent):
             return ""
-        text = self._text(note, kind)
+        else:
+            text = self._text(note, kind)
         return f"{clock(note.at)} {text}" if text else ""
 
     def _text(self, note: Note, kind: str) -> str:

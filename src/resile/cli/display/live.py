@@ -17,9 +17,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from resile.cli.display.maps import Progress, report
-from resile.cli.display.output import STATUS_COLORS, duration, plural, say, scoped_name
-from resile.cli.display.output import escape_control_characters as escape
-from resile.cli.display.watch import Tally
+from resile.cli.display.output import STATUS_COLORS, duration, escape, plural, say, scoped_name
+from resile.cli.display.watch import Display, Tally
 from resile.core.actions import Note
 from resile.core.state import ROOT, Job
 from resile.model.status import Status
@@ -54,7 +53,7 @@ _SYMBOLS = {
 _WAITING = (Status.uninitialized, Status.blocked, Status.ready, Status.pending)
 
 
-class Live:
+class Live(Display):
     """A view of one run that redraws itself until `finish`."""
 
     def __init__(self, *, color: bool) -> None:
@@ -212,7 +211,6 @@ class Live:
         return text
 
     def _foot(self) -> list[Any]:
-        """The last notice to the user."""
         from rich.text import Text
 
         return [Text(self._notice, "yellow")] if self._notice else []
@@ -250,6 +248,5 @@ def _word(job: Job) -> tuple[str, str]:
 
 
 def _elapsed_time_of(state: State, job: Job) -> str:
-    """How long a job has been running, or ran."""
     began, ended = state.times(job)
     return "" if began is None else duration(max(0.0, (ended or time.time()) - began))

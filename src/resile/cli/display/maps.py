@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from resile.cli.display.output import delay, duration, fit, plural
-from resile.cli.display.output import escape_control_characters as escape
+from resile.cli.display.output import Page, delay, duration, escape, plural
 
 if TYPE_CHECKING:
     from resile.commands.documents.runs import MapMetrics
@@ -112,7 +111,6 @@ def _sum_fans(redrive: Redrive, fans: list[Fan]) -> Fan:
 
 
 def _speed(rate: float) -> str:
-    """Items per second, or per minute if that is less than one."""
     return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
 
 
@@ -172,10 +170,10 @@ def outcome(name: str, numbers: MapMetrics) -> str:
     return f"{escape(name)}: {done}, {rest}; {plural(numbers.dead_letters, 'dead letter')}{circuit}"
 
 
-def patterns(numbers: MapMetrics, columns: int) -> list[str]:
+def patterns(numbers: MapMetrics, page: Page) -> list[str]:
     """The failures that many items had in common, each with a suggestion."""
     lines: list[str] = []
     for pattern in sorted(numbers.failure_patterns, key=lambda found: -found.frequency):
-        lines.append(fit(f"  {pattern.frequency} x {escape(pattern.message)}", columns))
-        lines.append(fit(f"    {pattern.pattern_type}: {escape(pattern.suggested_action)}", columns))
+        lines.append(page.fit(f"  {pattern.frequency} x {escape(pattern.message)}"))
+        lines.append(page.fit(f"    {pattern.pattern_type}: {escape(pattern.suggested_action)}"))
     return lines

@@ -9,11 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from resile.cli.parse import Call
+
+D = TypeVar("D")
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 STATUS_COLORS = {
@@ -28,7 +33,17 @@ STATUS_COLORS = {
     "canceled": "yellow",
     "terminated": "yellow",
 }
+TAIL_LINES_MAX = 10
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
+
+
+def answer(call: Call, document: D, lines_of: Callable[[D, Page], Iterable[str]]) -> int:
+    """Print the result of a command: as JSON for programs, as the lines that `lines_of` makes of it for people."""
+    if call.json:
+        print_document(document)
+    else:
+        write_text("\n".join(lines_of(document, Page(call.color, sys.stdout, call.db))) + "\n")
+    return 0
 
 
 def print_document(document: object) -> None:
@@ -115,27 +130,58 @@ def say(text: str) -> None:
         return
 
 
-class Paint:
-    """Colors for one stream, or none."""
+class Page:
+    """The text of a command on one stream: its colors, its width, and the database that hints repeat."""
 
-    __slots__ = ("on",)
+    __slots__ = ("columns", "db", "is_colored")
 
-    def __init__(self, when: str, stream: TextIO) -> None:
-        self.on = when == "always" or (when == "auto" and wants_color(stream))
+    def __init__(self, when: str, stream: TextIO, db: str | None = None) -> None:
+        wants_color = is_terminal(stream) and not os.environ.get("NO_COLOR")
+        self.is_colored = when == "always" or (when == "auto" and wants_color)
+        self.columns = _columns(stream)
+        self.db = db
 
-    def __call__(self, color: str, text: str) -> str:
+    def paint(self, color: str, text: str) -> str:
         """The text in this color, if colors are on and the text is not empty."""
         code = _CODES.get(color)
-        return f"\x1b[{code}m{text}\x1b[0m" if self.on and code and text else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.is_colored and code and text else text
 
     def status(self, status: str, text: str = "") -> str:
         """A status in its color."""
-        return self(STATUS_COLORS.get(status, ""), text or status)
+        return self.paint(STATUS_COLORS.get(status, ""), text or status)
+
+    def command(self, words: str) -> str:
+        """A command for the user to copy, with the database of this call."""
+        return command_hint(words, self.db)
+
+    def fit(self, text: str) -> str:
+        """The text, cut with an ellipsis if it is wider than the page."""
+        return fit(text, self.columns)
+
+    def table(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = (), indent: str = "") -> list[str]:
+        """Align columns; the widest one shrinks if the table would not fit. The second cell is a status."""
+        sizes = [max(map(width, cells)) for cells in zip(*([heads] if heads else []), *rows, strict=True)]
+        while sum(sizes) + 2 * (len(sizes) - 1) > self.columns - len(indent) and max(sizes) > 8:
+            sizes[sizes.index(max(sizes))] -= 1
+        lines = [self.paint("dim", "  ".join(_cells(heads, sizes)).rstrip())] if heads else []
+        for row in rows:
+            first, second, *others = _cells(row, sizes)
+            lines.append(indent + "  ".join([first, self.status(row[1], second), *others]).rstrip())
+        return lines
+
+    def tail(self, text: str, name: str, indent: str = "") -> list[str]:
+        """The last lines of a step's output, under the name of the stream; nothing if it is empty."""
+        shown = text.rstrip("\n").split("\n")
+        if not text.strip():
+            return []
+        cut = f", last {TAIL_LINES_MAX} lines" if len(shown) > TAIL_LINES_MAX else ""
+        before, size = f"{indent}  {self.paint('dim', '|')} ", self.columns - len(indent) - 4
+        lines = [(before + fit(escape(line), size)).rstrip() for line in shown[-TAIL_LINES_MAX:]]
+        return [f"{indent}  {self.paint('dim', name + cut)}", *lines]
 
 
-def wants_color(stream: TextIO) -> bool:
-    """Is this a terminal, and has the user not turned colors off?"""
-    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+def _cells(row: Sequence[str], sizes: list[int]) -> list[str]:
+    return [pad(fit(cell, size), size) for cell, size in zip(row, sizes, strict=True)]
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -143,7 +189,7 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def columns(stream: TextIO) -> int:
+def _columns(stream: TextIO) -> int:
     """The width of a terminal; 80 if there is none, unless $COLUMNS says otherwise."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
@@ -189,18 +235,14 @@ def clock(at: float) -> str:
 
 def moment(stamp: str | None) -> float:
     """The seconds since 1970 of a document's ISO 8601 time; 0 if there is none."""
-    if not stamp:
-        return 0.0
-    parsed = msgspec.convert(stamp, type=_datetime())
-    seconds: float = parsed.timestamp()
-    return seconds
-
-
-def _datetime() -> Any:
-    """The datetime type; loaded on first use."""
     from datetime import datetime
 
-    return datetime
+    return msgspec.convert(stamp, datetime).timestamp() if stamp else 0.0
+
+
+def day(stamp: str | None) -> str:
+    """A document's time as date and time in the user's time zone; empty if there is none."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment(stamp))) if stamp else ""
 
 
 def plural(count: int, word: str) -> str:
@@ -208,7 +250,7 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def escape_control_characters(text: str) -> str:
+def escape(text: str) -> str:
     """Text from outside on one line, with control characters escaped."""
     if text.isprintable():
         return text
@@ -256,23 +298,6 @@ def fit(text: str, limit: int) -> str:
 def pad(text: str, size: int) -> str:
     """The text with spaces up to `size` columns."""
     return text + " " * (size - width(text))
-
-
-def table(heads: list[str], rows: list[list[str]], paint: Paint, total: int) -> list[str]:
-    """Align columns; the widest one shrinks if the table would not fit. The second cell is a status."""
-    sizes = [max(width(row[number]) for row in [heads, *rows]) for number in range(len(heads))]
-    while sum(sizes) + 2 * (len(sizes) - 1) > total and max(sizes) > 8:
-        sizes[sizes.index(max(sizes))] -= 1
-    lines = [paint("dim", _line(heads, sizes))]
-    for row in rows:
-        cells = [pad(fit(cell, size), size) for cell, size in zip(row, sizes, strict=True)]
-        lines.append("  ".join([cells[0], paint.status(row[1], cells[1]), *cells[2:]]).rstrip())
-    return lines
-
-
-def _line(cells: list[str], sizes: list[int]) -> str:
-    """One line of a table."""
-    return "  ".join(pad(fit(cell, size), size) for cell, size in zip(cells, sizes, strict=True)).rstrip()
 
 
 def shell_quote(word: str) -> str:

@@ -11,8 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from resile.cli.display.output import Paint, plural, print_document, say
-from resile.cli.display.output import escape_control_characters as escape
+from resile.cli.display.output import Page, escape, plural, print_document, say
 from resile.errors import Diagnostic, ResileError
 from resile.model.limits import FILE_BYTES_MAX
 
@@ -30,17 +29,13 @@ def report(error: Exception, *, json: bool, debug: bool) -> int:
         from traceback import format_exception
 
         say("".join(format_exception(error)).rstrip())
-    if isinstance(error, ResileError):
-        if json:
-            print_document(_document_of(error))
-        say(render(error, Paint("auto", sys.stderr)))
-        return EXIT_USAGE
-    kind = type(error).__name__
-    unexpected = ResileError("unexpected", f"{kind}: {error}", hint="RESILE_TRACEBACK=1 shows the traceback")
+    if not isinstance(error, ResileError):
+        message = f"{type(error).__name__}: {error}"
+        error = ResileError("unexpected", message, hint="RESILE_TRACEBACK=1 shows the traceback")
     if json:
-        print_document(_document_of(unexpected))
-    say(render(unexpected, Paint("auto", sys.stderr)))
-    return EXIT_UNEXPECTED
+        print_document(_document_of(error))
+    say(_render(error, Page("auto", sys.stderr)))
+    return EXIT_USAGE if expected else EXIT_UNEXPECTED
 
 
 def _document_of(error: ResileError) -> object:
@@ -71,10 +66,10 @@ def _has_folder() -> bool:
     return True
 
 
-def render(error: ResileError, paint: Paint) -> str:
+def _render(error: ResileError, page: Page) -> str:
     """An error as text: its findings one by one, then the message with where and hint."""
-    lines = findings(error.diagnostics, paint)
-    label = f"resile: {paint('red', 'error')}"
+    lines = findings(error.diagnostics, page)
+    label = f"resile: {page.paint('red', 'error')}"
     if error.diagnostics:
         errors = sum(found.severity == "error" for found in error.diagnostics)
         return "\n".join([*lines, f"{label}: {plural(errors, 'error')}; nothing was run"])
@@ -85,21 +80,21 @@ def render(error: ResileError, paint: Paint) -> str:
     return "\n".join(lines)
 
 
-def findings(diagnostics: Sequence[Diagnostic], paint: Paint) -> list[str]:
+def findings(diagnostics: Sequence[Diagnostic], page: Page) -> list[str]:
     """Each diagnostic with its line of the file and a caret below the column."""
     sources: dict[str, list[str]] = {}
     lines: list[str] = []
     for found in diagnostics:
         color = "red" if found.severity == "error" else "yellow"
-        severity = paint(color, found.severity)
-        lines.append(f"{paint('bold', found.where)}: {severity}: {escape(found.message)} [{found.code}]")
-        lines += _excerpt(found, sources, paint)
+        severity = page.paint(color, found.severity)
+        lines.append(f"{page.paint('bold', found.where)}: {severity}: {escape(found.message)} [{found.code}]")
+        lines += _excerpt(found, sources, page)
         if found.hint:
             lines.append(f"  hint: {escape(found.hint)}")
     return lines
 
 
-def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> list[str]:
+def _excerpt(found: Diagnostic, sources: dict[str, list[str]], page: Page) -> list[str]:
     """The line of a diagnostic and a caret, if the file can be read; long lines are cut around the column."""
     if found.file not in sources:
         sources[found.file] = _read_lines(found.file)
@@ -110,11 +105,10 @@ def _excerpt(found: Diagnostic, sources: dict[str, list[str]], paint: Paint) -> 
     column = max(found.column - 1, 0)
     first = max(0, column - SOURCE_COLUMNS_MAX // 2) if len(text) > SOURCE_COLUMNS_MAX else 0
     number = str(found.line)
-    lines = [f"  {paint('dim', number + ' |')} {text[first : first + SOURCE_COLUMNS_MAX]}"]
+    lines = [f"  {page.paint('dim', number + ' |')} {text[first : first + SOURCE_COLUMNS_MAX]}"]
     if found.column:
-        lines.append(
-            f"  {' ' * len(number)} {paint('dim', '|')} {' ' * (column - first)}{paint(color='red', text='^')}"
-        )
+        caret = " " * (column - first) + page.paint("red", "^")
+        lines.append(f"  {' ' * len(number)} {page.paint('dim', '|')} {caret}")
     return lines
 
 

@@ -6,30 +6,29 @@ from inside the items of maps; the lines of the maps have the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
 from resile.cli.display.maps import in_item, outcome, patterns
 from resile.cli.display.output import (
-    Paint,
+    Page,
     clock,
-    command_hint,
     command_lines,
     duration,
+    escape,
     fit,
     moment,
     plural,
     scoped_name,
     shell_quote,
     short_rule,
-    table,
-)
-from resile.cli.display.output import (
-    escape_control_characters as escape,
 )
 from resile.commands.documents.runs import Route, RunDocument, RunJob
+
+if TYPE_CHECKING:
+    from resile.commands.client import Client
 
 FAILED_SHOWN_MAX = 20
 ITEMS_SHOWN_MAX = 10
@@ -39,42 +38,46 @@ NAME_COLUMNS_MIN = 8
 _Placed = TypeVar("_Placed", RunJob, Route)
 
 
-def summary(document: RunDocument, messages: dict[int, str], paint: Paint, columns: int, db: str | None) -> str:
-    """The text that `resile run` prints at the end."""
+def summary(document: RunDocument, messages: dict[int, str], page: Page) -> list[str]:
+    """The lines that `resile run` prints at the end; `messages` has the last message of each failed job."""
+    maps = [[outcome(name, numbers), *patterns(numbers, page)] for name, numbers in document.maps.items()]
     lines = [
-        *headline(document, paint, columns),
-        *_maps(document, columns),
-        *_routes(document, paint, columns),
-        *_failed_step_lines("Failed", "failed", document, messages, paint, columns),
-        *_failed_step_lines("Parked", "pending_failed", document, messages, paint, columns),
+        *_headline(document, page),
+        *(line for found in maps for line in found),
+        *_routes(document, page),
+        *_failed_steps("Failed", "failed", document, messages, page),
+        *_failed_steps("Parked", "pending_failed", document, messages, page),
     ]
-    steps = _next(document, db)
-    if steps:
-        lines += ["", paint("bold", "Next"), *steps]
-    return "\n".join(lines) + "\n"
+    commands = list(_next_commands(document, page))
+    return [*lines, "", page.paint("bold", "Next"), *command_lines(commands)] if commands else lines
 
 
-def headline(document: RunDocument, paint: Paint, columns: int) -> list[str]:
+def last_messages(document: RunDocument, client: Client) -> dict[int, str]:
+    """The last message of each failed step of a run, by job, from its events."""
+    if not any(job.status in ("failed", "pending_failed") for job in document.jobs):
+        return {}
+    kinds = ["attempt_failed", "attempt_lost", "step_failed", "step_parked"]
+    events = client.events(document.run, kinds)
+    return {event.job or 0: event.data["message"] for event in events if event.data.get("message")}
+
+
+def _headline(document: RunDocument, page: Page) -> list[str]:
     """The verdict, the duration, and the counts; a long name is cut."""
     status = document.status
-    after = "for" if status == "running" else "after"
-    counts = document.steps
-    words = [
-        paint.status(word, f"{count} {word}")
-        for word, count in structs.asdict(counts).items()
-        if count and word != "total"
-    ]
-    verdict = paint("bold", paint.status(status))
-    rest = ": " + ", ".join(words) if words else ""
-    run, took = f"run {document.run}", f"{after} {duration(document.duration_seconds)}"
-    room = columns - len(f"{run}  {status} {took}")
+    counts = structs.asdict(document.steps)
+    total = counts.pop("total")
+    words = [page.status(word, f"{count} {word}") for word, count in counts.items() if count]
+    run = f"run {document.run}"
+    took = f"{'for' if status == 'running' else 'after'} {duration(document.duration_seconds)}"
+    room = page.columns - len(f"{run}  {status} {took}")
+    name = fit(escape(document.workflow), max(room, NAME_COLUMNS_MIN))
     return [
-        f"{run} {fit(escape(document.workflow), max(room, NAME_COLUMNS_MIN))} {verdict} {took}",
-        f"{plural(counts.total, 'step')}{rest}",
+        f"{run} {name} {page.paint('bold', page.status(status))} {took}",
+        plural(total, "step") + (": " + ", ".join(words) if words else ""),
     ]
 
 
-def jobs(document: RunDocument, paint: Paint, columns: int) -> list[str]:
+def jobs(document: RunDocument, page: Page) -> list[str]:
     """The jobs as a table: all of them in a small run, those that did not complete in a large one."""
     listed = document.jobs
     if len(listed) > JOBS_SHOWN_MAX:
@@ -92,7 +95,7 @@ def jobs(document: RunDocument, paint: Paint, columns: int) -> list[str]:
         ]
         for job in listed
     ]
-    lines = table(["STEP", "STATUS", "TRIES", "EXIT", "TIME", ""], rows, paint, columns) if rows else []
+    lines = page.table(rows, ["STEP", "STATUS", "TRIES", "EXIT", "TIME", ""]) if rows else []
     return [*lines, f"and {plural(hidden, 'more job')}; --json lists all"] if hidden else lines
 
 
@@ -108,14 +111,6 @@ def _first_items(found: Sequence[_Placed]) -> list[_Placed]:
     return kept
 
 
-def _maps(document: RunDocument, columns: int) -> list[str]:
-    """The outcome of each map, and its common failures."""
-    lines: list[str] = []
-    for name, numbers in document.maps.items():
-        lines += [outcome(name, numbers), *patterns(numbers, columns)]
-    return lines
-
-
 def _remark(job: RunJob) -> str:
     """A remark about a job: its cause, or that it was tolerated or recovered."""
     if job.cause:
@@ -123,18 +118,17 @@ def _remark(job: RunJob) -> str:
     return "tolerated" if job.tolerated else "recovered" if job.recovered else ""
 
 
-def _routes(document: RunDocument, paint: Paint, columns: int) -> list[str]:
+def _routes(document: RunDocument, page: Page) -> list[str]:
     """The routes that were taken, under a heading; only some of those in items."""
-    taken = document.routes
-    if not taken:
+    if not document.routes:
         return []
-    shown = _first_items(taken)
-    hidden = len(taken) - len(shown)
+    shown = _first_items(document.routes)
+    hidden = len(document.routes) - len(shown)
     more = [f"  and {hidden} more inside items; --json lists all"] if hidden else []
-    return ["", paint("bold", "Routes"), *route_lines(shown, paint, columns), *more]
+    return ["", page.paint("bold", "Routes"), *route_lines(shown, page), *more]
 
 
-def route_lines(routes: list[Route], paint: Paint, columns: int) -> list[str]:
+def route_lines(routes: list[Route], page: Page) -> list[str]:
     """One line for each route: when, the action, the step and attempt, and the rule or the judge's reason."""
     rows = [
         [
@@ -146,8 +140,7 @@ def route_lines(routes: list[Route], paint: Paint, columns: int) -> list[str]:
         ]
         for route in routes
     ]
-    _, *lines = table([""] * 5, rows, paint, columns - 2)
-    return [f"  {line}" for line in lines]
+    return page.table(rows, indent="  ")
 
 
 def _way(route: Route) -> str:
@@ -157,83 +150,63 @@ def _way(route: Route) -> str:
     return f"{who}{route.action}{target}"
 
 
-def _failed_step_lines(
-    heading: str, status: str, document: RunDocument, messages: dict[int, str], paint: Paint, columns: int
-) -> list[str]:
+def _failed_steps(
+    heading: str, status: str, document: RunDocument, messages: dict[int, str], page: Page
+) -> Iterator[str]:
     """The steps with this status, each with its last message."""
     # A later visit of the same step (a retried item or child) has the current status.
     last = {(job.scope, job.step): job for job in document.jobs}
     failed = [job for job in last.values() if job.status == status]
     if not failed:
-        return []
-    lines = ["", paint("bold", heading)]
+        return
+    yield from ("", page.paint("bold", heading))
     # Steps of the workflow itself come first: they decided the run.
     shown = sorted(_first_items(failed), key=lambda job: in_item(job.scope))[:FAILED_SHOWN_MAX]
     for job in shown:
-        how = [plural(job.attempts, "attempt")]
-        if job.exit_code is not None:
-            how.insert(0, f"exit code {job.exit_code}")
-        if job.tolerated:
-            how.append("tolerated")
-        lines.append(f"  {paint('red', escape(scoped_name(job.scope, job.step)))}: {', '.join(how)}")
-        message = escape(messages.get(job.id, ""))
-        if message:
-            lines.append(fit(f"    {message}", columns))
+        how = [] if job.exit_code is None else [f"exit code {job.exit_code}"]
+        how.append(plural(job.attempts, "attempt"))
+        how += ["tolerated"] if job.tolerated else []
+        yield f"  {page.paint('red', escape(scoped_name(job.scope, job.step)))}: {', '.join(how)}"
+        if message := escape(messages.get(job.id, "")):
+            yield page.fit(f"    {message}")
     if len(failed) > len(shown):
-        lines.append(f"  and {len(failed) - len(shown)} more")
-    return lines
+        yield f"  and {len(failed) - len(shown)} more"
 
 
-def _next(document: RunDocument, db: str | None) -> list[str]:
-    """Useful next commands."""
-    run = document.run
-    steps: list[tuple[str, str]] = []
-    match document.status:
-        case "failed":
-            steps.append((command_hint(f"explain {run}", db), "which rules answered, and why"))
-            failed = [job for job in document.jobs if job.status == "failed" and not job.tolerated]
-            culprit = next((job for job in failed if job.scope == "root"), None)
-            # Without an exit code there was no process, and no output.
-            if culprit is not None and culprit.exit_code is not None:
-                steps.append((command_hint(f"logs {run} {shell_quote(culprit.step)}", db), "what it printed"))
-            steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
-        case "parked":
-            steps += _judging(document, db)
-        case "canceled":
-            steps.append((command_hint(f"rerun {run} --failed-only", db), "run again what did not complete"))
-        case "interrupted":
-            if document.steps.parked:
-                steps += _judging(document, db)
-            steps.append((command_hint(f"resume {run}", db), "go on"))
-            steps.append((command_hint(f"cancel {run}", db), "end it for good"))
-        case "running":
-            if document.steps.parked:
-                steps += _judging(document, db)
-            steps.append((command_hint(f"logs {run} -f", db), "follow what its steps print"))
-    letters = document.dead_letters
-    if letters:
-        steps.append((command_hint(f"dlq list {run}", db), plural(letters, "dead letter")))
-    if letters and document.status in ("completed", "failed", "canceled"):
-        named = [name for name, numbers in document.maps.items() if numbers.dead_letters]
-        steps += [(command, "run them again") for command in retry_commands(run, named, db)]
-    return command_lines(steps)
+def _next_commands(document: RunDocument, page: Page) -> Iterator[tuple[str, str]]:
+    """Useful next commands, each with a remark."""
+    run, status = document.run, document.status
+    if status == "failed":
+        yield page.command(f"explain {run}"), "which rules answered, and why"
+        failed = [job for job in document.jobs if job.status == "failed" and not job.tolerated]
+        culprit = next((job for job in failed if job.scope == "root"), None)
+        # Without an exit code there was no process, and no output.
+        if culprit is not None and culprit.exit_code is not None:
+            yield page.command(f"logs {run} {shell_quote(culprit.step)}"), "what it printed"
+    if status in ("failed", "canceled"):
+        yield page.command(f"rerun {run} --failed-only"), "run again what did not complete"
+    if status == "parked" or (status in ("interrupted", "running") and document.steps.parked):
+        # If several jobs have one name, only the id is unambiguous.
+        parked = [job for job in document.jobs if job.status == "pending_failed"]
+        first = parked[0]
+        alike = sum(job.step == first.step for job in parked) > 1 or first.step.isdigit()
+        job = str(first.id) if alike else shell_quote(first.step)
+        yield page.command(f"parked {run}"), "what waits for judgement (exit code 4)"
+        yield page.command(f"judge {run} {job} retry --resume"), "or skip, or fail"
+    if status == "interrupted":
+        yield page.command(f"resume {run}"), "go on"
+        yield page.command(f"cancel {run}"), "end it for good"
+    if status == "running":
+        yield page.command(f"logs {run} -f"), "follow what its steps print"
+    if document.dead_letters:
+        yield page.command(f"dlq list {run}"), plural(document.dead_letters, "dead letter")
+        if status in ("completed", "failed", "canceled"):
+            named = [name for name, numbers in document.maps.items() if numbers.dead_letters]
+            yield from ((command, "run them again") for command in retry_commands(run, named, page))
 
 
-def retry_commands(run: int, maps: list[str], db: str | None) -> list[str]:
+def retry_commands(run: int, maps: list[str], page: Page) -> list[str]:
     """The commands that retry dead letters: one for each map."""
     if len(maps) < 2:
-        return [command_hint(f"dlq retry {run}", db)]
-    return [command_hint(f"dlq retry {run} --step {shell_quote(name)}", db) for name in maps]
-
-
-def _judging(document: RunDocument, db: str | None) -> list[tuple[str, str]]:
-    """The commands for parked failures; if several jobs have one name, only the id is unambiguous."""
-    run = document.run
-    parked = [job for job in document.jobs if job.status == "pending_failed"]
-    first = parked[0]
-    alike = sum(job.step == first.step for job in parked) > 1 or first.step.isdigit()
-    job = str(first.id) if alike else shell_quote(first.step)
-    return [
-        (command_hint(f"parked {run}", db), "what waits for judgement (exit code 4)"),
-        (command_hint(f"judge {run} {job} retry --resume", db), "or skip, or fail"),
-    ]
+        return [page.command(f"dlq retry {run}")]
+    return [page.command(f"dlq retry {run} --step {shell_quote(name)}") for name in maps]

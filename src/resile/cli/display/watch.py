@@ -13,9 +13,9 @@ from __future__ import annotations
 # `_signal`, because `signal` makes enumerations of all signals, which costs a hundredth of a short run.
 from _signal import SIGINT, SIGTERM
 from _signal import signal as set_handler
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from resile.cli.display.output import plural, say
 from resile.cli.startup import finish_loading
@@ -40,7 +40,6 @@ SETTLED = {
     "step_skipped": "skipped",
     "step_parked": "parked",
 }
-_ATTEMPT_OVER = frozenset({"attempt_failed", "attempt_lost"})
 
 
 class Tally:
@@ -54,9 +53,7 @@ class Tally:
         self.total = 0
         self._state = state
         self._items_heard = 0
-        self.counts = dict.fromkeys(
-            ("completed", "recovered", "tolerated", "failed", "canceled", "skipped", "parked"), 0
-        )
+        self.counts: Counter[str] = Counter()
         self.running: dict[int, Note] = {}
         self.messages: dict[int, str] = {}
         self.recent: deque[Note] = deque(maxlen=RECENT_MAX)
@@ -67,10 +64,8 @@ class Tally:
                 continue
             self.total += 1
             if job.status is Status.running:
-                step = state.step_of(job).name
-                self.running[job.id] = Note(
-                    0, state.times(job)[0] or 0.0, "attempt_started", "root", step, job.id, job.attempt
-                )
+                began, step = state.times(job)[0] or 0.0, state.step_of(job).name
+                self.running[job.id] = Note(0, began, "attempt_started", "root", step, job.id, job.attempt)
             elif job.status in TERMINAL or job.status is Status.pending_failed:
                 self._settle(job.id, _word(STATUS_NAMES[job.status], job.recovered, job.tolerated))
         self.before = self.done
@@ -111,7 +106,7 @@ class Tally:
                     self.messages.pop(note.job, None)
                 elif message := note.data.get("message"):
                     self._remember(note, message)
-            elif kind in _ATTEMPT_OVER:
+            elif kind in ("attempt_failed", "attempt_lost"):
                 self.running.pop(note.job, None)
                 self._remember(note, note.data.get("message", ""))
                 self.recent.append(note)
@@ -155,8 +150,8 @@ def _word(status: str, recovered: bool, tolerated: bool) -> str:
     return {"terminated": "canceled", "pending_failed": "parked"}.get(status, status)
 
 
-class Display(Protocol):
-    """Shows the progress of a run."""
+class Display:
+    """Shows the progress of a run; by itself only urgent messages."""
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Begin: the run has an id."""
@@ -166,12 +161,13 @@ class Display(Protocol):
 
     def announce(self, text: str) -> None:
         """Show an urgent message; called from a signal handler."""
+        say(f"resile: {text}")
 
     def finish(self) -> None:
         """End: the engine has left the run."""
 
 
-class JsonDisplay:
+class JsonDisplay(Display):
     """For programs: prints the run's id on stderr at once, and the failure reports of fan-outs."""
 
     def begin(self, run: int, _state: State, _tally: Tally) -> None:
@@ -185,13 +181,6 @@ class JsonDisplay:
                 from resile.cli.display.maps import report
 
                 say(report(note.step, note.data))
-
-    def announce(self, text: str) -> None:
-        """Print one line."""
-        say(f"resile: {text}")
-
-    def finish(self) -> None:
-        """Do nothing: there is nothing to end."""
 
 
 class ProgressWatcher:

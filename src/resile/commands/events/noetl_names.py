@@ -117,7 +117,6 @@ def _place_of(event: Event, places: dict[str, _Place]) -> _Place | None:
 
 
 def _path(scope: str, step: str) -> str:
-    """The name of a scope inside another one."""
     return step if scope == ROOT else f"{scope}/{step}"
 
 
