@@ -186,6 +186,7 @@ def test_the_test_mode_leaves_nothing_behind_and_does_not_wait(tmp_path: Path) -
         run = resile.run(flow)
         folder = Path(client.db or "").parent
         assert (run.result(x), len(client.runs()), folder.is_dir()) == (1, 1, True)
+        assert (resile.Client().db, resile.Client().runs()) == (client.db, client.runs())
         (action,) = [found.action for found in flow.compile().steps if found.name == "give"]
         assert getattr(action, "workers", "") == "processes"
     assert not folder.exists()

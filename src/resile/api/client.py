@@ -18,7 +18,7 @@ class Client:
     """The runs of a database: `db` is a path or an address, as `--db` takes it."""
 
     def __init__(self, db: str | None = None) -> None:
-        self.db = db
+        self.db = runs.database_for(db)
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs: number, workflow, status, times and counts of steps, as `resile status --json` prints them."""

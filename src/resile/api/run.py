@@ -47,6 +47,12 @@ class RunSettings(NamedTuple):
 run_settings: ContextVar[RunSettings | None] = ContextVar("run_settings", default=None)
 
 
+def database_for(db: str | None) -> str | None:
+    """The database that a caller names, else that of the settings, else None for the user's own."""
+    settings = run_settings.get()
+    return db or (settings.db if settings is not None else None)
+
+
 class EventListener:
     """Hands each event to a callback of the program, as soon as it is on disk."""
 
@@ -160,11 +166,8 @@ def run(
     thread that called `run`; if it raises, the run stops there and can be resumed.
     """
     if is_loading():
-        raise ResileError(
-            "bad-call",
-            "the file runs its workflow while it is being loaded",
-            hint='put the call under `if __name__ == "__main__":`',
-        )
+        hint = 'put the call under `if __name__ == "__main__":`'
+        raise ResileError("bad-call", "the file runs its workflow while it is being loaded", hint=hint)
     if isinstance(workflow, Workflow):
         path, definition = workflow.file, workflow.compile()
     elif isinstance(workflow, str | PathLike):
@@ -174,7 +177,8 @@ def run(
     settings = run_settings.get()
     if settings is not None:
         definition = settings.prepare(definition or Workflow.load(path).compile())
-        db, output = db or settings.db, output or settings.output
+        output = output or settings.output
+    db = database_for(db)
     call = drive.RunCall(
         path=path, output=output, objects=inputs or {}, limits=_limits(max_parallel), workflow=definition
     )
@@ -184,8 +188,7 @@ def run(
 
 def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, on_event: OnEvent | None = None) -> Run:
     """Continue a run that was interrupted or is parked; of one that has ended this only returns how it ended."""
-    settings = run_settings.get()
-    db = db or (settings.db if settings is not None else None)
+    db = database_for(db)
     with Client.at(db) as client:
         return Run(client.resume(run, _limits(max_parallel), EventListener(on_event)), db)
 
