@@ -26,10 +26,11 @@ with Workflow("t") as flow:
     Retry(max="3")
     Resources(cpu=2)
     Map(parallel=3)
+    two.options(timout=3)
 
 number: int = run(flow).result(two(1))
 """
-WRONG_LINES = [9, 10, 11, 12, 13, 14, 16]
+WRONG_LINES = [9, 10, 11, 12, 13, 14, 15, 17]
 
 
 def check_with(checker: str, file: Path, folder: Path) -> tuple[int, Sequence[int], str]:

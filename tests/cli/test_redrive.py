@@ -398,3 +398,12 @@ def test_a_run_that_has_not_ended(program: Program) -> None:
     gate.open()
     program.call("resume", "1", code=0)
     program.call("dlq", "retry", "1", code=1)
+
+
+def test_debug_tells_the_expressions_of_a_redrive(program: Program) -> None:
+    """`dlq retry --debug` prints every expression that it evaluates, as `run --debug` does."""
+    text = FLOW.replace("{id: look, shell:", "{id: look, when: '${item.n} > 0', shell:")
+    failed_run(program, text)
+    told = program.call("dlq", "retry", "1", "--debug", code=1).stderr
+    assert told.count("debug: when of look: True") == 3
+    assert told.count("debug: when of look: False") == 1
