@@ -156,6 +156,7 @@ def read_inputs(
 
 @contextmanager
 def _collect(problems: list[ResileError]) -> Iterator[None]:
+    """Add an error of this block to the problems."""
     try:
         yield
     except ResileError as problem:

@@ -82,6 +82,7 @@ def cancel(call: Call) -> int:
 
 
 def _cancel_lines(result: CancelResult, page: Page) -> Iterator[str]:
+    """The status of the run, or that its engine was asked."""
     if result.requested:
         follow = page.command(f"events follow {result.run}")
         yield f"run {result.run}: its engine was asked to cancel it; `{follow}` shows how it goes"
@@ -100,6 +101,7 @@ def _reset_lines(result: ResetResult, page: Page) -> Iterator[str]:
 
 
 def _limits(call: Call) -> ResourceLimits:
+    """The resources that the caller lets a run use."""
     return ResourceLimits(
         max_parallel=call.whole("max-parallel"),
         cpus=call.number("cpus"),
