@@ -153,7 +153,7 @@ class _Line:
 
 def _choices(option: Option) -> tuple[str, ...]:
     """The possible values of an option, if they are a fixed set."""
-    if option.key != "type":
+    if option.kind != "event":
         return option.choices
     from resile.commands.events.names import EVENT_TYPES
 

@@ -13,8 +13,8 @@ CHOICES = {"VERDICT": ("retry", "retry-with", "skip", "fail"), "SHELL": ("bash",
 class Option:
     """One option: its spellings and the name of its value ("" for a switch) in one text, and what a value must be.
 
-    `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), file or folder; a whole number is
-    at most `most`. `old` is its spelling in the previous version, which is accepted with a note.
+    `kind` is text, count (a whole number from 1), whole (from 0), number (above 0), event, file or folder. A whole
+    number is at most `most`. `old` is its spelling in the previous version, which is accepted with a note.
     """
 
     __slots__ = ("choices", "help", "kind", "many", "most", "names", "old", "value")
@@ -65,10 +65,11 @@ class Argument:
 class Command:
     """One command: `usage` has its name and its arguments, which are in capitals.
 
-    `target` is `module:function` of this package, `function(call) -> exit code`.
+    `target` is `module:function` of this package, `function(call) -> exit code`. A command that `drives` a run starts
+    steps, so a launcher is started for it while its module is loaded.
     """
 
-    __slots__ = ("about", "examples", "exits", "group", "name", "options", "summary", "target", "usage")
+    __slots__ = ("about", "drives", "examples", "exits", "group", "name", "options", "summary", "target", "usage")
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Command:
         options: tuple[Option, ...] = (),
         examples: tuple[str, ...] = (),
         exits: tuple[str, ...] = (),
+        drives: bool = False,
     ) -> None:
         self.usage = usage
         self.name = " ".join(word for word in usage.split() if word.islower())
@@ -91,6 +93,7 @@ class Command:
         self.options = options
         self.examples = examples
         self.exits = exits
+        self.drives = drives
 
     @property
     def arguments(self) -> list[Argument]:

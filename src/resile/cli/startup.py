@@ -22,23 +22,19 @@ if TYPE_CHECKING:
 
     from resile.cli.parse import Call
 
-# These commands start steps, so they need a launcher.
-DRIVING = ("run", "resume", "rerun")
-
 
 def load_command(call: Call) -> Callable[[Call], int]:
     """Load the function of a command; if it drives a run, start the launcher while the rest is loaded."""
     # Loading creates many objects and no garbage.
     gc.disable()
-    drives = call.command.name in DRIVING
-    if drives:
+    if call.command.drives:
         from resile.executors.local.prestart import prestart
 
         call.launcher = prestart()
     _load_msgspec()
     module, function = call.command.target.split(":")
     loaded = __import__(f"resile.cli.{module}", fromlist=[function])
-    if not drives:
+    if not call.command.drives:
         gc.enable()
     found: Callable[[Call], int] = getattr(loaded, function)
     return found

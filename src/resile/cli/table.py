@@ -20,7 +20,7 @@ _CAPACITY = (
     Option("--gpus N", "GPUs to share out", kind="whole"),
 )
 _DEBUG = Option("--debug", "print every event with its data: waits, counters, expressions; and tracebacks")
-_TYPE = Option("--type TYPE", "only events of this type; other systems' names work too", many=True)
+_TYPE = Option("--type TYPE", "only events of this type; other systems' names work too", kind="event", many=True)
 _AFTER = Option("--after SEQ", "only events with a higher seq", kind="whole")
 _NAMES = Option("--names SYSTEM", "tell them in the words of another system", choices=("noetl",))
 
@@ -81,6 +81,7 @@ COMMANDS = (
             "resile run release.yaml --json > result.json",
         ),
         exits=_RUN_EXITS,
+        drives=True,
     ),
     Command(
         "resume RUN",
@@ -94,6 +95,7 @@ COMMANDS = (
         options=(*_CAPACITY, _DEBUG),
         examples=("resile resume 7", "resile resume 7 --max-parallel 8"),
         exits=_RUN_EXITS,
+        drives=True,
     ),
     Command(
         "rerun RUN",
@@ -109,6 +111,7 @@ COMMANDS = (
         ),
         examples=("resile rerun 7 --failed-only", "resile rerun 7 --as-new"),
         exits=_RUN_EXITS,
+        drives=True,
     ),
     Command(
         "cancel RUN",
