@@ -1,4 +1,4 @@
-"""What a workflow in Python is made of while it is built: step calls, and results that stand for their values."""
+"""The parts of a workflow that is being built in Python: step calls, and results, which represent their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resile.errors import ResileError
 from resile.languages.python.values import ValueUnfit, portable
 
 if TYPE_CHECKING:
-    # To a type checker a result fits wherever a value of any type is wanted: steps take results as arguments.
+    # A type checker accepts a result for a parameter of any type: steps take results as arguments.
     _FitsAnywhere = Any
 else:
 
@@ -24,9 +24,9 @@ flow_being_built: ContextVar[FlowBuilder | None] = ContextVar("flow_being_built"
 
 
 class Result(_FitsAnywhere, Generic[T_co]):  # type: ignore[misc]
-    """What a step will return: an argument for other steps, and a key for `Run.result`.
+    """The future return value of a step: an argument for other steps, and a key for `Run.result`.
 
-    Inputs of the run are results too, and so is `Workflow.execution`, which says how the run went.
+    Inputs of the run are results too, and so is `Workflow.execution`, the outcome of the run.
     """
 
     def __init__(self, flow: FlowBuilder, name: str, kind: Literal["step", "input", "execution"] = "step") -> None:

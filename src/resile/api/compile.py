@@ -2,8 +2,8 @@
 
     FlowBuilder --nodes--> compile_native --> steps that call functions --> the same with their arguments
 
-Each node has the line of the call, or of the function's definition for what the function says of failures, so a
-finding leads to the Python line that it is about.
+Each node has the line of the call, or of the function's definition if it comes from the function's options, so that a
+finding points to a line of Python.
 """
 
 from __future__ import annotations
@@ -23,36 +23,40 @@ from resile.dialects.native.nodes import step_node
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.languages.python.modules import object_named, type_name
-from resile.model.workflow import FanOut, Function, Given, Step
+from resile.model.workflow import FanOut, Function, Given, Step, Workflow
 
 # Options that a step of a file has in another form.
 _READ_ELSEWHERE = ("name", "needs", "rules")
 
 
 def compile_flow(flow: FlowBuilder, file: str = "") -> Compiled:
-    """The model of a workflow, with every finding; `file` is how the caller calls the file that it stands in."""
-    from resile.dialects.native.compile import compile_native
-
-    file = file or flow.file
-    report = Diagnostics(file)
-    if not flow.calls:
-        hint = "call functions marked with @step inside `with Workflow(…)`"
-        report.error("value", f"the workflow {flow.name!r} has no steps", Mark(flow.line, 1), hint=hint)
-        return Compiled(None, report.findings(), "python", "it was built in Python")
-    folder = os.path.dirname(os.path.abspath(file))
-    _check_functions(flow, report)
-    workflow = compile_native(Source(file, b"", folder), _Tree(flow, folder, report).root(), report)
-    if workflow is None or report.errors:
-        return Compiled(None, report.findings(), "python", "it was built in Python")
-    calls = flow.calls
-    steps = tuple(_with_arguments(calls[found.name], found) for found in workflow.steps)
-    end = _with_arguments(calls["end"], workflow.end) if "end" in calls else workflow.end
-    workflow = replace(workflow, steps=steps, end=end, dialect="python")
+    """The model of a workflow, with every finding; findings name the path `file`, or the workflow's own file."""
+    report = Diagnostics(file or flow.file)
+    workflow = _compile(flow, report)
     return Compiled(workflow, report.findings(), "python", "it was built in Python")
 
 
+def _compile(flow: FlowBuilder, report: Diagnostics) -> Workflow | None:
+    """The model of a workflow; None after a report of errors."""
+    from resile.dialects.native.compile import compile_native
+
+    if not flow.calls:
+        hint = "call functions marked with @step inside `with Workflow(…)`"
+        report.error("value", f"the workflow {flow.name!r} has no steps", Mark(flow.line, 1), hint=hint)
+        return None
+    folder = os.path.dirname(os.path.abspath(report.file))
+    _check_functions(flow, report)
+    workflow = compile_native(Source(report.file, b"", folder), _Tree(flow, folder, report).root(), report)
+    if workflow is None or report.errors:
+        return None
+    calls = flow.calls
+    steps = tuple(_with_arguments(calls[found.name], found) for found in workflow.steps)
+    end = _with_arguments(calls["end"], workflow.end) if "end" in calls else workflow.end
+    return replace(workflow, steps=steps, end=end, dialect="python")
+
+
 def _check_functions(flow: FlowBuilder, report: Diagnostics) -> None:
-    """Workers find functions by their names: each must be there, in a file, and be the one that was called here."""
+    """Workers find functions by name: each must exist in a file, and its name must still mean the same function."""
     for call in {id(call.options): call for call in flow.calls.values()}.values():
         function = call.function
         if function is None:
@@ -231,7 +235,7 @@ def _scalar(value: Any, line: int) -> Scalar:
 
 
 def _node(value: Any, line: int, report: Diagnostics) -> Node:
-    """Python values as the nodes that a file of them would give; steps and exceptions are told by their names."""
+    """Python values as the nodes that a file with them would have; steps and exceptions become their names."""
     if value is None or isinstance(value, bool | int | float | str):
         return _scalar(value, line)
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""What steps and maps can be told, as frozen classes; a dict with the keys of a file is taken as well.
+"""The options of steps and maps as frozen classes; a dict with the keys of a file is accepted as well.
 
-Each class has the keys of the file's table of that name. A field that is left out is left to its default there.
+Each class has the keys of the file's table of that name. A field that is not given has the default of the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
 
 
 class Retry(Struct, frozen=True):
-    """Try a failed step again, `max` times at the most; with `on`, only after these exceptions and those below them."""
+    """Retry a failed step at most `max` times; with `on`, only after these exceptions and their subclasses."""
 
     max: int
     on: Exceptions | None = None
@@ -34,7 +34,7 @@ class Retry(Struct, frozen=True):
 
 
 class OnFailure(Struct, frozen=True, kw_only=True):
-    """What answers a failure: handler commands, steps to run, a step to go back to; `on_failure` in a file."""
+    """The answer to a failure: handler commands, steps to run, a step to go back to; `on_failure` in a file."""
 
     retry: Retry | int | dict[str, Any] | None = None
     run: Any = None
@@ -55,7 +55,7 @@ class OnFailure(Struct, frozen=True, kw_only=True):
 
 
 class Resources(Struct, frozen=True, kw_only=True):
-    """What a step takes of the machine while it runs; `resources` in a file."""
+    """The resources that a step uses while it runs; `resources` in a file."""
 
     cpus: float | None = None
     memory: int | str | None = None

@@ -1,10 +1,10 @@
-"""Runs from a program: `run`, `resume`, `load`, and what a run came to.
+"""Runs from a program: `run`, `resume`, `load`, and `Run`, the outcome of a run.
 
     resile.run(flow).status          resile.run("flow.yaml", inputs={"name": "x"}).exit_code
-    run.result(x)                    the very object that the function of this step returned
+    run.result(x)                    the object that the function of this step returned
 
-The verbs are those of the command line; every run is durable, and `resile resume` or `resume` goes on with one that
-was broken off.
+These are the commands of the command line. Every run is durable: `resume` or `resile resume` continues one that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 
 class RunSettings(NamedTuple):
-    """What runs of this program use where the caller names nothing else; `prepare` changes each definition first."""
+    """Defaults for the runs of this program; `prepare` changes each definition before it runs."""
 
     db: str
     output: str
@@ -79,7 +79,7 @@ class EventListener:
 
 
 class Run:
-    """How a run stands: its number, its status, and the document that `resile run --json` prints."""
+    """The outcome of a run: its number, its status, and the document that `resile run --json` prints."""
 
     def __init__(self, finished: drive.RunOutcome, db: str | None) -> None:
         self.id: int = finished.run
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def document(self) -> dict[str, Any]:
-        """What `resile run --json` prints."""
+        """The document that `resile run --json` prints."""
         from msgspec import to_builtins
 
         document: dict[str, Any] = to_builtins(self._finished.document)
@@ -111,14 +111,14 @@ class Run:
 
     @overload
     def result(self, step: Result[T]) -> T:
-        """Of a step by what its call gave."""
+        """Name the step by its Result."""
 
     @overload
     def result(self, step: str) -> Any:
-        """Of a step by its name."""
+        """Name the step by its name."""
 
     def result(self, step: Result[Any] | str) -> Any:
-        """What a step returned; of a map, what its items returned, as a list. Raises StepFailed if there is nothing."""
+        """The return value of a step, or the list of those of a map's items; raises StepFailed if there is none."""
         from resile.engine.actions.function import home_of
         from resile.engine.evaluation.values import Values
         from resile.engine.replay import fold_log, row_of
@@ -162,8 +162,8 @@ def run(
 ) -> Run:
     """Run a workflow to its end: one built in Python, a loaded one, or a file.
 
-    Inputs arrive as the values that they are; a text is read as the command line reads it. `on_event` is called on the
-    thread that called `run`; if it raises, the run stops there and can be resumed.
+    Inputs pass as values. `on_event` is called on the thread that called `run`; if it raises, the run stops there and
+    can be resumed.
     """
     if is_loading():
         hint = 'put the call under `if __name__ == "__main__":`'
@@ -187,7 +187,7 @@ def run(
 
 
 def resume(run: int, *, db: str | None = None, max_parallel: int | None = None, on_event: OnEvent | None = None) -> Run:
-    """Continue a run that was interrupted or is parked; of one that has ended this only returns how it ended."""
+    """Continue a run that was interrupted or is parked; for an ended run, return its outcome."""
     db = database_for(db)
     with Client.at(db) as client:
         return Run(client.resume(run, _limits(max_parallel), EventListener(on_event)), db)

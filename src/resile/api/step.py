@@ -4,8 +4,8 @@
     def one() -> int: ...                x = one()          a step; `x` stands for its result
                                          y = two(x)         a step that needs the first
 
-The native front end reads what a step says about failures, so every form means what it means in a file. Type checkers
-know the parameters of a marked function, and that `Run.result(x)` has the type that the function of `x` returns.
+The native front end reads the options of a step, so each means the same as in a file. Type checkers know the parameters
+of a marked function, and that `Run.result(x)` has the type that the function of `x` returns.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ if TYPE_CHECKING:
 
 
 def current() -> Current:
-    """Which run, step and attempt the function that asks is being called for; raises ResileError outside a step."""
+    """The run, step and attempt for which the calling function runs; raises ResileError outside a step."""
     found = current_call()
     if found is None:
         raise ResileError("bad-call", "no step is being run here", hint="a function can ask while a run calls it")
@@ -196,8 +196,8 @@ def _importable(function: Callable[..., Any]) -> Callable[..., Any]:
 def place_of(function: Callable[..., Any]) -> tuple[str, str, str]:
     """Where a worker finds a function: its file or its module, and its name there.
 
-    What was typed in has no file: consoles call it `<stdin>`, notebooks give each cell the name of a file that is not
-    there, which is put between such brackets too.
+    A function that was typed into a console has the file `<stdin>`. Notebooks give each cell the name of a file that
+    does not exist, which is put into such brackets too.
     """
     import inspect
     import os

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 WORKERS = ("processes", "threads")
 WORKFLOW_OPTIONS = ("workers", "max_parallel", "max_loops", "grace", "inputs", "env")
-# The keys of a step whose texts are data of the run; a result may stand in them.
+# The keys of a step whose texts may contain references, and so results.
 _DATA_KEYS = ("shell", "inputs", "env", "stdin", "when", "working_dir")
 
 
 class Workflow(FlowBuilder):
     """Steps and how they follow each other; `workers` says where the functions are called.
 
-    In worker `processes` nothing that a function does can harm the engine. `threads` of the engine's process are
-    cheaper, and what a function prints is then printed by the program. The other options are those of a file.
+    In worker `processes` no function can harm the engine. `threads` of the engine's process are cheaper, and the output
+    of a function is then output of the program. The other options are those of a file.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Workflow(FlowBuilder):
 
     @property
     def execution(self) -> Result[Any]:
-        """How the run went, as an argument for the function of a step called `end`: its status and its steps."""
+        """The outcome of the run, an argument for the function of the step `end`: its status and its steps."""
         return Result(self, self.name, "execution")
 
     def shell(self, command: str, *, name: str = "shell", **keys: Any) -> Result[str]:
-        """A step that runs a shell command; it returns what the command prints.
+        """A step that runs a shell command; it returns the command's output.
 
         `keys` are those of a step in a file. The step needs the steps whose results stand in the command
         (`f"wc -l {result.output}"`); values are quoted for the place where they stand.

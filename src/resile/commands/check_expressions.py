@@ -10,7 +10,7 @@ from resile.languages.references import names
 from resile.model.limits import SCRIPT_BYTES_MAX
 from resile.model.nested import workflows_within
 from resile.model.rules import Origin, Transition
-from resile.model.workflow import Condition, FanOut, Shell, Step, Workflow
+from resile.model.workflow import FanOut, Shell, Step, Workflow
 
 if TYPE_CHECKING:
     from resile.languages.javascript.evaluate import Sandbox
@@ -26,8 +26,8 @@ class Piece(NamedTuple):
 
 def check_code(workflow: Workflow) -> list[Diagnostic]:
     """The errors in the expressions of a workflow and its child workflows; starts the sandbox only if there are any."""
-    steps = [(flow, step) for flow in workflows_within(workflow) for step in _steps(flow) if _may_have_code(step)]
-    pieces = [(flow, piece) for flow, step in steps for piece in pieces_of(step)]
+    steps = [(flow, step) for flow in workflows_within(workflow) for step in (*flow.steps, flow.end)]
+    pieces = [(flow, piece) for flow, step in steps if _may_have_code(step) for piece in pieces_of(step)]
     if not pieces:
         return []
     from resile.languages.javascript.evaluate import Sandbox
@@ -37,10 +37,6 @@ def check_code(workflow: Workflow) -> list[Diagnostic]:
         return [finding for flow, piece in pieces if (finding := _finding(flow, piece, sandbox)) is not None]
     finally:
         sandbox.close()
-
-
-def _steps(workflow: Workflow) -> tuple[Step, ...]:
-    return (*workflow.steps, workflow.end)
 
 
 def _may_have_code(step: Step) -> bool:
@@ -72,9 +68,10 @@ def _finding(workflow: Workflow, piece: Piece, sandbox: Sandbox) -> Diagnostic |
 
 
 def pieces_of(step: Step) -> Iterator[Piece]:
-    """Every expression of a step and of its repairs."""
-    if step.when is not None:
-        yield from _conditions(step.when)
+    """Every expression of a step and of the steps inside it, except those of a child workflow."""
+    for condition in (step.when, *step.when.besides) if step.when is not None else ():
+        if condition.language in ("js", "code"):
+            yield Piece("when" if condition.language == "js" else "condition", condition.source, condition.origin)
     yield from _own_code_of(step)
     for arc in step.arcs:
         if arc.when is not None and arc.when.language == "js":
@@ -83,26 +80,19 @@ def pieces_of(step: Step) -> Iterator[Piece]:
         yield from _routing("", rule.target_js, rule.transitions, rule.origin)
         if rule.repair is not None:
             yield from _routing(rule.repair.calls_js, "", (), rule.origin)
-            for inner in rule.repair.steps:
-                yield from pieces_of(inner)
+            yield from _pieces_of_all(rule.repair.steps)
     if isinstance(step.action, FanOut):
         if step.action.source.filter:
             yield Piece("filter", step.action.source.filter, step.origin)
-        for inner in step.action.steps:
-            yield from pieces_of(inner)
+        yield from _pieces_of_all(step.action.steps)
     if step.on_success is not None:
         actions = step.on_success
         yield from _routing(actions.calls_js, actions.target_js, actions.transitions, actions.origin)
-        for inner in actions.steps:
-            yield from pieces_of(inner)
+        yield from _pieces_of_all(actions.steps)
 
 
-def _conditions(first: Condition) -> Iterator[Piece]:
-    """The code of a condition and of the conditions besides it."""
-    for condition in (first, *first.besides):
-        if condition.language in ("js", "code"):
-            key = "when" if condition.language == "js" else "condition"
-            yield Piece(key, condition.source, condition.origin)
+def _pieces_of_all(steps: tuple[Step, ...]) -> Iterator[Piece]:
+    return (piece for step in steps for piece in pieces_of(step))
 
 
 def _own_code_of(step: Step) -> Iterator[Piece]:

@@ -54,14 +54,14 @@ INDEX_DIGITS_MAX = 18
 
 _NO_COMMIT = f"{Kind.CONTRACT}: no commit"
 
-Apart = dict[str, dict[str, str]]
+ErrorTypes = dict[str, dict[str, str]]
 
 
 def letters(store: Store, number: int, step: str | None = None) -> Iterator[DeadLetter]:
     """The records of a run's dead letters, by map and index, as a stream."""
     row = row_of(store, number)
-    apart = apart_steps(store, row)
-    yield from (record(row, found, apart) for found in _rows(store, row, step, None))
+    error_types = worktree_error_types(store, row)
+    yield from (record(row, found, error_types) for found in _rows(store, row, step, None))
 
 
 def letter(store: Store, number: int, which: str, step: str | None = None) -> DeadLetterDocument:
@@ -79,7 +79,7 @@ def letter(store: Store, number: int, which: str, step: str | None = None) -> De
     if not found:
         hint = f"`resile dlq list {number}` lists them"
         raise ResileError("no-such-letter", f"run {number} has no dead letter {which!r}", hint=hint)
-    return DeadLetterDocument(**structs.asdict(record(row, found[0], apart_steps(store, row))))
+    return DeadLetterDocument(**structs.asdict(record(row, found[0], worktree_error_types(store, row))))
 
 
 def _letters_named(store: Store, row: RunRow, step: str | None, which: str) -> list[LetterRow]:
@@ -116,7 +116,7 @@ class _Group(Struct):
 def statistics(store: Store, number: int, step: str | None = None) -> LetterStatistics:
     """Count the dead letters of a run by failure, error and hour; the most frequent come first."""
     row = row_of(store, number)
-    apart = apart_steps(store, row)
+    error_types = worktree_error_types(store, row)
     eligible = others = 0
     maps: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -131,7 +131,7 @@ def statistics(store: Store, number: int, step: str | None = None) -> LetterStat
         hours[int(found.last_at // HOUR_SECONDS)] += 1
         message = "it never started"
         if found.history:
-            message, error = found.history[-1].message, _error_type(found, found.history[-1], apart)
+            message, error = found.history[-1].message, _error_type(found, found.history[-1], error_types)
             errors[str(error)] += 1
             types[str(error)] = error
         if found.signature in groups or len(groups) < SIGNATURES_MAX:
@@ -248,10 +248,10 @@ def _rows(store: Store, row: RunRow, step: str | None, signature: str | None) ->
                 yield found
 
 
-def apart_steps(store: Store, row: RunRow) -> Apart:
+def worktree_error_types(store: Store, row: RunRow) -> ErrorTypes:
     """By map, the error types of the steps that make an item's worktree and merge it back."""
     workflow = codec.decode(store.definition(row.definition))
-    found: Apart = {}
+    found: ErrorTypes = {}
     for name, step in maps_of(workflow.steps):
         if isinstance(step.action, FanOut) and step.action.isolation == "worktree":
             first, *_, last = steps_with_worktree(step.action)
@@ -259,7 +259,7 @@ def apart_steps(store: Store, row: RunRow) -> Apart:
     return found
 
 
-def record(row: RunRow, letter: LetterRow, apart: Apart) -> DeadLetter:
+def record(row: RunRow, letter: LetterRow, error_types: ErrorTypes) -> DeadLetter:
     """A dead letter as JSON."""
     return DeadLetter(
         item_id=letter.item_id,
@@ -277,17 +277,19 @@ def record(row: RunRow, letter: LetterRow, apart: Apart) -> DeadLetter:
         manual_review_required=not letter.eligible,
         worktree_artifacts=_artifacts(row, letter),
         failure_history=[
-            _failure_of(row, letter, number, failure, apart) for number, failure in enumerate(letter.history, 1)
+            _failure_of(row, letter, number, failure, error_types) for number, failure in enumerate(letter.history, 1)
         ],
     )
 
 
-def _failure_of(row: RunRow, letter: LetterRow, number: int, failure: ItemFailure, apart: Apart) -> LetterFailure:
+def _failure_of(
+    row: RunRow, letter: LetterRow, number: int, failure: ItemFailure, error_types: ErrorTypes
+) -> LetterFailure:
     """One failure of an item."""
     return LetterFailure(
         attempt_number=number,
         timestamp=timestamp(failure.at),
-        error_type=_error_type(letter, failure, apart),
+        error_type=_error_type(letter, failure, error_types),
         error_message=failure.message,
         error_context=[
             f"kind: {failure.kind}",
@@ -317,10 +319,10 @@ def _artifacts(row: RunRow, letter: LetterRow) -> WorktreeArtifacts | None:
     )
 
 
-def _error_type(letter: LetterRow, failure: ItemFailure, apart: Apart) -> str | dict[str, Any]:
+def _error_type(letter: LetterRow, failure: ItemFailure, error_types: ErrorTypes) -> str | dict[str, Any]:
     """The error type of a failure, as the record names it."""
-    if failure.step in apart.get(letter.map, {}):
-        return apart[letter.map][failure.step]
+    if failure.step in error_types.get(letter.map, {}):
+        return error_types[letter.map][failure.step]
     if failure.signature == _NO_COMMIT:
         return "CommitValidationFailed"
     if error_type := FAILURE_KINDS[failure.kind].error_type:

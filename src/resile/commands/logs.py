@@ -34,7 +34,7 @@ CHUNK_BYTES = 256 * 1024
 Stream = Literal["both", "out", "err"]
 _STREAMS: dict[Stream, tuple[OutputStream, ...]] = {"both": ("out", "err"), "out": ("out",), "err": ("err",)}
 # Events after which an attempt has more output to read, or has ended.
-_TOLD = ("attempt_started", "attempt_adopted", "attempt_succeeded", "attempt_failed", "attempt_lost")
+_ATTEMPT_EVENTS = ("attempt_started", "attempt_adopted", "attempt_succeeded", "attempt_failed", "attempt_lost")
 
 
 class LogPart(Struct, frozen=True):
@@ -117,14 +117,14 @@ def _look(
     running: dict[tuple[int, int], _Reader],
 ) -> int:
     """Update the readers with attempts that started or ended after an event; return the number of the last event."""
-    told: dict[tuple[int, int], str] = {}
+    changed: dict[tuple[int, int], str] = {}
     for note in store.notes(row.id, after):
         after = note.seq
-        if note.type in _TOLD and attempt in (None, note.attempt):
+        if note.type in _ATTEMPT_EVENTS and attempt in (None, note.attempt):
             job = JobRow(note.job, note.step, note.scope, 0)
             if _is_meant(job, step):
-                told[note.job, note.attempt] = name_of(job)
-    for key, name in told.items():
+                changed[note.job, note.attempt] = name_of(job)
+    for key, name in changed.items():
         for tried in [found for found in store.attempts(row.id, key[0]) if found.attempt == key[1]][-1:]:
             reader = running.setdefault(key, _Reader(name, tried, {}))
             reader.tried = tried

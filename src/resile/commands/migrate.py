@@ -26,14 +26,8 @@ def migrate(path: str, out: str = "", options: CompileOptions = CompileOptions()
         raise ResileError("exists", f"{out} is there already", where=out, hint="--force writes over it")
     text = emit(workflow, found, folder)
     if out:
-        _write(out, text)
+        with open(f"{out}.part", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(f"{out}.part", out)
     differences = [finding for finding in found if finding.severity != "error"]
     return Migration(out=out or None, differences=differences, text=UNSET if out else text)
-
-
-def _write(path: str, text: str) -> None:
-    """Write the file atomically."""
-    beside = f"{path}.part"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(beside, path)

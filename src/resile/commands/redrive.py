@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from resile.commands.dead_letters import Apart, apart_steps, fan_outs, letters_of, maps_of, record
+from resile.commands.dead_letters import ErrorTypes, fan_outs, letters_of, maps_of, record, worktree_error_types
 from resile.commands.documents.dead_letters import RedrivePreview, RedriveResult
 from resile.commands.run import EngineListener
 from resile.core.events import Capacity, Event, Redriven, RunResumed
@@ -228,7 +228,7 @@ def _one_map(store: Store, row: RunRow, call: RedriveCall) -> list[LetterCount]:
 
 def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: RedriveCall) -> Iterator[LetterRow]:
     """The letters that a call selects, as a stream, by fan-out and index."""
-    wanted = None if call.filter is None else _Filter(call.filter, row, apart_steps(store, row))
+    wanted = None if call.filter is None else _Filter(call.filter, row, worktree_error_types(store, row))
     try:
         for fan in fans:
             for letter in letters_of(store, row.id, fan):
@@ -244,12 +244,12 @@ def _select_letters(store: Store, row: RunRow, fans: list[LetterCount], call: Re
 class _Filter:
     """The caller's filter expression, evaluated for each letter; an error in it ends the call before anything runs."""
 
-    def __init__(self, code: str, row: RunRow, apart: Apart) -> None:
+    def __init__(self, code: str, row: RunRow, error_types: ErrorTypes) -> None:
         from resile.languages.javascript.evaluate import Sandbox
 
         self._code = code
         self._row = row
-        self._apart = apart
+        self._error_types = error_types
         self._now = time.time()
         self._sandbox: Sandbox = Sandbox()
         problem = self._sandbox.check_syntax(code, "expression")
@@ -261,7 +261,7 @@ class _Filter:
         """Does the expression hold for this letter?"""
         from resile.languages.javascript.evaluate import holds
 
-        known = to_builtins(record(self._row, letter, self._apart))
+        known = to_builtins(record(self._row, letter, self._error_types))
         item = known.pop("item_data")
         # Stack traces may be long, and no filter should depend on them.
         for failure in known["failure_history"]:

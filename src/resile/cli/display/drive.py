@@ -19,7 +19,7 @@ def drive(
 ) -> tuple[T | None, dict[int, str]]:
     """Show progress while `act` drives a run; return its result, and the last message of every failed job.
 
-    The result is None if the engine had to leave the run (a full disk, a lost lease). The user is told then that `what`
+    The result is None if the engine had to leave the run (a full disk, a lost lease). A message then says that `what`
     is interrupted, and that the command `go_on` continues it.
     """
     with ProgressWatcher(display_for(call), _say_debug if call.flag("debug") else None) as watch:

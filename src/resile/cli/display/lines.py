@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERY_STEP_MAX = 200
 EVERY_ITEM_MAX = 50
-LETTERS_TOLD_MAX = 10
+LETTERS_SHOWN_MAX = 10
 PROGRESS_SECONDS = 5.0
 
 # Runs with many steps do not show these events.
@@ -147,8 +147,8 @@ class Lines(Display):
                 return ""
             case "item_dead_lettered":
                 count = self._letters[note.job] = self._letters.get(note.job, 0) + 1
-                if count > LETTERS_TOLD_MAX:
-                    return f"{step}: more dead letters are only counted" if count == LETTERS_TOLD_MAX + 1 else ""
+                if count > LETTERS_SHOWN_MAX:
+                    return f"{step}: more dead letters are only counted" if count == LETTERS_SHOWN_MAX + 1 else ""
         return event_words(kind, step, data)
 
     def _answer(self, note: Note, kind: str, step: str) -> str:
@@ -211,8 +211,8 @@ class Lines(Display):
             return []
         first = self._next_maps == 0.0
         self._next_maps = now + PROGRESS_SECONDS
-        told = self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
-        return [] if first else [f"{clock(now)} {line}" for line in told]
+        lines = self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
+        return [] if first else [f"{clock(now)} {line}" for line in lines]
 
     def _progress(self, now: float) -> list[str]:
         """The progress of a large run, every few seconds."""
