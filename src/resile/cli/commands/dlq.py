@@ -223,7 +223,7 @@ def _confirm(run: int, count: int) -> bool:
 
 def retry(call: Call) -> int:
     """Retry dead letters, or list those that would run."""
-    from resile.cli.display.drive import drive
+    from resile.cli.commands.run import drive
     from resile.commands.redrive import RedriveCall
 
     asked = RedriveCall(
