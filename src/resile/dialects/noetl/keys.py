@@ -71,7 +71,7 @@ RETRY = key_table(
     Key("stop_when", "condition", "asked before `retry_when`", condition),
     Key("retry_on", "list", "the kinds of failures that are tried again", texts(name)),
     Key("params", "mapping", "parameters of the next request", arguments),
-    Key("next_call", "mapping", "what is other in the next attempt", mapping_of(NEXT_CALL)),
+    Key("next_call", "mapping", "settings that differ in the next attempt", mapping_of(NEXT_CALL)),
     Key("collect", "mapping", "what is kept of each attempt", node_itself),
     Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
     Key("per_iteration", "mapping", "the same, under `sink`", mapping_of(PER_ITERATION)),
@@ -116,7 +116,7 @@ SINK = key_table(
     ),
     Key("table", "text", "the table that takes a row", filled_template),
     one_of("mode", "add a row, or replace one", "insert", "append", "upsert"),
-    Key("key", "name or list", "the columns that tell a row", texts(name)),
+    Key("key", "name or list", "the columns that identify a row", texts(name)),
     Key("args", "mapping or template", "the row", arguments_or_template),
     Key("data", "mapping or template", "the row, or a list of rows", data),
     Key("mapping", "mapping", "columns, and the fields of a row that fill them", arguments),
@@ -131,7 +131,7 @@ SINK = key_table(
     *with_aliases(Key("url", "text", "where a request goes", filled_template), "endpoint"),
     Key("method", "text", "GET, POST …", name),
     Key("headers", "mapping", "headers of the request", arguments),
-    Key("params", "mapping", "what stands behind the `?`", arguments_or_template),
+    Key("params", "mapping", "the query of the URL", arguments_or_template),
     Key("payload", "data", "the body", data),
     Key("code", "text", "Python code that takes the result", node_itself),
     Key("when", "condition", "whether it takes the result", condition),
@@ -140,8 +140,8 @@ ARC = key_table(
     "an arc of `next`",
     Key("step", "text", "the step", node_itself),
     Key("when", "condition", "whether", condition),
-    Key("then", "list", "where to, where it holds", node_itself),
-    Key("else", "list", "where to, where none of those before holds", node_itself),
+    Key("then", "list", "where to go if it holds", node_itself),
+    Key("else", "list", "where to go if no condition before holds", node_itself),
     *with_aliases(Key("args", "mapping", "values for that step", arguments), "with", "data", "input"),
     Key("set", "mapping", "variables that are set when it is taken", node_itself),
     comment("desc", "what it is for"),
@@ -174,7 +174,7 @@ ADMIT_RULE = key_table(
     "a rule of `admit`",
     Key("when", "condition", "asked when a path comes to the step", condition),
     Key("then", "mapping", "the answer", mapping_of(ADMIT_THEN)),
-    Key("else", "mapping", "the answer where none of those before holds", mapping_of(ADMIT_ELSE)),
+    Key("else", "mapping", "the answer if no rule before holds", mapping_of(ADMIT_ELSE)),
 )
 STEP_POLICY = key_table(
     "policy of a step",
@@ -185,7 +185,7 @@ STEP_POLICY = key_table(
 )
 STEP_SPEC = key_table(
     "spec of a step",
-    Key("policy", "mapping", "by rules", mapping_of(STEP_POLICY)),
+    Key("policy", "mapping", "rules", mapping_of(STEP_POLICY)),
 )
 STEP = key_table(
     "a step",
@@ -254,7 +254,7 @@ EXECUTOR = key_table(
     comment("kind", "Resile runs it"),
     comment("profile", "Resile runs it"),
     comment("version", "Resile runs it"),
-    comment("requires", "what is needed is looked at when the file is loaded"),
+    comment("requires", "requirements are checked when the file is loaded"),
 )
 METADATA = key_table(
     "metadata",
@@ -278,13 +278,13 @@ FILE = key_table(
     Key("executor", "mapping", "how it starts", mapping_of(EXECUTOR)),
     comment("tracing", "Resile has its own log and metrics"),
 )
-TASK_SPEC = key_table("spec of a tool", Key("policy", "mapping", "by rules", node_itself))
+TASK_SPEC = key_table("spec of a tool", Key("policy", "mapping", "rules", node_itself))
 # What follows from its outcome: the first rule that holds counts.
 TASK_POLICY = key_table(
     "policy of a tool",
     Key("rules", "list", "the rules", node_itself),
     one_of("mode", "the first counts", "exclusive"),
-    one_of("on_unmatched", "what a failure that no rule speaks of means (fail)", "continue", "fail"),
+    one_of("on_unmatched", "what happens after a failure that no rule matches (fail)", "continue", "fail"),
     *(refused_key(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
 )
 TASK_THEN = key_table(
@@ -302,7 +302,7 @@ TASK_RULE = key_table(
     "a rule of a tool",
     Key("when", "condition", "of `outcome`", condition),
     Key("then", "mapping", "what follows", node_itself),
-    Key("else", "mapping", "what follows where none of those before holds", mapping_of(TASK_ELSE)),
+    Key("else", "mapping", "what follows if no rule before holds", mapping_of(TASK_ELSE)),
 )
 TABLES: tuple[Table, ...] = (
     FILE, METADATA, EXECUTOR, EXECUTOR_SPEC, KEYCHAIN_ENTRY, WORKBOOK_ENTRY, TASK, STEP, LOOP, LOOP_SPEC, LOOP_POLICY,

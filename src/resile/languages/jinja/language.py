@@ -57,7 +57,7 @@ class Jinja:
 
     def render_url(self, url: str, visible: JinjaNames) -> str:
         """The URL with its values; one that the previous attempt asked for is already rendered."""
-        is_data = url == str(visible.repeat_settings.get("url", ""))
+        is_data = url == str(visible.scope.repeat_settings(visible.job).get("url", ""))
         text = url.strip() if is_data else templates.render_url(url, visible.find)
         check_rendered(url, text, is_value=templates.is_one_output(url))
         return encode_url(text)

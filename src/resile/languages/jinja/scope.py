@@ -60,8 +60,8 @@ class JinjaNames:
         args: dict[str, Any] | None = None,
     ) -> None:
         self._args = args
-        self._scope = scope
-        self._job = job
+        self.scope = scope
+        self.job = job
         self._more = more or {}
         self._found: dict[str, Any] = {}
 
@@ -75,26 +75,13 @@ class JinjaNames:
         if name in self._more:
             return self._more[name]
         if name not in self._found:
-            self._found[name] = self._scope.find(name, self._job)
+            self._found[name] = self.scope.find(name, self.job)
         return self._found[name]
 
     @property
     def args(self) -> dict[str, Any]:
         """The arguments of the step."""
-        return self._scope.args(self._job) if self._args is None else self._args
-
-    @property
-    def repeat_settings(self) -> dict[str, Any]:
-        """The settings that differ in this attempt because the previous one asked for it."""
-        return self._scope.repeat_settings(self._job)
-
-    def redact_url(self, url: str) -> str:
-        """A URL without the secrets of the run."""
-        return self._scope.run.redact_url(url)
-
-    def context(self) -> dict[str, Any]:
-        """Everything that the step sees, as data, without undefined values."""
-        return self._scope.context(self._job, self.find)
+        return self.scope.args(self.job) if self._args is None else self._args
 
 
 class JinjaScope:

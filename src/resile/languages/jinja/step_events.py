@@ -202,8 +202,8 @@ class StepEvents:
             is_changed = keeper.result is not MISSING
             changed |= self._memory_of(job, FIRED, fired if is_changed else MISSING)
             # Store the response of the tool, if a follower of the step may use it.
-            after = repr((step.arcs, step.on_success, step.rules))
-            is_used = is_changed and any(word in after for word in _ANSWER)
+            after = repr((step.arcs, step.on_success, step.rules)) if is_changed else ""
+            is_used = any(word in after for word in _ANSWER)
             changed |= self._memory_of(job, _ANSWERS, value if is_used else MISSING)
         memory = self._memory.write(job, changed | self._memory_of_repeat(job, keeper, over=failure is None))
         if fired and self._state.scopes[job.scope].kind == "item":

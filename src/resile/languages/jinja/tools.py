@@ -38,10 +38,10 @@ def _python(action: Python, name: str, folder: str, names: JinjaNames) -> dict[s
     file = render_text(action.file, names)
     if file and os.path.splitext(file)[1] not in (".py", ""):
         raise ValueRefused(f"the script {file!r} is no Python file")
-    args = {**names.args, **names.repeat_settings.get("args", {})}
+    args = {**names.args, **names.scope.repeat_settings(names.job).get("args", {})}
     # The names that code in a file uses are not known here.
     whole = CONTEXT in action.names or bool(action.file)
-    context = names.context() if whole else {}
+    context = names.scope.context(names.job, names.find) if whole else {}
     for wanted in action.names:
         if wanted not in args and wanted not in context and wanted != CONTEXT:
             value = as_data(names.find(wanted))
@@ -68,13 +68,13 @@ def _http(action: Http, names: JinjaNames) -> dict[str, Any]:
     """The settings of a request, with the changes that a case made for this attempt."""
     from urllib.parse import urlencode
 
-    again = names.repeat_settings
+    again = names.scope.repeat_settings(names.job)
     settings = http_settings(action, names, str(again["url"]) if "url" in again else "")
     params = render_data(action.params, names) if action.params is not None else {}
     if not isinstance(params, dict):
         raise ValueRefused("`params` must come to a mapping of names to values")
     # Messages show the url without its query.
-    settings["shown"] = names.redact_url(settings["url"].partition("?")[0].partition("#")[0])
+    settings["shown"] = names.scope.run.redact_url(settings["url"].partition("?")[0].partition("#")[0])
     pairs = _pairs({**params, **again.get("params", {})})
     if pairs:
         settings["url"] += ("&" if "?" in settings["url"] else "?") + urlencode(pairs)

@@ -92,12 +92,12 @@ HTTP = key_table(
     Key("method", "text", "GET, POST …", name),
     *with_aliases(Key("url", "text", "where to", filled_template), "endpoint"),
     Key("headers", "mapping", "headers of the request", arguments),
-    Key("params", "mapping or template", "what stands behind the `?`", arguments_or_template),
+    Key("params", "mapping or template", "the query of the URL", arguments_or_template),
     *with_aliases(Key("payload", "data", "the body: JSON, or text", data), "data", "body", "json"),
-    Key("verify_ssl", "bool", "must the server prove who it is?", boolean),
-    Key("auth", "name or mapping", "who asks: a credential from the environment, or its parts", node_itself),
+    Key("verify_ssl", "bool", "is the certificate of the server checked?", boolean),
+    Key("auth", "name or mapping", "a credential from the environment, or its parts", node_itself),
 )
-# Who asks; parts that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals.
+# Parts of the credential that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals.
 AUTH = key_table(
     "auth of an http tool",
     one_of("type", "how (bearer)", "bearer", "basic", "api_key"),
@@ -116,7 +116,7 @@ QUERY = key_table(
     ),
     Key("script", "mapping", "a file that has the statements", node_itself),
     Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database", node_itself),
-    Key("database", "text", "the file of a DuckDB database; one for each run where none is named", template),
+    Key("database", "text", "the file of a DuckDB database (one for each run)", template),
     Key("params", "list", "values that the statement is bound to", data),
 )
 PLAYBOOK = key_table(

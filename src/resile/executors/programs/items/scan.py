@@ -101,8 +101,8 @@ class _Scanner:
         if self._first_byte() != b"{":
             raise missing
         seen = False
-        for key in self._keys():
-            if key != wanted:
+        for _ in self._members(b"}"):
+            if self._key() != wanted:
                 self._value(keep=False)
                 continue
             if seen:
@@ -126,37 +126,34 @@ class _Scanner:
             raise ObjectFound
         if opening != b"[":
             raise ItemsRefused(f"{shown_path(names)} is {_KINDS[opening]}, not an array")
-        self._at += 1
-        if self.peek() == b"]":
-            self._at += 1
-            return
-        index = 0
-        while True:
+        for index in self._members(b"]"):
             element, size = self._value(keep=True)
             if size > ITEM_BYTES_MAX:
                 raise size_error(index, size)
             yield element
-            index += 1
-            if self._pass_separator(b"]"):
-                return
 
-    def _keys(self) -> Iterator[str]:
-        """The keys of the object at this position; after each, the position is at its value."""
+    def _members(self, closing: bytes) -> Iterator[int]:
+        """Move to each member of the array or object at this position, and behind its end; yield the indexes."""
         self._at += 1
-        if self.peek() == b"}":
+        is_over = self.peek() == closing
+        if is_over:
             self._at += 1
-            return
-        while True:
-            if self.peek() != b'"':
-                self.fail("a key is expected here")
-            yield self._key()
-            if self._pass_separator(b"}"):
-                return
+        index = 0
+        while not is_over:
+            yield index
+            index += 1
+            found = self.peek()
+            if found not in (b",", closing):
+                self.fail(f"a comma or {closing.decode()} is expected here" if found else "it ends too early")
+            self._at += 1
+            is_over = found == closing
 
     def _key(self) -> str:
         """The key at this position; moves the position behind its colon."""
         import json
 
+        if self.peek() != b'"':
+            self.fail("a key is expected here")
         while (found := _KEY.match(self._window, self._at)) is None:
             if len(self._window) - self._at > ITEM_BYTES_MAX:
                 self.fail("this key has no end")
@@ -171,14 +168,6 @@ class _Scanner:
         except ValueError:
             self.fail("this key is no text")
         return key
-
-    def _pass_separator(self, closing: bytes) -> bool:
-        """Pass the comma or bracket after a value; return whether the array or object ends there."""
-        found = self.peek()
-        if found not in (b",", closing):
-            self.fail(f"a comma or {closing.decode()} is expected here" if found else "it ends too early")
-        self._at += 1
-        return found == closing
 
     def _value(self, *, keep: bool) -> tuple[bytes, int]:
         """The value at this position and its size; for a value that is too large, only the size."""
