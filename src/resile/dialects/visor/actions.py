@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.native.nodes import word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_keys
 from resile.dialects.reading.values import text, wrong
@@ -31,6 +32,7 @@ _TOOLS = {"allowBash": "Bash", "allowEdit": "Edit,Write"}
 _PROMPT_FILE = re.compile(r"[^\s{}]+\.(?:liquid|md|txt|prompt)")
 _NEEDS_KEY = ("get", "set", "append", "increment", "delete")
 _NEEDS_VALUE = ("set", "append")
+_TAKES_VALUE = (*_NEEDS_VALUE, "increment")
 
 
 def action_of(
@@ -69,23 +71,19 @@ def _require(reading: Reading, kind: str, node: Mapping, fields: dict[str, Any],
 
 def _memory(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
     """Translate one memory operation, with exactly the keys that it takes."""
-    operation = fields.get("operation", "get")
-    if "operation" not in node.entries:
-        reading.report.error("value", "a `memory` step needs `operation`", node)
-    if operation in _NEEDS_KEY and "key" not in node.entries:
-        reading.report.error("value", f"`{operation}` needs `key`", node)
-    given = [key for key in ("value", "value_js") if key in node.entries]
-    if len(given) > 1:
-        reading.report.error("conflict", "`value` and `value_js` say the same thing", node.entries["value_js"][0])
-    if operation in _NEEDS_VALUE and not given:
-        reading.report.error("value", f"`{operation}` needs `value` or `value_js`", node)
-    if given and operation not in (*_NEEDS_VALUE, "increment"):
-        where = node.entries[given[0]][0]
-        reading.report.error("conflict", f"`{given[0]}` has no meaning for `{operation}`", where)
-    if "key" in node.entries and operation not in _NEEDS_KEY:
-        reading.report.error("conflict", f"`key` has no meaning for `{operation}`", node.entries["key"][0])
-    words = {"key": "key", "value": "value", "value_js": "code"}
-    written = {native: fields[word] for word, native in words.items() if word in fields}
+    _require(reading, "memory", node, fields, "operation")
+    report, given, operation = reading.report, node.entries, fields.get("operation", "get")
+    if operation in _NEEDS_KEY and "key" not in given:
+        report.error("value", f"`{operation}` needs `key`", node)
+    if "value" in given and "value_js" in given:
+        report.error("conflict", "`value` and `value_js` say the same thing", given["value_js"][0])
+    if operation in _NEEDS_VALUE and not {"value", "value_js"} & given.keys():
+        report.error("value", f"`{operation}` needs `value` or `value_js`", node)
+    for key, operations in (("key", _NEEDS_KEY), ("value", _TAKES_VALUE), ("value_js", _TAKES_VALUE)):
+        if key in given and operation not in operations:
+            report.error("conflict", f"`{key}` has no meaning for `{operation}`", given[key][0])
+    natives = {"key": "key", "value": "value", "value_js": "code"}
+    written = {native: fields[key] for key, native in natives.items() if key in fields}
     return {"operation": operation, "namespace": fields.get("namespace", reading.namespace), **written}
 
 
@@ -143,9 +141,7 @@ def _headers(reading: Reading, node: Node | None) -> dict[str, str]:
 def _ask(reading: Reading, node: Mapping, fields: dict[str, Any]) -> dict[str, Any]:
     """Translate a question, with hints about its answer."""
     question = _require(reading, "human-input", node, fields, "prompt")
-    hints = []
-    if fields.get("example"):
-        hints.append(fields["example"])
+    hints = [fields["example"]] if fields.get("example") else []
     if fields.get("multiline"):
         hints.append("several lines are fine")
     if "default" in fields:
@@ -179,34 +175,29 @@ def _agent(reading: VisorReading, kind: str, node: Mapping, fields: dict[str, An
 def _prompt(reading: VisorReading, node: Mapping, fields: dict[str, Any]) -> str:
     """Read the prompt, inline or from a file."""
     given: Node | None = fields.get("prompt")
-    path: Node | None = None
     if isinstance(given, Mapping):
         parts = read_keys(reading, given, PROMPT)
         if len(given.entries) != 1:
             reading.report.error("value", "`prompt` needs `file` or `content`, one of them", node.entries["prompt"][0])
-        path, given = parts.get("file"), parts.get("content")
+        given = _content_of(reading, parts["file"]) if "file" in parts else parts.get("content")
     elif isinstance(given, Scalar) and _PROMPT_FILE.fullmatch(given.text.strip()):
-        path, given = given, None
-    if path is not None:
-        return _prompt_from_file(reading, path)
-    prompt = filled_template(reading, given) if given is not None else ""
+        given = _content_of(reading, given)
+    prompt = INVALID if given is None else filled_template(reading, given)
     return "" if prompt is INVALID else str(prompt)
 
 
-def _prompt_from_file(reading: VisorReading, node: Node) -> str:
-    """Read a prompt from a file."""
+def _content_of(reading: VisorReading, node: Node) -> Scalar | None:
+    """Read a file into a text node with the position of its name; None after a report."""
     name = text(reading, node)
     if name is INVALID:
-        return ""
+        return None
     try:
         with open(path_beside(reading, name.strip()), "rb") as file:
-            prompt = file.read(FILE_BYTES_MAX).decode("utf-8")
+            return word(file.read(FILE_BYTES_MAX).decode("utf-8"), node)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         reading.report.error("file", f"the prompt `{shorten(name)}` can't be read: {reason}", node)
-        return ""
-    checked = filled_template(reading, Scalar(prompt, prompt, node.line, node.column))
-    return "" if checked is INVALID else str(checked)
+        return None
 
 
 def _options(reading: VisorReading, node: Mapping, fields: dict[str, Any], settings: dict[str, Any]) -> list[str]:
@@ -244,8 +235,8 @@ def transform_of(kind: str, fields: dict[str, Any], schema: Schema) -> dict[str,
         parse = "text"
     elif fields.get("output_format") == "json":
         parse = "json"
-    words = {"transform": "template", "transform_js": "code", "forEach": "as_items"}
-    written = {native: fields[word] for word, native in words.items() if word in fields}
+    natives = {"transform": "template", "transform_js": "code", "forEach": "as_items"}
+    written = {native: fields[key] for key, native in natives.items() if key in fields}
     return {"parse": parse, **written, **({} if schema.rules is None else {"schema": schema.rules})}
 
 

@@ -12,20 +12,19 @@ import os
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.formats.yaml import parse
+from resile.dialects.native.nodes import items_of
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.errors import shorten
 from resile.model.limits import CHILD_DEPTH_MAX, FILE_BYTES_MAX
 
 _EXTENDS = ("extends", "include")
-_STEPS = ("steps", "checks")
 
 
 def paths_of(report: Diagnostics, node: Node) -> list[Scalar]:
     """The paths under a key: one, or a list."""
-    items = node.items if isinstance(node, Sequence) else [node]
     found: list[Scalar] = []
-    for item in items:
+    for item in items_of(node):
         if isinstance(item, Scalar) and isinstance(item.value, str) and item.text.strip():
             found.append(item)
         else:
@@ -40,8 +39,7 @@ def read_other(report: Diagnostics, source: Source, node: Scalar) -> tuple[Sourc
         report.error("not-run", f"`{shorten(name)}` is not a local file", node, hint="keep a copy beside this file")
         return None
     if name == "default":
-        hint = "name a local file"
-        report.error("not-run", "`default` is a file that Visor brings along", node, hint=hint)
+        report.error("not-run", "`default` is a file that Visor brings along", node, hint="name a local file")
         return None
     path = os.path.join(source.folder, name)
     called = os.path.normpath(os.path.join(os.path.dirname(source.file), name))
@@ -78,7 +76,7 @@ def _set_file(root: Node, file: str) -> None:
 
 
 def extend(source: Source, root: Mapping, report: Diagnostics, loading: tuple[str, ...] = ()) -> Mapping:
-    """Merge a file over those that it extends."""
+    """Merge a file over those that it extends; `checks` are `steps` then, unless a file has both."""
     here = os.path.abspath(os.path.join(source.folder, os.path.basename(source.file)))
     under: Mapping | None = None
     for word in _EXTENDS:
@@ -93,28 +91,16 @@ def extend(source: Source, root: Mapping, report: Diagnostics, loading: tuple[st
             if other is None:
                 continue
             below = extend(*other, report, (*loading, here))
-            under = below if under is None else _merge_files(under, below)
+            under = below if under is None else _merge(under, below)
     entries = {key: entry for key, entry in root.entries.items() if key not in _EXTENDS}
+    if "steps" not in entries:
+        entries = {("steps" if key == "checks" else key): entry for key, entry in entries.items()}
     own = Mapping(entries, root.line, root.column, root.file)
-    return _with_steps(own) if under is None else _merge_files(under, own)
-
-
-def _with_steps(root: Mapping) -> Mapping:
-    """Rename `checks` to `steps`, unless the file has both."""
-    given = [word for word in _STEPS if word in root.entries]
-    if given != ["checks"]:
-        return root
-    entries = {("steps" if key == "checks" else key): entry for key, entry in root.entries.items()}
-    return Mapping(entries, root.line, root.column, root.file)
-
-
-def _merge_files(under: Mapping, over: Mapping) -> Mapping:
-    """Merge two files: mappings key by key; for other values the upper file wins."""
-    return _merge(_with_steps(under), _with_steps(over))
+    return own if under is None else _merge(under, own)
 
 
 def _merge(under: Mapping, over: Mapping) -> Mapping:
-    """Merge two mappings."""
+    """Merge two mappings, those inside them too; for other values the upper one wins."""
     entries = dict(under.entries)
     for name, (key, value) in over.entries.items():
         below = entries.get(name)

@@ -161,7 +161,7 @@ def _backoff(backoff: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def success_of(reading: VisorReading, fields: dict[str, Any], at: Place, owner: str = "") -> tuple[Part | None, Routes]:
-    """Translate the actions after a success, or of a fan-out without an owner; also return their routes."""
+    """Translate the actions after a success of the step `owner`, or, without one, after a fan-out; and their routes."""
     routes = _read_routes(reading, fields, owner)
     if not (routes.leads_back or routes.runs):
         return None, routes

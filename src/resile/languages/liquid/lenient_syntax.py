@@ -112,7 +112,6 @@ def _rewrite_words(inner: str, literal: Literal) -> str:
     """An expression without the words that Liquid does not have."""
 
     def text_outside_quotes(part: str) -> str:
-        """Rewrite text outside quotes."""
         part = part.replace("?.", ".")
         part = _CALL.sub("", part)
         part = re.sub(r"([:,]\s*)\[\s*\]", rf"\1{EMPTY_LIST}", part)
@@ -142,7 +141,6 @@ def _rewrite_condition(condition: str, literal: Literal) -> str:
     """A condition in Liquid's syntax."""
 
     def text_outside_quotes(part: str) -> str:
-        """Rewrite text outside quotes."""
         part = part.replace("!==", "!=").replace("===", "==").replace("&&", " and ").replace("||", " or ")
         return re.sub(r"!(?!=)\s*", " not ", part)
 
@@ -165,7 +163,6 @@ def _add_parentheses(condition: str) -> str:
             marks.extend(((start, "("), (end, ")")))
 
     def close(end: int) -> None:
-        """Close the last run."""
         start, has_both = runs.pop()
         enclose([start] if has_both and is_mixed else [], end)
 
@@ -247,7 +244,6 @@ def _mask(inner: str) -> str:
 
 
 def _hide(found: re.Match[str]) -> str:
-    """The same number of neutral characters."""
     return "'" * len(found[0])
 
 

@@ -98,8 +98,7 @@ class LiquidScope:
 
     def output(self, name: str, job: Job) -> Any:
         """The value of a step as this job sees it, or MISSING."""
-        known = self._state.step_of(job).aliases.get(name, name)
-        other = self._state.job_named(known, job.scope)
+        known, other = self._job_called(name, job)
         if other is None:
             fan = self._fan_with(known, job)
             if fan is not None:
@@ -115,6 +114,11 @@ class LiquidScope:
             # This holds even while the step that gave the list runs again.
             return item
         return self._value_of(known, other, job) if self._is_seen(other, job) else MISSING
+
+    def _job_called(self, name: str, job: Job) -> tuple[str, Job | None]:
+        """The step that a job calls by this name, and the job of that step, if it is in sight."""
+        known = self._state.step_of(job).aliases.get(name, name)
+        return known, self._state.job_named(known, job.scope)
 
     def _is_seen(self, other: Job, job: Job) -> bool:
         """Is a job over, or does the asking job run, directly or indirectly, because the other called it?"""
@@ -147,8 +151,7 @@ class LiquidScope:
 
     def whole_value(self, name: str, job: Job) -> Any:
         """The whole value of a step, even if this job runs for one of its items; of a step inside items, all values."""
-        known = self._state.step_of(job).aliases.get(name, name)
-        other = self._state.job_named(known, job.scope)
+        known, other = self._job_called(name, job)
         if other is None:
             fan = self._fan_with(known, job)
             return MISSING if fan is None else self.results(fan, known)
@@ -220,8 +223,7 @@ class LiquidScope:
 
     def history(self, name: str, job: Job) -> list[Any]:
         """Every value of a step, oldest first, including those of failed attempts; inside items, those of all items."""
-        known = self._state.step_of(job).aliases.get(name, name)
-        other = self._state.job_named(known, job.scope)
+        known, other = self._job_called(name, job)
         action = None if other is None else self._state.step_of(other).action
         fan = self._fan_with(known, job) if other is None else other if isinstance(action, FanOut) else None
         if fan is not None:
@@ -297,7 +299,6 @@ class LiquidScope:
         return MISSING if failed is None else error_fields(failed)
 
     def _environment(self, job: Job) -> dict[str, str]:
-        """The variables of a job, without secrets."""
         return {name: self._run.redact(value) for name, value in self._run.env_of(job).items()}
 
 
