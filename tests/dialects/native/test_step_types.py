@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from resile.dialects.native.keys.steps import ACTIONS
-from resile.dialects.native.step_types.registry import BY_STRUCT, STEP_TYPES
+from resile.dialects.native.step_types.registry import BY_KEY, BY_STRUCT, STEP_TYPES
 from resile.engine.actions.registry import prepare_of
 from resile.model.workflow import Action
 
@@ -23,5 +22,5 @@ def test_the_engine_prepares_every_step_type() -> None:
 
 def test_the_keys_of_step_types_are_the_actions_of_a_step() -> None:
     """A step type is known by the key that the native file has for it, which is the tag of its Struct."""
-    assert {row.key for row in STEP_TYPES} == set(ACTIONS) - {"claude"}
-    assert all(row.struct.__struct_config__.tag == row.key for row in STEP_TYPES)
+    assert {row.key.name for row in STEP_TYPES} == set(BY_KEY) - {"claude"}
+    assert all(row.struct.__struct_config__.tag == row.key.name for row in STEP_TYPES)

@@ -20,10 +20,9 @@ from msgspec.structs import replace
 from resile.dialects.compile import compile_file
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.context import CallStack, NativeReading
-from resile.dialects.native.keys.programs import read_data
 from resile.dialects.reading.key_tables import INVALID
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import non_empty, text, wrong
+from resile.dialects.reading.values import non_empty, read_data, text, wrong
 from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.builtin_actions import Collect

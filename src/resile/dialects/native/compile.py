@@ -13,7 +13,6 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.context import Defaults, NativeReading, Readers
-from resile.dialects.native.function import check_functions
 from resile.dialects.native.graph.edges import report_strangers
 from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.steps import TABLES as TABLES
@@ -21,6 +20,7 @@ from resile.dialects.native.keys.steps import WORKFLOW
 from resile.dialects.native.reference_checks import check_references
 from resile.dialects.native.scope import Named, named_steps, phase_steps, read_drafts, settle
 from resile.dialects.native.step import read_step
+from resile.dialects.native.step_types.function import check_functions
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping

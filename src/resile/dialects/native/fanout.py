@@ -19,14 +19,12 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.context import FANOUT_DEPTH_MAX, Defaults, NativeReading, Policy, Scope
 from resile.dialects.native.failures.error_policy import hand_over, read_policy
-from resile.dialects.native.keys.fanout import INPUT_STEP, MAP
-from resile.dialects.native.keys.programs import read_data
+from resile.dialects.native.keys.fanout import FILE_ENDINGS, INPUT_STEP, MAP
 from resile.dialects.native.keys.steps import ROOTS
 from resile.dialects.native.scope import named_steps, phase_steps, read_drafts
-from resile.dialects.native.step_types.map import FILE_ENDINGS
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import non_empty, text
+from resile.dialects.reading.values import non_empty, read_data, text
 from resile.errors import shorten
 from resile.languages.references import is_one_reference, names, path_of
 from resile.model.fanout import ErrorPolicy, Source

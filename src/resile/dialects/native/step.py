@@ -7,62 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
-from resile.dialects.native.function import capture_of_result, check_beside, check_types
 from resile.dialects.native.graph.needs import read_needs
 from resile.dialects.native.ir import lift_ir
-from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, OUTPUT_FIELDS
-from resile.dialects.native.keys.programs import read_inputs
-from resile.dialects.native.keys.steps import ACTIONS, ARC, ARCS, STEP
+from resile.dialects.native.keys.steps import ARC, ARCS, STEP
+from resile.dialects.native.step_types.contract import StepType
+from resile.dialects.native.step_types.function import capture_of_result, check_beside, check_types
+from resile.dialects.native.step_types.registry import BY_KEY
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, read_mapping
 from resile.dialects.reading.values import text, wrong
 from resile.errors import shorten
-from resile.model.workflow import (
-    Action,
-    Agent,
-    Arc,
-    FanOut,
-    Function,
-    Need,
-    Noop,
-    Python,
-    Rule,
-    Shell,
-    Step,
-    SuccessActions,
-    Validate,
-)
+from resile.model.workflow import Action, Agent, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, SuccessActions
 
 _PASSED_ON = (
-    "grace_seconds",
-    "capture",
-    "when",
-    "commit_required",
-    "critical",
-    "in_order",
-    "join",
-    "cases",
-    "effects",
-    *OUTPUT_FIELDS,
-)
-_LADDER_KEYS = frozenset(
-    (
-        "rules",
-        "retry",
-        "park",
-        "on_failure",
-        "on_exit_code",
-        "max_attempts",
-        "fail_workflow",
-        "failure_handler",
-        "resources",
-        "continue_on_error",
-    )
-)
+    "grace_seconds", "capture", "when", "commit_required", "critical", "in_order", "join", "transform", "checks",
+    "cases", "effects", "args", "aliases", "tags", "events", "group"
+)  # fmt: skip
+_LADDER_KEYS = frozenset((
+    "rules", "retry", "park", "on_failure", "on_exit_code", "max_attempts", "fail_workflow", "failure_handler",
+    "resources", "continue_on_error"
+))  # fmt: skip
 _NOT_FOR_END = {
     "needs": "`end` runs after every other step by itself",
     "next": "nothing runs after `end`",
@@ -93,7 +59,13 @@ _FOR_STEPS_INSIDE = {
     "map": ("capture", *_RUNS_NO_PROGRAM, *_OF_A_VALUE),
     "workflow": (*_RUNS_NO_PROGRAM, "env", "working_dir"),
 }
-_ACTIONS = frozenset(ACTIONS)
+_ONLY_BESIDE = {
+    "shell_program": "`shell`",
+    "stdin": "`shell`",
+    "inputs": "`python` or `workflow`",
+    **dict.fromkeys(("result", "shares", "called", "given"), "`workflow`"),
+}
+"""Keys that only some actions take, with the actions that messages name."""
 _BESIDE_FOREACH = ("max_parallel", "error_policy", "on_finish", "in_turn")
 
 
@@ -128,13 +100,14 @@ def read_step(reading: NativeReading, name: str, node: Mapping, key: Scalar | Ma
         fields["capture"] = capture_of_result(name)
     elif rules:
         check_types(reading, name, node, key, rules)
+    agent_seconds = reading.agent.get("timeout_seconds")
     step = Step(
         name=name,
         action=action,
         arcs_mode=mode,
         env=inner.env,
         working_dir=inner.working_dir,
-        timeout_seconds=fields.get("timeout_seconds", _agent_time(reading, action)),
+        timeout_seconds=fields.get("timeout_seconds", agent_seconds if isinstance(action, Agent) else None),
         resources=fields["resources"][0] if "resources" in fields else None,
         rules=rules,
         on_success=_on_success(reading, node, fields, inner),
@@ -235,68 +208,44 @@ def _action(
     reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, fields: dict[str, Any], inner: Defaults
 ) -> Action:
     """Read the single action of a step."""
-    given = [word for word in node.entries if word in _ACTIONS]
+    given = [word for word in BY_KEY if word in node.entries]
     if len(given) > 1:
-        given.sort(key=ACTIONS.index)
         second = node.entries[given[1]][0]
         reading.report.error("action", f"a step does one thing: `{given[0]}` or `{given[1]}`", second)
     elif not given:
-        hint = f"give it one of: {', '.join(f'`{word}`' for word in ACTIONS)}"
+        hint = f"give it one of: {', '.join(f'`{word}`' for word in BY_KEY)}"
         reading.report.error("action", f"the step `{shorten(name)}` does nothing", key, hint=hint)
     word = given[0] if given else "noop"
+    kind = BY_KEY[word]
     if len(fields) > 1 and not reading.is_checked:
-        _check_keys(reading, node, fields, word)
-    field = "agent" if word == "claude" else word
-    if field not in fields:
+        _check_keys(reading, node, fields, word, kind)
+    value: Action | None = fields.get(kind.key.name)
+    if value is None:
         return Noop()
-    value = fields[field]
-    match field:
-        case "agent":
-            settings = {name: value for name, value in reading.agent.items() if name != "timeout_seconds"}
-            return Agent(**settings | value)
-        case "python":
-            return _with_inputs(reading, value, node, fields)
-        case "write_file" | "http" | "script" | "log" | "memory" | "ask" | "collect" | "query" | "function":
-            action: Action = value
-            return action
-        case "noop":
-            return Noop()
-        case "map":
-            from resile.dialects.native.fanout import read_map
+    if kind.build is not None:
+        return kind.build(reading, name, node, fields, inner)
+    if word == "map":
+        from resile.dialects.native.fanout import read_map
 
-            return read_map(reading, name, value, inner) or Noop()
-        case "workflow":
-            from resile.dialects.native.child_workflow import read_child
+        return read_map(reading, name, fields["map"], inner) or Noop()
+    if word == "workflow":
+        from resile.dialects.native.child_workflow import read_child
 
-            return read_child(reading, node.entries[word][0], fields) or Noop()
-    source = node.entries[word][1]
-    if "${" in value and isinstance(source, Scalar):
-        reading.refers(source, inner.program)
-    if word == "shell":
-        return Shell(value, inner.program, fields.get("stdin", ""))
-    return Validate(value, inner.program)
+        return read_child(reading, node.entries["workflow"][0], fields) or Noop()
+    return value
 
 
-def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: str) -> None:
+def _check_keys(reading: Reading, node: Mapping, fields: dict[str, Any], word: str, kind: StepType) -> None:
     """Refuse keys that have no meaning for the action of a step."""
-    if word not in ("shell", "validate", "map") and "shell_program" in fields:
-        where = node.entries["shell_program"][0]
-        reading.report.error("action", "`shell_program` has no meaning without `shell`", where)
-    if word != "shell" and "stdin" in fields:
-        where = node.entries["stdin"][0]
-        reading.report.error("action", "`stdin` has no meaning without `shell`", where)
-    if word in ("noop", "write_file", "http", *INSIDE_ACTIONS) and fields.get("commit_required"):
+    for key, owners in _ONLY_BESIDE.items():
+        if key in fields and key not in kind.beside:
+            reading.report.error("action", f"`{key}` has no meaning without {owners}", node.entries[key][0])
+    if not kind.makes_commits and fields.get("commit_required"):
         where = node.entries["commit_required"][0]
         reading.report.error("action", f"`commit_required` has no meaning for `{word}`, which makes no commit", where)
     if word == "noop" and not fields.keys().isdisjoint(_OF_A_VALUE):
         where = next(node.entries[key][0] for key in _OF_A_VALUE if key in node.entries)
         reading.report.error("action", "`noop` has no output that could become something", where)
-    for key in ("result", "shares", "called", "given"):
-        if word != "workflow" and key in fields:
-            reading.report.error("action", f"`{key}` has no meaning without `workflow`", node.entries[key][0])
-    if word not in ("python", "workflow") and "inputs" in fields:
-        where = node.entries["inputs"][0]
-        reading.report.error("action", "`inputs` has no meaning without `python` or `workflow`", where)
     _check_steps_inside(reading, node, fields, word)
 
 
@@ -312,22 +261,6 @@ def _check_steps_inside(reading: Reading, node: Mapping, fields: dict[str, Any],
             hint = "write it at the steps inside"
             message = f"`{key}` has no meaning for `{word}`, which runs no program of its own"
             reading.report.error("action", message, node.entries[key][0], hint=hint)
-
-
-def _with_inputs(reading: Reading, action: Python, node: Mapping, fields: dict[str, Any]) -> Python:
-    """Add the `inputs` beside `python` to its action."""
-    if "inputs" not in fields:
-        return action
-    if action.inputs:
-        hint = "keep one of them"
-        reading.report.error("conflict", "`python` has `inputs` already", node.entries["inputs"][0], hint=hint)
-    inputs = read_inputs(reading, fields["inputs"])
-    return action if inputs is INVALID else replace(action, inputs=inputs)
-
-
-def _agent_time(reading: NativeReading, action: Action) -> float | None:
-    """The workflow's default timeout for agents."""
-    return reading.agent.get("timeout_seconds") if isinstance(action, Agent) else None
 
 
 def _arcs(reading: Reading, node: Node) -> tuple[Any, tuple[tuple[Arc, Scalar], ...]]:

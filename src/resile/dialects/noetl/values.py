@@ -11,13 +11,12 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
 from resile.dialects.native.context import NativeReading
-from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.nodes import is_null, text_in
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import boolean, choice, integer, non_empty, number, text, wrong
+from resile.dialects.reading.values import boolean, choice, integer, non_empty, number, read_data, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem
 from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX

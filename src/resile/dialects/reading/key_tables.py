@@ -72,6 +72,23 @@ def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:
     return fields
 
 
+def struct_reader(make: Any, known: Table, short: str, *needed: str, called: str = "") -> Reader:
+    """Make a reader of a Struct by its table, which reports missing keys; a plain text sets the key `short`."""
+
+    def read_struct(reading: Reading, node: Node) -> Any:
+        if short and isinstance(node, Scalar) and node.value is not None:
+            value = known.keys[short].read(reading, node)
+            return INVALID if value is INVALID else make(**{known.keys[short].field or short: value})
+        before = len(reading.report.errors)
+        fields = read_mapping(reading, node, known)
+        for key in needed:
+            if isinstance(node, Mapping) and key not in node.entries:
+                reading.report.error("value", f"{called or known.name} needs `{key}`", node)
+        return INVALID if len(reading.report.errors) > before else make(**fields)
+
+    return read_struct
+
+
 def refused_key(name: str, why: str) -> Key:
     """A key that Resile knows but does not support."""
     return Key(name, REFUSED, why, lambda _, __: INVALID)

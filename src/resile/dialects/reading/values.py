@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.durations import duration_seconds, memory_bytes
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
@@ -22,6 +22,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONDITION_WORDS = ("true", "false")
+_INTEGER_BITS = 63
 
 
 def wrong(reading: Reading, node: Node, expected: str, hint: str = "") -> Any:
@@ -176,6 +177,57 @@ def texts(read: Reader) -> Reader:
     return read_texts
 
 
+def one_or_more(read: Reader) -> Reader:
+    """One value or a list of them, as a tuple."""
+    read_items = texts(read)
+    return lambda reading, node: tuple(value for value, _ in read_items(reading, node))
+
+
+def read_data(reading: Reading, node: Node, read_text: Reader = template) -> Any:
+    """Read data of any shape; `read_text` reads its texts, which may contain references."""
+    before = len(reading.report.errors)
+    nodes: list[Node] = [node]
+    while nodes:
+        part = nodes.pop()
+        if isinstance(part, Scalar):
+            _check_scalar(reading, part, read_text)
+        else:
+            nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
+    return plain(node) if len(reading.report.errors) == before else INVALID
+
+
+def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
+    """Check that JSON can represent a value; a text may contain references."""
+    value = node.value
+    if isinstance(value, str):
+        if not reading.is_checked:
+            read_text(reading, node)
+    elif isinstance(value, float) and not math.isfinite(value):
+        wrong(reading, node, "a finite number")
+    elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
+        wrong(reading, node, f"a number of at most {_INTEGER_BITS} bits", "quote it: a text can be of any length")
+
+
+def read_inputs(reading: Reading, node: Node) -> Any:
+    """Read names of parameters with data."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to values")
+    result: dict[str, Any] = {}
+    for name, (key, value) in node.entries.items():
+        data = read_data(reading, value)
+        if not reading.is_checked and not IDENTIFIER.fullmatch(name):
+            reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
+        elif data is not INVALID:
+            result[name] = data
+    return result
+
+
+def schema(reading: Reading, node: Node) -> Any:
+    """Read a JSON schema, which must be a mapping."""
+    is_schema = isinstance(node, Mapping) or (isinstance(node, Scalar) and isinstance(node.value, bool))
+    return plain(node) if is_schema else wrong(reading, node, "a JSON schema")
+
+
 def environment(reading: Reading, node: Node) -> Any:
     """Read names and values of the environment; numbers and words are taken as written, null is an empty value."""
     if not isinstance(node, Mapping):
@@ -204,8 +256,8 @@ def condition(reading: Reading, node: Node) -> Any:
         return INVALID
     if "${" in source and isinstance(node, Scalar):
         reading.refers(node)
-    plain = source in _CONDITION_WORDS or is_one_reference(source)
-    return Condition(source, "value" if plain else "js", reading.origin(node))
+    is_value = source in _CONDITION_WORDS or is_one_reference(source)
+    return Condition(source, "value" if is_value else "js", reading.origin(node))
 
 
 def _said_condition(reading: Reading, node: Mapping) -> Any:

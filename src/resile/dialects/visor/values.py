@@ -11,12 +11,11 @@ from typing import Any
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.keys.programs import read_data
 from resile.dialects.native.nodes import Part, WorkflowPart, is_null, items_of
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Reader, Table, read_keys
-from resile.dialects.reading.values import expression, non_empty, number, text, texts, wrong
+from resile.dialects.reading.values import expression, non_empty, number, read_data, text, texts, wrong
 from resile.errors import shorten
 from resile.languages.liquid.templates import is_template, problem
 from resile.model.limits import SCRIPT_BYTES_MAX

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.keys.model_fields import as_model, fields_of
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
+from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
 from resile.dialects.reading.values import (
     boolean,
     choice,
@@ -25,6 +25,7 @@ from resile.dialects.reading.values import (
     node_itself,
     non_empty,
     number,
+    one_or_more,
     text,
     texts,
     wrong,
@@ -100,12 +101,6 @@ def _by_type(reading: Reading, node: Mapping) -> Mapping:
     # If the inner mapping has a type too, reading the keys reports the duplicate.
     word = "mode" if "type" in entries else "type"
     return Mapping({**entries, word: (key, key)}, node.line, node.column)
-
-
-def _one_or_more(read: Reader) -> Reader:
-    """One value or a list of them, as a tuple."""
-    read_items = texts(read)
-    return lambda reading, node: tuple(value for value, _ in read_items(reading, node))
 
 
 def _signal(reading: Reading, node: Node) -> Any:
@@ -276,15 +271,15 @@ FAILURE_HANDLER = table(
         node_itself),
 )  # fmt: skip
 _TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
-             _one_or_more(non_empty(text, "the name of an exception")))  # fmt: skip
+             one_or_more(non_empty(text, "the name of an exception")))  # fmt: skip
 RULE = table(
     "a rule", "One answer to some failures; every matcher that is given must hold.",
     Key("exit_codes", "number or list", "Exit codes; 128 and the signal's number after a signal.",
-        _one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
+        one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
     Key("match_all_exit_codes", "true or false", "`true`: every failure.", boolean),
-    Key("signals", "signal or list", "Signals that ended the step, by name or number.", _one_or_more(_signal)),
+    Key("signals", "signal or list", "Signals that ended the step, by name or number.", one_or_more(_signal)),
     Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(MATCHED_KINDS) + ".",
-        _one_or_more(choice(*MATCHED_KINDS))),
+        one_or_more(choice(*MATCHED_KINDS))),
     Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
     _TYPES,
     Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file.",
@@ -307,11 +302,11 @@ STEP_RULE = table(
     "a rule of a step", "One answer to some failures, with everything that a rule can say.",
     Key("then", ", ".join(get_args(Then)), "What follows, after the wait and the repair.", choice(*get_args(Then))),
     Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", text),
-    Key("exit_codes", "number or list", "Only these exit codes.", _one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
-    Key("except_exit_codes", "number or list", "All exit codes but these.", _one_or_more(integer(0, EXIT_CODE_MAX)),
+    Key("exit_codes", "number or list", "Only these exit codes.", one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
+    Key("except_exit_codes", "number or list", "All exit codes but these.", one_or_more(integer(0, EXIT_CODE_MAX)),
         "codes_excluded"),
-    Key("signals", "signal or list", "Only these signals.", _one_or_more(_signal)),
-    Key("kinds", "kind or list", "Only these kinds of failure.", _one_or_more(choice(*FAILURE_KINDS))),
+    Key("signals", "signal or list", "Only these signals.", one_or_more(_signal)),
+    Key("kinds", "kind or list", "Only these kinds of failure.", one_or_more(choice(*FAILURE_KINDS))),
     Key("pattern", "regular expression", "Only where it is found in the last of the output or in the message.",
         _pattern),
     _TYPES,
@@ -334,7 +329,7 @@ STEP_RULE = table(
         "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step.", boolean),
     Key("halts", "true or false", "`true`: with `then: fail`, the whole scope ends.", boolean),
     Key("by_default", "key or list", "`run`, `goto`, `transitions`: those that stand here for every step of the file; "
-        "where they lead nowhere they are left out.", _one_or_more(choice("run", "goto", "transitions"))),
+        "where they lead nowhere they are left out.", one_or_more(choice("run", "goto", "transitions"))),
 )  # fmt: skip
 ESCALATE = table(
     "escalate", "Try again with more memory after oom, with more time after a timeout.",

@@ -31,6 +31,8 @@ from resile.model.limits import ITEMS_MAX, PARALLEL_MAX, RETRIES_MAX
 
 ITEM_FAILURES = ("dlq", "retry", "skip", "stop", "fail", "carry_on")
 CUSTOM = "custom:"
+FILE_ENDINGS = (".json", ".jsonl", ".ndjson")
+"""A single word with such an ending is a file of items."""
 # Keep patterns as texts: compiling them at import would slow down every file, also those without a map.
 _FIELD = r"[^\s,.]+(?:\.[^\s,.]+)*"
 _SORT = rf"(?i)({_FIELD})(\s+ASC|\s+DESC)?(\s+NULLS\s+(?:FIRST|LAST))?"
@@ -125,13 +127,13 @@ def _read_batch_size(reading: Reading, node: Node) -> Any:
     return fields.get("size", INVALID)
 
 
-def _breaker(reading: Reading, node: Node) -> Any:
+def read_breaker(reading: Reading, node: Node) -> Any:
     """The circuit breaker of a map."""
     fields = read_mapping(reading, node, CIRCUIT_BREAKER)
     return Breaker(**fields) if isinstance(node, Mapping) else INVALID
 
 
-def _backoff(reading: Reading, node: Node) -> Any:
+def read_item_backoff(reading: Reading, node: Node) -> Any:
     """A backoff, or null for none."""
     return None if isinstance(node, Scalar) and node.value is None else read_backoff(reading, node)
 
@@ -198,7 +200,7 @@ ERROR_POLICY = table(
         "Look at the share only after so many items; 10 where it is left out.", _count, "threshold_items_min"),
     Key("error_collection", "aggregate, immediate, batched, or {batched}",
         "Report failed items at the end, at once, or in batches of 10 or of a given size.", _collection),
-    Key("circuit_breaker", "mapping", "Hold the items back while too many fail in a row.", _breaker, "breaker"),
+    Key("circuit_breaker", "mapping", "Hold the items back while too many fail in a row.", read_breaker, "breaker"),
     Key("retry_config", "mapping", "Run a failed item again before `on_item_failure` decides on it, whatever that is.",
         _retry_config),
 )  # fmt: skip
@@ -207,7 +209,7 @@ RETRY_CONFIG = table(
     Key("max_attempts", "whole number", "How often in all, the first included; 3 where it is left out.",
         integer(1, RETRIES_MAX), "attempts_max"),
     Key("backoff", "duration, type, mapping or null",
-        "The waits in between; 1s, 2s, 4s … where it is left out, none with null.", _backoff),
+        "The waits in between; 1s, 2s, 4s … where it is left out, none with null.", read_item_backoff),
 )  # fmt: skip
 ERROR_COLLECTION = table(
     "error_collection", "Reports in batches.",

@@ -5,20 +5,84 @@ Front ends lower their files to these keys, and `resile migrate` writes them; pe
 
 from __future__ import annotations
 
-from resile.dialects.native.function import FUNCTION_KEY
-from resile.dialects.native.keys.builtin_actions import (
-    ACTION_KEYS,
-    INSIDE_TABLES,
-    OUTPUT_KEYS,
-    read_arguments,
-    read_memory_file,
-    read_words,
-)
-from resile.dialects.native.keys.failures import STEP_RULE_TABLES
-from resile.dialects.native.keys.model_fields import CLUSTER_KEY, MODEL_KEYS, QUERY_KEY
-from resile.dialects.reading.key_tables import Key, Table, read_mapping, table
-from resile.dialects.reading.values import boolean, choice, node_itself, non_empty, only_true, text, texts
+from typing import Any
 
+from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.native.keys.failures import STEP_RULE_TABLES
+from resile.dialects.native.keys.model_fields import as_model, fields_of, read_cases
+from resile.dialects.native.step_types.builtin import BUILTIN_TABLES
+from resile.dialects.native.step_types.registry import IR_TYPES
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, struct_reader, table
+from resile.dialects.reading.values import (
+    boolean,
+    choice,
+    code,
+    node_itself,
+    non_empty,
+    one_or_more,
+    only_true,
+    read_data,
+    schema,
+    text,
+    texts,
+    wrong,
+)
+from resile.model.builtin_actions import Case, Check, Effect, MemoryFile, Transform
+from resile.model.cluster import Cluster
+
+_words = one_or_more(non_empty(text, "a word"))
+
+
+def _checks(reading: Reading, node: Node) -> Any:
+    """Read a list of conditions."""
+    if not isinstance(node, Sequence):
+        return wrong(reading, node, "a list of checks")
+    read = struct_reader(Check, CHECK, "", "name", "code", "must")
+    return tuple(check for item in node.items if (check := read(reading, item)) is not INVALID)
+
+
+def _arguments(reading: Reading, node: Node) -> Any:
+    """Read a mapping of names to data."""
+    return (
+        read_data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
+    )
+
+
+def _aliases(reading: Reading, node: Node) -> Any:
+    """Read alternative names of steps."""
+    if not isinstance(node, Mapping):
+        return wrong(reading, node, "a mapping of names to steps")
+    named = {name: non_empty(text, "a name")(reading, value) for name, (_, value) in node.entries.items()}
+    return {name: step for name, step in named.items() if step is not INVALID}
+
+
+TRANSFORM = table(
+    "transform", "From what an attempt printed to the value of its step: parsed, then the template, then the code.",
+    Key("parse", "auto, json, text, last",
+        "`auto`: JSON where it is JSON; `json` insists on it; `text` leaves it; `last`: the last line, as JSON.",
+        choice("auto", "json", "text", "last")),
+    Key("template", "text", "A text that is made of the output.", text),
+    Key("code", "code", "The inside of a function that sees `output` and returns the value.", code),
+    Key("as_items", "true or false", "`true`: whatever is there becomes a list.", boolean),
+    Key("schema", "JSON schema", "What the value must be.", schema),
+)  # fmt: skip
+CHECK = table(
+    "a check", "A condition on an attempt that went well.",
+    Key("name", "text", "What it is called.", non_empty(text, "`name`")),
+    Key("code", "code", "The inside of a function, or an expression, whose answer counts.", code),
+    Key("must", "true or false", "The answer that is wanted.", boolean),
+    Key("effect", "fail, halt, remark", "Else the attempt fails; the whole scope ends; only a remark is kept.",
+        choice("fail", "halt", "remark")),
+    Key("message", "text", "What is said then.", text),
+)  # fmt: skip
+MEMORY_FILE = table(
+    "memory_file", "The file in which the memory of a workflow is kept between runs.",
+    Key("path", "path", "Which file, relative to the caller's folder.", non_empty(text, "`path`")),
+    Key("load", "true or false", "`false`: begin with nothing.", boolean),
+    Key("save", "true or false", "`false`: write nothing.", boolean),
+)  # fmt: skip
+read_memory_file = struct_reader(MemoryFile, MEMORY_FILE, "path", "path")
 SOURCE = table(
     "source", "Where a workflow stands that another file takes in.",
     Key("file", "path", "The file, as messages name it.", non_empty(text, "`file`")),
@@ -34,22 +98,21 @@ IR_WORKFLOW = table(
     Key("memory_file", "path or mapping", "Where the run's memory is kept between runs.", read_memory_file),
     Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
         non_empty(text, "`memory_namespace`")),
-    CLUSTER_KEY,
+    Key("cluster", "mapping", f"Where jobs want to run on a cluster: {fields_of(Cluster)}.",
+        as_model(Cluster, "`cluster`")),
     Key("source", "mapping", "The file in which this workflow stands, where another takes it in.",
         lambda reading, node: read_mapping(reading, node, SOURCE)),
 )  # fmt: skip
 CALLED = table(
     "called", "A workflow file as another system calls it: its inputs come from the arguments of the step.",
     Key("path", "text", "The name by which the caller knows it.", non_empty(text, "`path`")),
-    Key("takes", "list of names", "Inputs that it can be given besides those that it declares.", read_words),
+    Key("takes", "list of names", "Inputs that it can be given besides those that it declares.", _words),
 )  # fmt: skip
 IR_STEP = table(
     "ir, of a step", "What other systems say about a step; its action may stand here too.",
-    *ACTION_KEYS,
-    QUERY_KEY,
-    FUNCTION_KEY,
+    *(row.key for row in IR_TYPES),
     Key("result", "name", "Beside `workflow`: the step of it whose value is its value.", non_empty(text, "`result`")),
-    Key("given", "mapping", "Beside `workflow`: values for its inputs, handed over as they are.", read_arguments),
+    Key("given", "mapping", "Beside `workflow`: values for its inputs, handed over as they are.", _arguments),
     Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
     Key("called", "mapping", "Beside `workflow`: how another system calls that file.",
         lambda reading, node: read_mapping(reading, node, CALLED)),
@@ -58,8 +121,16 @@ IR_STEP = table(
     Key("join", "any, all",
         "Where arcs lead here: run for each that is taken, or once, when no path that is under way can lead here.",
         choice("any", "all")),
-    *OUTPUT_KEYS,
-    *MODEL_KEYS,
+    Key("transform", "mapping", "What becomes of the output.", struct_reader(Transform, TRANSFORM, "")),
+    Key("checks", "list of checks", "What the value must meet.", _checks),
+    Key("args", "mapping", "Values for the texts and the code of the step.", _arguments),
+    Key("aliases", "mapping", "Other names under which the step sees the outputs of steps.", _aliases),
+    Key("tags", "word or list", "Words by which conditions tell steps apart.", _words),
+    Key("events", "word or list", "Events by which conditions tell whether the step is wanted.", _words),
+    Key("group", "text", "The group in which reports show it.", non_empty(text, "`group`")),
+    Key("cases", "list of mappings", f"Conditions on an attempt, by their number: {fields_of(Case)}.", read_cases),
+    Key("effects", "list of mappings", f"What follows when an attempt has ended: {fields_of(Effect)}.",
+        as_model(tuple[Effect, ...], "`effects`")),
     Key("in_order", "true or false", "`true`: in each item it waits until all items before are over.", boolean),
     Key("copies", "name or list", "Steps of which copies run in this one's answers: they count as called for.",
         texts(text)),
@@ -75,4 +146,14 @@ IR_STEP = table(
         node_itself),
 )  # fmt: skip
 
-IR_TABLES: tuple[Table, ...] = (IR_WORKFLOW, SOURCE, IR_STEP, CALLED, *INSIDE_TABLES, *STEP_RULE_TABLES)
+IR_TABLES: tuple[Table, ...] = (
+    IR_WORKFLOW,
+    SOURCE,
+    IR_STEP,
+    CALLED,
+    *BUILTIN_TABLES,
+    TRANSFORM,
+    CHECK,
+    MEMORY_FILE,
+    *STEP_RULE_TABLES,
+)

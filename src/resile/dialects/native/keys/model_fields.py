@@ -14,13 +14,11 @@ import msgspec
 
 from resile.dialects.formats.nodes import Mapping, Node, Sequence, plain
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Reader
+from resile.dialects.reading.key_tables import INVALID, Reader
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
 from resile.errors import shorten
-from resile.model.builtin_actions import Case, Effect
-from resile.model.cluster import Cluster
-from resile.model.workflow import Query
+from resile.model.builtin_actions import Case
 
 _STEP_OF_A_PATH = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
@@ -76,7 +74,7 @@ def fields_of(kind: Any) -> str:
     return ", ".join(f"`{name}`" for name in kind.__struct_fields__)
 
 
-def _cases(reading: Reading, node: Node) -> Any:
+def read_cases(reading: Reading, node: Node) -> Any:
     """Read cases in order; the model keeps them as tuples."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of cases")
@@ -95,15 +93,3 @@ def _case(reading: Reading, node: Node) -> Any:
         reading.report.error("type", f"a case: {str(problem).partition(' - ')[0].lower()}", node)
         return INVALID
     return case if _knows_all(reading, node, case) else INVALID
-
-
-QUERY_KEY = Key("query", "mapping", f"Action: statements for a database: {fields_of(Query)}.",
-                as_model(Query, "`query`"))  # fmt: skip
-MODEL_KEYS = (
-    Key("cases", "list of mappings", f"Conditions on an attempt, by their number: {fields_of(Case)}.",
-        _cases),
-    Key("effects", "list of mappings", f"What follows when an attempt has ended: {fields_of(Effect)}.",
-        as_model(tuple[Effect, ...], "`effects`")),
-)  # fmt: skip
-CLUSTER_KEY = Key("cluster", "mapping", f"Where jobs want to run on a cluster: {fields_of(Cluster)}.",
-                  as_model(Cluster, "`cluster`"))  # fmt: skip

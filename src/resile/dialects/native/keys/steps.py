@@ -6,16 +6,17 @@ The reader, the did-you-mean hints, the tests and the reference page all come fr
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
-from resile.dialects.native.keys.builtin_actions import INSIDE_ACTIONS, schema
 from resile.dialects.native.keys.failures import FAILURE_TABLES, ROUTING, read_retry
 from resile.dialects.native.keys.fanout import FANOUT_TABLES, max_parallel
 from resile.dialects.native.keys.ir import IR_STEP, IR_WORKFLOW
-from resile.dialects.native.keys.programs import HTTP, PROGRAM_KEYS, PYTHON, read_inputs
+from resile.dialects.native.step_types.commands import AGENT_SETTINGS, FILE, PROMPT, read_agent
+from resile.dialects.native.step_types.programs import HTTP_KEYS, PYTHON_KEYS
+from resile.dialects.native.step_types.registry import IR_TYPES, STEP_TYPES
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, table
 from resile.dialects.reading.values import (
@@ -32,54 +33,25 @@ from resile.dialects.reading.values import (
     node_itself,
     non_empty,
     number,
-    only_true,
+    one_or_more,
     program,
+    read_inputs,
+    schema,
     template,
     text,
     texts,
     wrong,
 )
 from resile.errors import shorten
-from resile.languages.shell.quoting import plain_argv
 from resile.model.limits import RETRIES_MAX
-from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret, WriteFile
+from resile.model.workflow import Capture, CaptureForm, Input, Need, Resources, Secret
 
-CAPTURE_FORMS: tuple[CaptureForm, ...] = (
-    "text",
-    "json",
-    "lines",
-    "number",
-    "bool",
-    "stderr",
-    "exit_code",
-    "combined",
-    "value",
-    "success",
-    "duration",
-)
+CAPTURE_FORMS: tuple[CaptureForm, ...] = get_args(CaptureForm)
 ROOTS = ("inputs", "env", "steps", "execution", "item", "item_index", "item_id", "map", "error", "shell", "raw")
 """Reserved first words of references; no name can be captured under them."""
 VERSION = 1
 CPUS_MAX = 1_000_000
 GPUS_MAX = 10_000
-COST_MAX = 1_000_000
-TOKENS_MAX = 1_000_000_000
-
-ACTIONS = (
-    "shell",
-    "agent",
-    "claude",
-    "validate",
-    "http",
-    "python",
-    "function",
-    "write_file",
-    "workflow",
-    "map",
-    *INSIDE_ACTIONS,
-    "query",
-    "noop",
-)
 
 
 def _inputs(reading: Reading, node: Node) -> Any:
@@ -228,56 +200,6 @@ def _need(reading: Reading, node: Node) -> Any:
     return Need(tuple(name for name, _ in fields["any_of"]), fields.get("skip_satisfies", False))
 
 
-def _prompt(reading: Reading, node: Node) -> Any:
-    """A prompt, alone or with an agent of its own: fields of an Agent."""
-    read = non_empty(template, "the prompt")
-    if not isinstance(node, Mapping):
-        prompt = read(reading, node)
-        return prompt if prompt is INVALID else {"prompt": prompt}
-    fields = read_mapping(reading, node, PROMPT)
-    if "prompt" not in node.entries:
-        reading.report.error("value", "`agent` needs `prompt`", node)
-    return fields if "prompt" in fields else INVALID
-
-
-def _agent(reading: Reading, node: Node) -> Any:
-    """The agent of a workflow: its settings, with the command as words."""
-    if isinstance(node, Scalar) and node.value is not None:
-        command = _agent_command(reading, node)
-        return INVALID if command is INVALID else {"command": command}
-    return read_mapping(reading, node, AGENT)
-
-
-def _agent_command(reading: Reading, node: Node) -> Any:
-    """The words of an agent's command: a list, or a text of plain words."""
-    if isinstance(node, Sequence):
-        words = [word for word, _ in texts(non_empty(text, "a word of the command"))(reading, node)]
-    else:
-        command = text(reading, node)
-        if command is INVALID:
-            return INVALID
-        words = list(plain_argv(command) or ())
-    return tuple(words) or wrong(reading, node, "the words of a command", "command: [claude, -p]")
-
-
-def _write_file(reading: Reading, node: Node) -> Any:
-    """Read a path and the content of that file."""
-    fields = read_mapping(reading, node, WRITE_FILE)
-    if isinstance(node, Mapping):
-        for key in ("path", "content"):
-            if key not in node.entries:
-                reading.report.error("value", f"`write_file` needs `{key}`", node)
-    return WriteFile(**fields) if "path" in fields and "content" in fields else INVALID
-
-
-def _mode(reading: Reading, node: Node) -> Any:
-    """Read the permissions of a file: octal, with or without a leading zero, quoted or not."""
-    digits = node.text.removeprefix("0o") if isinstance(node, Scalar) else ""
-    if 3 <= len(digits) <= 4 and set(digits) <= set("01234567"):
-        return int(digits, 8)
-    return wrong(reading, node, "permissions such as 644 or 0755")
-
-
 INPUT = table(
     "an input", "What is known about a value that the caller gives.",
     Key("default", "value", "Taken where the caller gives none.", node_itself),
@@ -298,34 +220,10 @@ RESOURCES = table(
     Key("runtime", "duration", "Enforced like `timeout`.", duration, "runtime_seconds"),
     Key("escalate", "mapping", "Ask for more and try again after oom or a timeout.", node_itself),
 )  # fmt: skip
-AGENT = table(
-    "agent", "The command line of an agent.",
-    Key("command", "text or list of words", "What is called; `claude -p` where it is left out.", _agent_command),
-    Key("prompt", "argument, stdin", "How the prompt is handed over; as the last argument where it is left out.",
-        choice("argument", "stdin"), "prompt_by"),
-    Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
-        "cost_max"),
-    Key("max_tokens", "whole number", "An answer that reports more tokens has failed.", integer(1, TOKENS_MAX),
-        "tokens_max"),
-    Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration,
-        "timeout_seconds"),
-)  # fmt: skip
-PROMPT = table(
-    "agent, of a step", "A prompt for an agent of its own.",
-    Key("prompt", "text", "The prompt.", non_empty(template, "the prompt")),
-    Key("prompt_by", "argument, stdin", "How it is handed over.", choice("argument", "stdin")),
-    *(AGENT.keys[word] for word in ("command", "max_cost", "max_tokens")),
-)  # fmt: skip
 NEED = table(
     "a need", "What a step waits for, with how it is met.",
     Key("any_of", "name or list of names", "It waits for all of these, and is met by one success.", texts(text)),
     Key("skip_satisfies", "true or false", "`true`: a skipped step meets it too, as list order does.", boolean),
-)  # fmt: skip
-WRITE_FILE = table(
-    "write_file", "A file made from text.",
-    Key("path", "path", "Where, relative to the step's folder.", non_empty(template, "`path`")),
-    Key("content", "text", "What stands in it.", template),
-    Key("mode", "permissions", "In octal; 644 where it is left out.", _mode),
 )  # fmt: skip
 ARC = table(
     "an arc", "One way to go on.",
@@ -342,18 +240,7 @@ STEP_KEYS = table(
     "a step", "One node of the workflow; it needs exactly one action.",
     Key("id", "text", "The name of a step in a list.", text),
     Key("name", "text", "The name of a step in a list that has no `id`.", text),
-    Key("shell", "command", "Action: a command for the shell; plain words run without one.",
-        non_empty(text, "`shell`")),
-    Key("agent", "prompt or mapping", "Action: a prompt for the workflow's agent, or for one of its own.", _prompt),
-    Key("claude", "as `agent`", "The same as `agent`.", _prompt, "agent"),
-    Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
-        non_empty(text, "`validate`")),
-    *PROGRAM_KEYS,
-    Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.", _write_file),
-    Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
-        node_itself),
-    Key("map", "mapping", "Action: steps that run once for each item.", node_itself),
-    Key("noop", "true", "Action: nothing; a point where steps meet.", only_true),
+    *(key for row in STEP_TYPES if row not in IR_TYPES for key in (row.key, *row.aliases)),
     Key("inputs", "mapping", "The parameters of a python step's `main`, or the inputs of a workflow; one `${…}` keeps "
         "the type of its value.", node_itself),
     Key("needs", "name, mapping, or list", 'Steps that must have succeeded; `"a|b"` is satisfied by either.', _needs),
@@ -423,7 +310,7 @@ WORKFLOW = Table(
         Key("env", "mapping", "Added to the environment of every step.", environment),
         Key("env_files", "path or list of paths",
             "Files of NAME=value lines beside the workflow file, read when a run starts; `env` stands above them.",
-            lambda reading, node: tuple(path for path, _ in texts(non_empty(text, "a path"))(reading, node))),
+            one_or_more(non_empty(text, "a path"))),
         Key("secrets", "list or mapping",
             "Values that never appear in logs, events or the database; all steps of the run have them.", _secrets),
         Key("max_parallel", "whole number", "Steps that run at once; the number of processors where it is left out.",
@@ -432,7 +319,7 @@ WORKFLOW = Table(
             "grace_seconds"),
         Key("shell_program", "text", "The shell for every step; `sh` where it is left out.", program),
         Key("agent", "command or mapping", "The agent that `agent` steps ask; `claude -p` where it is left out.",
-            _agent),
+            read_agent),
         Key("failure_handlers", "mapping", "Rules by name, which steps share with `failure_handler`.", node_itself),
         Key("routing", "mapping", "Limits and defaults of jumps and remedies.",
             lambda reading, node: read_mapping(reading, node, ROUTING)),
@@ -453,5 +340,5 @@ WORKFLOW = Table(
 
 TABLES: tuple[Table, ...] = (
     WORKFLOW, STEP_KEYS, FOREACH, COMMAND, *FANOUT_TABLES, *FAILURE_TABLES, NEED, ARCS, ARC, CONDITION, RESOURCES,
-    HTTP, PYTHON, WRITE_FILE, AGENT, PROMPT, INPUT, SECRET
+    HTTP_KEYS, PYTHON_KEYS, FILE, AGENT_SETTINGS, PROMPT, INPUT, SECRET
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The contract of a step type: a row with its key, the Struct of its action, and its writer."""
+"""The contract of a step type: one row with its key, the Struct of its action, its reader and its writer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from resile.model.workflow import Step, Workflow
+from resile.dialects.formats.nodes import Mapping
+from resile.dialects.native.context import Defaults, NativeReading
+from resile.dialects.reading.key_tables import Key, Table
+from resile.model.workflow import Action, Step, Workflow
 
 
 class Inherited(Struct, frozen=True):
@@ -19,7 +22,10 @@ class Inherited(Struct, frozen=True):
 
 
 class StepWriter(Protocol):
-    """Writes the steps and workflows inside a step."""
+    """Writes parts of an action: values, and the steps and workflows inside it."""
+
+    def fields(self, value: Struct, known: Table, *only: str) -> dict[str, Any]:
+        """Write the fields of a model value that differ from their defaults, by the rows of its table."""
 
     def steps(self, steps: tuple[Step, ...], end: Step | None, around: Inherited) -> Any:
         """Write the steps of a scope."""
@@ -28,13 +34,22 @@ class StepWriter(Protocol):
         """Write an inline workflow."""
 
 
-Write = Callable[[Any, StepWriter, Inherited], dict[str, Any]]
-"""Writes the keys of a step that describe its action."""
-
-
 class StepType(Struct, frozen=True):
-    """One step type: its key, the Struct of its action, and the writer."""
+    """One step type of the native file.
 
-    key: str
+    `key` is the row of its key in the table of a step, `aliases` are rows of other words for it, `struct` is the Struct
+    of its action. `build` makes the action from
+    the fields of the step; without it, the value of the key is the action. `write` writes the action; without it, the
+    rows of `keys` say how, or the fields of the Struct. `short` is the key that can stand for the whole mapping.
+    `beside` are the keys of a step that only some types take. A type that `makes_commits` can have `commit_required`.
+    """
+
+    key: Key
     struct: type
-    write: Write
+    keys: Table | None = None
+    short: str = ""
+    build: Callable[[NativeReading, str, Mapping, dict[str, Any], Defaults], Action] | None = None
+    write: Callable[[Any, StepWriter, Inherited], dict[str, Any]] | None = None
+    beside: tuple[str, ...] = ()
+    makes_commits: bool = True
+    aliases: tuple[Key, ...] = ()

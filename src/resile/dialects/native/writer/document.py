@@ -12,18 +12,17 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from resile.dialects.compile import compile_text
-from resile.dialects.native.keys.steps import WORKFLOW
+from resile.dialects.native.keys.steps import INPUT, WORKFLOW
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.writer.compare import Difference, differences
 from resile.dialects.native.writer.relocate import relocate
 from resile.dialects.native.writer.rules import handler_rule, rules_in_full
 from resile.dialects.native.writer.step import Writer
-from resile.dialects.native.writer.values import changed_fields, duration, under_ir
+from resile.dialects.native.writer.values import plain, under_ir, written_fields
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
+from resile.model.limits import LOOPS_DEFAULT
 from resile.model.workflow import FanOut, Input, Secret, Shell, Step, Validate, Workflow
 
 ROUNDS_MAX = 4
@@ -85,35 +84,24 @@ def workflow_block(workflow: Workflow, writer: Writer) -> Block:
     inner = Writer(writer.in_full, writer.findings, workflow, workflow_block)
     program = _program(workflow)
     written = Block({"name": workflow.name})
-    written |= changed_fields(workflow, max_parallel="max_parallel")
-    if workflow.grace_seconds != 10.0:
-        written["grace"] = duration(workflow.grace_seconds)
+    written |= written_fields(workflow, WORKFLOW, "max_parallel", "grace_seconds")
     if program != "sh":
         written["shell_program"] = program
-    written |= {word: value for word in ("env", "env_files") if (value := _list_of_tuple(getattr(workflow, word)))}
+    written |= written_fields(workflow, WORKFLOW, "env", "env_files")
     if workflow.inputs:
         written["inputs"] = {name: _input(declared) for name, declared in workflow.inputs.items()}
     if workflow.secrets:
         written["secrets"] = _secrets(workflow.secrets)
-    written |= changed_fields(workflow, templates="templates", failure_key="failure_key")
-    if workflow.memory_file is not None:
-        more = changed_fields(workflow.memory_file, load="load", save="save")
-        written["memory_file"] = {"path": workflow.memory_file.path, **more} if more else workflow.memory_file.path
-    written |= changed_fields(workflow, memory_namespace="memory_namespace")
-    if workflow.cluster is not None:
-        written["cluster"] = msgspec.to_builtins(workflow.cluster)
+    written |= written_fields(
+        workflow, WORKFLOW, "templates", "failure_key", "memory_file", "memory_namespace", "cluster"
+    )
     if workflow.failure_handlers:
         written["failure_handlers"] = _handlers(workflow, inner)
-    if workflow.loops_max != 10:
+    if workflow.loops_max != LOOPS_DEFAULT:
         written["routing"] = {"max_loops": workflow.loops_max}
     written["steps"] = inner.steps(workflow.steps, workflow.end, Inherited(program))
     written.notes = inner.left_over()
     return under_ir(written, WORKFLOW)
-
-
-def _list_of_tuple(value: Any) -> Any:
-    """A tuple as a list."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _handlers(workflow: Workflow, writer: Writer) -> dict[str, Any]:
@@ -136,14 +124,14 @@ def _input(declared: Input) -> Any:
     written: dict[str, Any] = {} if declared.required and declared.kind == "text" else {"type": declared.kind}
     if declared.default is not None:
         written["default"] = declared.default
-    return written | changed_fields(declared, required="required", schema="schema")
+    return written | written_fields(declared, INPUT, "required", "schema")
 
 
 def _secrets(secrets: dict[str, Secret]) -> Any:
     """Write secrets: a list if each comes from the variable of the same name."""
     if all(secret == Secret(env=name) for name, secret in secrets.items()):
         return list(secrets)
-    return {name: changed_fields(secret, env="env", file="file") for name, secret in secrets.items()}
+    return {name: plain(secret) for name, secret in secrets.items()}
 
 
 def _program(workflow: Workflow) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from resile.dialects.native.failures.handlers import SCRIPT_NAME
-from resile.dialects.native.writer.values import backoff, changed_fields, condition, duration, routes, size
-from resile.model.rules import Escalation, Match
+from resile.dialects.native.keys.failures import GROWTH, STEP_RULE
+from resile.dialects.native.writer.values import backoff, duration, routes, short_form, written_fields
 from resile.model.workflow import Repair, Rule, Shell, Step, SuccessActions
 
 Commands = Callable[[tuple[Step, ...], str], Any]
@@ -29,37 +29,14 @@ def _rule(rule: Rule, commands: Commands) -> dict[str, Any]:
     written: dict[str, Any] = {"then": rule.then}
     if rule.text != rule.then:
         written["text"] = rule.text
-    written |= _match(rule.match)
-    if rule.when is not None:
-        written["when"] = condition(rule.when)
-    if rule.limit != 1:
-        written["limit"] = rule.limit
-    if rule.wait is not None:
-        written["backoff"] = backoff(rule.wait)
+    written |= written_fields(rule.match, STEP_RULE)
+    written |= written_fields(rule, STEP_RULE, "when", "limit", "wait")
     if rule.repair is not None:
         written |= _repair(rule.repair, commands)
     if rule.change is not None:
-        written["escalate"] = _growth(rule.change)
+        written["escalate"] = written_fields(rule.change, GROWTH)
     written |= routes(rule.target, rule.target_js, rule.transitions)
-    return written | changed_fields(
-        rule, limit_of="limit_of", cost="cost", routing="routing", retries_anyway="retries_anyway", halts="halts"
-    )
-
-
-def _match(match: Match) -> dict[str, Any]:
-    """Write the conditions of a rule."""
-    words = {
-        "codes": "exit_codes",
-        "codes_excluded": "except_exit_codes",
-        "signals": "signals",
-        "kinds": "kinds",
-        "pattern": "pattern",
-        "types": "types",
-    }
-    return {
-        word: list(value) if isinstance(value, tuple) else value
-        for word, value in changed_fields(match, **words).items()
-    }
+    return written | written_fields(rule, STEP_RULE, "limit_of", "cost", "routing", "retries_anyway", "halts")
 
 
 def _repair(repair: Repair, commands: Commands) -> dict[str, Any]:
@@ -80,21 +57,11 @@ def _calls(calls: tuple[str, ...], code: str) -> dict[str, Any]:
     return ({"run": list(calls)} if calls else {}) | ({"run_js": code} if code else {})
 
 
-def _growth(change: Escalation) -> dict[str, Any]:
-    """Write how resources grow with each retry."""
-    written = changed_fields(change, factor="factor")
-    if change.memory_bytes_max:
-        written["memory_max"] = size(change.memory_bytes_max)
-    if change.runtime_seconds_max:
-        written["runtime_max"] = duration(change.runtime_seconds_max)
-    return written
-
-
 def escalation_of(rule: Rule) -> dict[str, Any] | None:
     """Write `resources.escalate` if the rule comes from it, else return None."""
     if rule.change is None or not rule.text.startswith("escalate"):
         return None
-    return _growth(rule.change) | ({"rounds": rule.limit} if rule.limit != 3 else {})
+    return written_fields(rule.change, GROWTH) | ({"rounds": rule.limit} if rule.limit != 3 else {})
 
 
 def success_keys_for(actions: SuccessActions, commands: Commands) -> Any:
@@ -109,7 +76,7 @@ def success_keys_for(actions: SuccessActions, commands: Commands) -> Any:
         written["cost"] = actions.cost
     if actions.run_cost:
         written["run_cost"] = actions.run_cost
-    return written["commands"] if written.keys() == {"commands"} else written
+    return short_form(written, "commands")
 
 
 class _RuleQueue:
@@ -222,7 +189,7 @@ def _shorten_answer(answer: dict[str, Any]) -> Any:
     commands = answer.get("commands")
     if isinstance(commands, list) and len(commands) == 1 and isinstance(commands[0], str):
         answer = {**answer, "commands": commands[0]}
-    return answer["commands"] if answer.keys() == {"commands"} else answer
+    return short_form(answer, "commands")
 
 
 def handler_rule(rule: Rule, folder: str) -> dict[str, Any] | None:
@@ -230,7 +197,7 @@ def handler_rule(rule: Rule, folder: str) -> dict[str, Any] | None:
     is_like_theirs = rule.then == "retry" and rule.limit_of == "rule" and rule.when is None and rule.change is None
     if not is_like_theirs or rule.match.codes_excluded:
         return None
-    written = _match(rule.match) or {"match_all_exit_codes": True}
+    written = written_fields(rule.match, STEP_RULE) or {"match_all_exit_codes": True}
     repair = rule.repair
     if repair is not None:
         if len(repair.steps) != 1 or repair.steps[0].name != SCRIPT_NAME or repair.on_failure == "next":

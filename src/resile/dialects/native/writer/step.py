@@ -12,19 +12,28 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from resile.dialects.native.graph.routes import STRING_LITERAL, remedies_among
-from resile.dialects.native.keys.steps import STEP
+from resile.dialects.native.keys.steps import RESOURCES, STEP
 from resile.dialects.native.step_types.contract import Inherited
 from resile.dialects.native.step_types.registry import BY_STRUCT
 from resile.dialects.native.writer.rules import escalation_of, rules_in_full, short_keys_for, success_keys_for
-from resile.dialects.native.writer.values import changed_fields, condition, duration, need, one_or_list, size, under_ir
+from resile.dialects.native.writer.values import (
+    condition,
+    need,
+    one_or_list,
+    plain,
+    short_form,
+    under_ir,
+    written_fields,
+)
 from resile.dialects.native.writer.yaml import Block
+from resile.dialects.reading.key_tables import Table
 from resile.errors import Diagnostic
 from resile.model.rules import Match, Origin
-from resile.model.workflow import Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, Validate, Workflow
+from resile.model.workflow import Action, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, Validate, Workflow
 
 
 class Writer:
@@ -51,6 +60,10 @@ class Writer:
             if finding.file == workflow.file and finding.severity != "error":
                 before = [place for place in places if place.line <= finding.line]
                 self._notes.setdefault(before[-1] if before else Origin(), []).append(finding.message)
+
+    def fields(self, value: Struct, known: Table, *only: str) -> dict[str, Any]:
+        """Write the fields of a model value that differ from their defaults, by the rows of its table."""
+        return written_fields(value, known, *only)
 
     def workflow(self, workflow: Workflow) -> Block:
         """Write an inline workflow."""
@@ -97,13 +110,12 @@ class Writer:
         inner = Inherited(_program(step, inherited), step.env, step.working_dir)
         written = Block(name)
         written.notes = tuple(self._notes.pop(step.origin, ()))
-        written |= BY_STRUCT[type(step.action)].write(step.action, self, inner)
+        written |= self._action(step.action, inner)
         if inner.program != inherited.program:
             written["shell_program"] = inner.program
         if not inherits:
             written["inherit"] = False
         written |= _edges(step, needs)
-        written |= _limits(step)
         env = {name: value for name, value in step.env.items() if inherited.env.get(name) != value}
         written |= {"env": env} if env else {}
         if step.working_dir != inherited.working_dir:
@@ -115,6 +127,16 @@ class Writer:
                 step.on_success, lambda steps, word: self.commands(steps, word, inner)
             )
         return written
+
+    def _action(self, action: Action, inner: Inherited) -> dict[str, Any]:
+        """Write the keys that describe the action of a step."""
+        kind = BY_STRUCT[type(action)]
+        word = kind.key.name
+        if kind.write is not None:
+            written = kind.write(action, self, inner)
+        else:
+            written = {word: written_fields(action, kind.keys) if kind.keys is not None else plain(action)}
+        return {**written, word: short_form(written[word], kind.short)} if kind.short else written
 
     def commands(self, steps: tuple[Step, ...], word: str, around: Inherited) -> list[Any]:
         """Write the commands of a handler; one with only `shell` becomes a text."""
@@ -130,11 +152,7 @@ class Writer:
         """Write the rules of a step, with its resources."""
         resources: dict[str, Any] = {}
         if step.resources is not None:
-            resources = changed_fields(step.resources, cpus="cpus", gpus="gpus")
-            if step.resources.memory_bytes:
-                resources["memory"] = size(step.resources.memory_bytes)
-            if step.resources.runtime_seconds is not None:
-                resources["runtime"] = duration(step.resources.runtime_seconds)
+            resources = written_fields(step.resources, RESOURCES)
 
         def commands(steps: tuple[Step, ...], word: str) -> list[Any]:
             """Write the commands of the step's handlers."""
@@ -178,18 +196,14 @@ def _program(step: Step, around: Inherited) -> str:
 
 
 def _edges(step: Step, needs: tuple[Need, ...]) -> dict[str, Any]:
-    """Write needs, arcs and condition of a step."""
+    """Write needs, arcs, condition and time limits of a step."""
     written: dict[str, Any] = {}
     if needs:
         written["needs"] = [need(each) for each in needs]
     if step.arcs:
         arcs = [_arc(arc) for arc in step.arcs]
         written["next"] = {"mode": "first", "arcs": arcs} if step.arcs_mode == "first" else arcs
-    if step.join == "all":
-        written["join"] = "all"
-    if step.when is not None:
-        written["when"] = condition(step.when)
-    return written
+    return written | written_fields(step, STEP, "join", "when", "timeout_seconds", "grace_seconds")
 
 
 def _arc(arc: Arc) -> Any:
@@ -200,16 +214,6 @@ def _arc(arc: Arc) -> Any:
     return {"step": arc.step, **when, **({"args": arc.args} if arc.args else {})}
 
 
-def _limits(step: Step) -> dict[str, Any]:
-    """Write the time limits of a step."""
-    written: dict[str, Any] = {}
-    if step.timeout_seconds is not None:
-        written["timeout"] = duration(step.timeout_seconds)
-    if step.grace_seconds is not None:
-        written["grace"] = duration(step.grace_seconds)
-    return written
-
-
 def _values(step: Step) -> dict[str, Any]:
     """Write captures, checks, declared outputs and flags of a step."""
     written: dict[str, Any] = {}
@@ -217,34 +221,18 @@ def _values(step: Step) -> dict[str, Any]:
         written["capture"] = step.capture[0].name
     elif step.capture and not isinstance(step.action, Function):
         written["capture"] = {capture.name: capture.form for capture in step.capture}
-    if step.transform is not None:
-        words = ("parse", "template", "code", "as_items", "schema")
-        written["transform"] = changed_fields(step.transform, **{word: word for word in words})
-    if step.checks:
-        written["checks"] = [
-            {
-                "name": check.name,
-                "code": check.code,
-                "must": check.must,
-                **changed_fields(check, effect="effect", message="message"),
-            }
-            for check in step.checks
-        ]
+    written |= written_fields(step, STEP, "transform", "checks")
     if step.cases:
-        fields = {word: word for word in step.cases[0].__struct_fields__}
-        written["cases"] = [{"when": case.when, **changed_fields(case, **fields)} for case in step.cases]
-    if step.effects:
-        written["effects"] = [msgspec.to_builtins(effect) for effect in step.effects]
-    for word in ("args", "aliases"):
-        if getattr(step, word):
-            written[word] = getattr(step, word)
+        written["cases"] = [
+            {"when": case.when, **({"on_failure": True} if case.on_failure else {})} for case in step.cases
+        ]
+    written |= written_fields(step, STEP, "effects", "args", "aliases")
     if step.outputs:
         written["outputs"] = one_or_list(step.outputs)
-    written |= {word: True for word in ("commit_required", "critical", "in_order") if getattr(step, word)}
+    written |= written_fields(step, STEP, "commit_required", "critical", "in_order")
     if step.on_loss == "park":
         written["rerun_on_loss"] = "never"
-    written |= {word: list(getattr(step, word)) for word in ("tags", "events") if getattr(step, word)}
-    return written | ({"group": step.group} if step.group else {})
+    return written | written_fields(step, STEP, "tags", "events", "group")
 
 
 def _in_order(steps: tuple[Step, ...]) -> Iterator[tuple[Step, tuple[Need, ...]]]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from resile.dialects.native.ir import IR
+from resile.dialects.native.keys.failures import BACKOFF, read_backoff
+from resile.dialects.native.keys.fanout import CIRCUIT_BREAKER, read_breaker, read_item_backoff
+from resile.dialects.native.keys.ir import read_memory_file
+from resile.dialects.native.step_types.commands import read_mode
 from resile.dialects.native.writer.yaml import Block
+from resile.dialects.reading import values as readers
 from resile.dialects.reading.durations import duration_seconds, memory_bytes
-from resile.dialects.reading.key_tables import Table
+from resile.dialects.reading.key_tables import Key, Table
 from resile.languages.references import is_one_reference
 from resile.model.rules import Backoff, Transition
 from resile.model.workflow import Condition, Need
@@ -36,16 +42,36 @@ def size(count: int) -> str | int:
     return count
 
 
-def changed_fields(struct: msgspec.Struct, **names: str) -> dict[str, Any]:
-    """The fields of a model value that differ from their defaults, under the names of the file."""
-    fields, defaults = struct.__struct_fields__, struct.__struct_defaults__
+def written_fields(value: msgspec.Struct, known: Table, *only: str) -> dict[str, Any]:
+    """Write the fields of a model value that differ from their defaults, by the rows of its table.
+
+    `only` names the fields to write, in their order; without it, those for which the table has a row.
+    """
+    rows: dict[str, Key] = {}
+    for row in (*known.keys.values(), *known.under_ir.values()):
+        rows.setdefault(row.field or row.name, row)
+    fields, defaults = value.__struct_fields__, value.__struct_defaults__
+    default_of = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True))
     written: dict[str, Any] = {}
-    for field, default in zip(fields[len(fields) - len(defaults) :], defaults, strict=True):
-        value = getattr(struct, field)
+    for field in only or [field for field in fields if field in rows]:
+        content, default = getattr(value, field), default_of.get(field, msgspec.NODEFAULT)
         # A mutable field has a factory instead of a default; an empty value is its default.
-        if field in names and (value if callable(getattr(default, "factory", None)) else value != default):
-            written[names[field]] = list(value) if isinstance(value, tuple) else value
+        if content if callable(getattr(default, "factory", None)) else content != default:
+            row = rows[field]
+            written[row.name] = _WRITERS.get(row.read, plain)(content)
     return written
+
+
+def plain(value: Any) -> Any:
+    """Write a value as it is: a tuple as a list, a Struct as a mapping of its fields."""
+    if isinstance(value, msgspec.Struct):
+        return {key: content for key, content in msgspec.to_builtins(value).items() if key != "type"}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def short_form(written: dict[str, Any], short: str) -> Any:
+    """Write a mapping that has only the key `short` as the value of that key."""
+    return written[short] if written.keys() == {short} else written
 
 
 def backoff(wait: Backoff) -> Any:
@@ -59,7 +85,7 @@ def backoff(wait: Backoff) -> Any:
         written["multiplier"] = wait.multiplier
     if wait.delay_seconds_max != Backoff().delay_seconds_max:
         written["max_delay"] = duration(wait.delay_seconds_max)
-    return written | changed_fields(wait, jitter="jitter", jitter_of="jitter_of")
+    return written | written_fields(wait, BACKOFF, "jitter", "jitter_of")
 
 
 def condition(asked: Condition) -> Any:
@@ -110,3 +136,17 @@ def under_ir(written: Block, known: Table) -> Block:
     made.notes = written.notes
     made[IR] = below
     return made
+
+
+_WRITERS: dict[Any, Callable[[Any], Any]] = {
+    readers.duration: duration,
+    readers.duration_or_zero: duration,
+    readers.memory: size,
+    readers.condition: condition,
+    read_backoff: backoff,
+    read_item_backoff: backoff,
+    read_breaker: lambda breaker: written_fields(breaker, CIRCUIT_BREAKER),
+    read_memory_file: lambda file: short_form(plain(file), "path"),
+    read_mode: "{:o}".format,
+}
+"""Writers of the values of a key, by its reader; other values are written as they are."""

@@ -1,4 +1,4 @@
-"""The keys of `http` and `python` steps, which Resile runs as programs of its own.
+"""The step types `http`, `python` and `query`, which Resile runs as programs of its own.
 
 The readers check as much as is possible before a run: the server of a URL is fixed by the file (or one reference is the
 whole URL), headers are valid, code contains no references.
@@ -7,30 +7,34 @@ whole URL), headers are valid, code contains no references.
 from __future__ import annotations
 
 import re
-from math import isfinite
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
+from msgspec.structs import replace
+
+from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.native.context import Defaults, NativeReading
+from resile.dialects.native.keys.model_fields import as_model, fields_of
+from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
+from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
 from resile.dialects.reading.values import (
-    IDENTIFIER,
     boolean,
     integer,
     non_empty,
+    one_or_more,
+    read_data,
+    read_inputs,
     template,
     text,
-    texts,
     wrong,
 )
 from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.limits import PROGRAM_BYTES_MAX
-from resile.model.workflow import Http, Python
+from resile.model.workflow import Http, Python, Query
 
 # Keep patterns as texts: compiling them at import would slow down every file, also those without such a step.
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_INTEGER_BITS = 63
 
 
 def _http(reading: Reading, node: Node) -> Any:
@@ -38,7 +42,7 @@ def _http(reading: Reading, node: Node) -> Any:
     if isinstance(node, Scalar):
         url = _url(reading, node)
         return url if url is INVALID else Http(url)
-    fields = read_mapping(reading, node, HTTP)
+    fields = read_mapping(reading, node, HTTP_KEYS)
     if not isinstance(node, Mapping):
         return INVALID
     if "url" not in node.entries:
@@ -86,31 +90,6 @@ def _headers(reading: Reading, node: Node) -> Any:
     return result
 
 
-def read_data(reading: Reading, node: Node, read_text: Reader = template) -> Any:
-    """Read data of any shape; `read_text` reads its texts, which may contain references."""
-    before = len(reading.report.errors)
-    nodes: list[Node] = [node]
-    while nodes:
-        part = nodes.pop()
-        if isinstance(part, Scalar):
-            _check_scalar(reading, part, read_text)
-        else:
-            nodes += part.items if isinstance(part, Sequence) else [value for _, value in part.entries.values()]
-    return plain(node) if len(reading.report.errors) == before else INVALID
-
-
-def _check_scalar(reading: Reading, node: Scalar, read_text: Reader) -> None:
-    """Check that JSON can represent a value; a text may contain references."""
-    value = node.value
-    if isinstance(value, str):
-        if not reading.is_checked:
-            read_text(reading, node)
-    elif isinstance(value, float) and not isfinite(value):
-        wrong(reading, node, "a finite number")
-    elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
-        wrong(reading, node, f"a number of at most {_INTEGER_BITS} bits", "quote it: a text can be of any length")
-
-
 def _json(reading: Reading, node: Node) -> Any:
     """Read the data of a body; null means no body."""
     if isinstance(node, Scalar) and node.value is None:
@@ -118,31 +97,12 @@ def _json(reading: Reading, node: Node) -> Any:
     return read_data(reading, node)
 
 
-def _statuses(reading: Reading, node: Node) -> Any:
-    """Read the accepted status codes."""
-    return tuple(status for status, _ in texts(integer(100, 599))(reading, node)) or INVALID
-
-
-def read_inputs(reading: Reading, node: Node) -> Any:
-    """The inputs of a function: names and data."""
-    if not isinstance(node, Mapping):
-        return wrong(reading, node, "a mapping of names to values")
-    result: dict[str, Any] = {}
-    for name, (key, value) in node.entries.items():
-        data = read_data(reading, value)
-        if not reading.is_checked and not IDENTIFIER.fullmatch(name):
-            reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
-        elif data is not INVALID:
-            result[name] = data
-    return result
-
-
 def _python(reading: Reading, node: Node) -> Any:
     """Code: a text, or a mapping."""
     if isinstance(node, Scalar):
         source = _source(reading, node)
         return source if source is INVALID else Python(source)
-    fields = read_mapping(reading, node, PYTHON)
+    fields = read_mapping(reading, node, PYTHON_KEYS)
     if not isinstance(node, Mapping):
         return INVALID
     if len({"source", "file"} & node.entries.keys()) != 1:
@@ -174,7 +134,34 @@ def _source(reading: Reading, node: Node) -> Any:
     return source
 
 
-HTTP = table(
+def _write_http(action: Http, writer: StepWriter, _: Inherited) -> dict[str, Any]:
+    """Write the request; the method only where it does not follow from the body."""
+    has_body = action.body is not None or action.json is not None or action.form is not None
+    method = {} if action.method == ("POST" if has_body else "GET") else {"method": action.method}
+    more = {key: value for key, value in writer.fields(action, HTTP_KEYS).items() if key != "method"}
+    return {"http": {"url": action.url, **method, **more}}
+
+
+def _with_inputs(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], __: Defaults) -> Python:
+    """Add the `inputs` beside `python` to its action."""
+    action: Python = fields["python"]
+    if "inputs" not in fields:
+        return action
+    if action.inputs:
+        hint = "keep one of them"
+        reading.report.error("conflict", "`python` has `inputs` already", node.entries["inputs"][0], hint=hint)
+    inputs = read_inputs(reading, fields["inputs"])
+    return action if inputs is INVALID else replace(action, inputs=inputs)
+
+
+def _write_python(action: Python, writer: StepWriter, _: Inherited) -> dict[str, Any]:
+    """Write the code or its file, and the inputs beside it."""
+    written = writer.fields(action, PYTHON_KEYS)
+    inputs = {"inputs": written.pop("inputs")} if action.inputs else {}
+    return {"python": written, **inputs}
+
+
+HTTP_KEYS = table(
     "http", "A request; the answer's body is the step's output. Statuses of 400 and above fail with exit code 22.",
     Key("url", "url", "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
         _url),
@@ -188,20 +175,36 @@ HTTP = table(
     Key("verify", "true or false", "`false`: the certificate of the server is not looked at.", boolean,
         "is_verified"),
     Key("expect_status", "whole number or list", "The only statuses that are a success; redirects among them are not "
-        "followed.", _statuses),
+        "followed.", lambda reading, node: one_or_more(integer(100, 599))(reading, node) or INVALID),
 )  # fmt: skip
-PYTHON = table(
+PYTHON_KEYS = table(
     "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
     Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.",
         _source),
     Key("file", "path", "The file that holds the code, relative to the workflow file.", non_empty(_code, "`file`")),
     Key("inputs", "mapping", "As `inputs` of the step.", read_inputs),
     Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
-        lambda reading, node: tuple(name for name, _ in texts(non_empty(text, "a name"))(reading, node))),
+        one_or_more(non_empty(text, "a name"))),
     Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read_inputs),
     Key("status_fails", "true or false", '`false`: a returned `{"status": "error"}` does not fail the step.', boolean),
 )  # fmt: skip
-PROGRAM_KEYS = (
+
+HTTP = StepType(
     Key("http", "url or mapping", "Action: a request; the answer's body is its output.", _http),
+    Http,
+    short="url",
+    write=_write_http,
+    makes_commits=False,
+)
+PYTHON = StepType(
     Key("python", "code or mapping", "Action: Python code; values come as `inputs`, never in the code.", _python),
-)  # fmt: skip
+    Python,
+    short="source",
+    build=_with_inputs,
+    write=_write_python,
+    beside=("inputs",),
+)
+QUERY = StepType(
+    Key("query", "mapping", f"Action: statements for a database: {fields_of(Query)}.", as_model(Query, "`query`")),
+    Query,
+)

@@ -12,18 +12,17 @@ The file must exist when the workflow is compiled, unless an earlier step could 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
+from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.model_fields import as_model, fields_of
+from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.errors import shorten
 from resile.model.workflow import Capture, Function, Given, Rule
-
-if TYPE_CHECKING:
-    from resile.dialects.native.context import NativeReading, Scope, StepDraft
 
 _KINDS: tuple[str, ...] = get_args(Given.__annotations__["kind"])
 _NOT_BESIDE = ("capture", "outputs", "commit_required", "working_dir", "transform", "checks")
@@ -172,4 +171,6 @@ def capture_of_result(name: str) -> tuple[Capture, ...]:
     return (Capture(name, "value"),)
 
 
-FUNCTION_KEY = Key("function", "mapping", f"Action: a call of a Python function: {fields_of(Function)}.", _function)
+FUNCTION = StepType(
+    Key("function", "mapping", f"Action: a call of a Python function: {fields_of(Function)}.", _function), Function
+)

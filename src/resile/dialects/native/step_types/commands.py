@@ -1,0 +1,150 @@
+"""The step types `shell`, `validate`, `agent`, `write_file` and `noop`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.context import Defaults, NativeReading
+from resile.dialects.native.step_types.contract import StepType
+from resile.dialects.reading.context import Reading
+from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, struct_reader, table
+from resile.dialects.reading.values import (
+    choice,
+    duration,
+    integer,
+    non_empty,
+    number,
+    only_true,
+    template,
+    text,
+    texts,
+    wrong,
+)
+from resile.languages.shell.quoting import plain_argv
+from resile.model.workflow import Agent, Noop, Shell, Validate, WriteFile
+
+COST_MAX = 1_000_000
+TOKENS_MAX = 1_000_000_000
+
+
+def _shell(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Shell:
+    _record_references(reading, node.entries["shell"][1], inner.program)
+    return Shell(fields["shell"], inner.program, fields.get("stdin", ""))
+
+
+def _validate(reading: NativeReading, _: str, node: Mapping, fields: dict[str, Any], inner: Defaults) -> Validate:
+    _record_references(reading, node.entries["validate"][1], inner.program)
+    return Validate(fields["validate"], inner.program)
+
+
+def _record_references(reading: NativeReading, command: Node, program: str) -> None:
+    if isinstance(command, Scalar) and "${" in command.text:
+        reading.refers(command, program)
+
+
+def _agent(reading: NativeReading, _: str, __: Mapping, fields: dict[str, Any], ___: Defaults) -> Agent:
+    settings = {field: value for field, value in reading.agent.items() if field != "timeout_seconds"}
+    return Agent(**settings | fields["agent"])
+
+
+def _prompt(reading: Reading, node: Node) -> Any:
+    """A prompt, alone or with an agent of its own: fields of an Agent."""
+    if not isinstance(node, Mapping):
+        prompt = PROMPT.keys["prompt"].read(reading, node)
+        return prompt if prompt is INVALID else {"prompt": prompt}
+    fields = read_mapping(reading, node, PROMPT)
+    if "prompt" not in node.entries:
+        reading.report.error("value", "`agent` needs `prompt`", node)
+    return fields if "prompt" in fields else INVALID
+
+
+def read_agent(reading: Reading, node: Node) -> Any:
+    """The agent of a workflow: its settings, with the command as words."""
+    if isinstance(node, Scalar) and node.value is not None:
+        command = _agent_command(reading, node)
+        return INVALID if command is INVALID else {"command": command}
+    return read_mapping(reading, node, AGENT_SETTINGS)
+
+
+def _agent_command(reading: Reading, node: Node) -> Any:
+    """The words of an agent's command: a list, or a text of plain words."""
+    if isinstance(node, Sequence):
+        words = [word for word, _ in texts(non_empty(text, "a word of the command"))(reading, node)]
+    else:
+        command = text(reading, node)
+        if command is INVALID:
+            return INVALID
+        words = list(plain_argv(command) or ())
+    return tuple(words) or wrong(reading, node, "the words of a command", "command: [claude, -p]")
+
+
+def read_mode(reading: Reading, node: Node) -> Any:
+    """Read the permissions of a file: octal, with or without a leading zero, quoted or not."""
+    digits = node.text.removeprefix("0o") if isinstance(node, Scalar) else ""
+    if 3 <= len(digits) <= 4 and set(digits) <= set("01234567"):
+        return int(digits, 8)
+    return wrong(reading, node, "permissions such as 644 or 0755")
+
+
+AGENT_SETTINGS = table(
+    "agent", "The command line of an agent.",
+    Key("command", "text or list of words", "What is called; `claude -p` where it is left out.", _agent_command),
+    Key("prompt", "argument, stdin", "How the prompt is handed over; as the last argument where it is left out.",
+        choice("argument", "stdin"), "prompt_by"),
+    Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
+        "cost_max"),
+    Key("max_tokens", "whole number", "An answer that reports more tokens has failed.", integer(1, TOKENS_MAX),
+        "tokens_max"),
+    Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration,
+        "timeout_seconds"),
+)  # fmt: skip
+PROMPT = table(
+    "agent, of a step", "A prompt for an agent of its own.",
+    Key("prompt", "text", "The prompt.", non_empty(template, "the prompt")),
+    Key("prompt_by", "argument, stdin", "How it is handed over.", choice("argument", "stdin")),
+    *(AGENT_SETTINGS.keys[word] for word in ("command", "max_cost", "max_tokens")),
+)  # fmt: skip
+FILE = table(
+    "write_file", "A file made from text.",
+    Key("path", "path", "Where, relative to the step's folder.", non_empty(template, "`path`")),
+    Key("content", "text", "What stands in it.", template),
+    Key("mode", "permissions", "In octal; 644 where it is left out.", read_mode),
+)  # fmt: skip
+
+SHELL = StepType(
+    Key("shell", "command", "Action: a command for the shell; plain words run without one.",
+        non_empty(text, "`shell`")),
+    Shell,
+    build=_shell,
+    write=lambda action, _, __: {"shell": action.command} | ({"stdin": action.stdin} if action.stdin else {}),
+    beside=("shell_program", "stdin"),
+)  # fmt: skip
+VALIDATE = StepType(
+    Key("validate", "command", "Action: a command that checks; its failure is of the kind `check`.",
+        non_empty(text, "`validate`")),
+    Validate,
+    build=_validate,
+    write=lambda action, _, __: {"validate": action.command},
+    beside=("shell_program",),
+)  # fmt: skip
+AGENT = StepType(
+    Key("agent", "prompt or mapping", "Action: a prompt for the workflow's agent, or for one of its own.", _prompt),
+    Agent,
+    PROMPT,
+    "prompt",
+    _agent,
+    aliases=(Key("claude", "as `agent`", "The same as `agent`.", _prompt, "agent"),),
+)
+WRITE_FILE = StepType(
+    Key("write_file", "mapping", "Action: a file made from text; it appears whole or not at all.",
+        struct_reader(WriteFile, FILE, "", "path", "content", called="`write_file`")),
+    WriteFile, FILE, makes_commits=False
+)  # fmt: skip
+NOOP = StepType(
+    Key("noop", "true", "Action: nothing; a point where steps meet.", only_true),
+    Noop,
+    build=lambda *_: Noop(),
+    write=lambda *_: {"noop": True},
+    makes_commits=False,
+)

@@ -1,1 +1,0 @@
-"""Step types under `ir`, which only files of other systems use."""
