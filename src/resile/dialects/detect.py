@@ -47,7 +47,6 @@ class FrontEnd(Struct, frozen=True):
 
 
 def _native(root: Node) -> str:
-    """A native file has the key `resile`."""
     return "it has the key `resile`" if isinstance(root, Mapping) and "resile" in root.entries else ""
 
 
@@ -106,7 +105,6 @@ def _visor(root: Node) -> str:
 
 
 def _has_visor_types(section: Mapping) -> bool:
-    """Are these steps of Visor?"""
     steps = [value for _, value in section.entries.values() if isinstance(value, Mapping)]
     return any(key in step.entries for step in steps for key in _VISOR_KEYS)
 
@@ -189,12 +187,10 @@ def tables(name: str) -> tuple[Table, ...]:
 
 
 def _value(root: Node, key: str) -> Node | None:
-    """The value under a key of a mapping, or None."""
     entry = root.entries.get(key) if isinstance(root, Mapping) else None
     return None if entry is None else entry[1]
 
 
 def _text(root: Node, key: str) -> str:
-    """The text under a key, or an empty text."""
     value = _value(root, key)
     return value.text if isinstance(value, Scalar) and isinstance(value.value, str) else ""

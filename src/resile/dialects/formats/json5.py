@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
-from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Refused, Scanner, text_of
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, report_duplicate
+from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Scanner
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 
@@ -33,14 +33,8 @@ _CODES = {"x": re.compile(r"[0-9a-fA-F]{2}"), "u": re.compile(r"[0-9a-fA-F]{4}")
 
 def parse_json5(data: bytes, report: Diagnostics) -> Node | None:
     """Parse a JSON5 file; return the root node, or None after a report."""
-    text = text_of(data, report, "JSON5")
-    if text is None:
-        return None
-    reader = _Reader(text, report)
-    try:
-        return reader.document()
-    except Refused:
-        return None
+    root: Node | None = _Reader.parse(data, report)
+    return root
 
 
 class _Reader(Scanner):
@@ -61,9 +55,7 @@ class _Reader(Scanner):
 
     def _skip(self) -> None:
         """Skip blanks and comments."""
-        found = _SPACE.match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
+        self.take(_SPACE)
         if self.text.startswith("/*", self.at):
             self.refuse("this comment does not end")
 
@@ -74,24 +66,17 @@ class _Reader(Scanner):
             if depth >= FILE_DEPTH_MAX:
                 self.refuse(f"nested deeper than {FILE_DEPTH_MAX} levels", code="limit")
             return self._mapping(depth) if character == "{" else self._sequence(depth)
-        where = self.mark(self.at)
-        if character in ('"', "'"):
-            text = self._string()
-            return Scalar(text, text, where.line, where.column)
-        return self._word(where)
-
-    def _word(self, where: Mark) -> Scalar:
-        """Parse a number, or `true`, `false` or `null`."""
-        number = _NUMBER.match(self.text, self.at)
+        if character in _PLAIN:
+            return self._string()
+        begin, number = self.at, self.take(_NUMBER)
         if number is not None:
             if len(number[0]) > NUMBER_CHARACTERS_MAX:
-                self.refuse(f"a number has at most {NUMBER_CHARACTERS_MAX} characters", code="limit")
-            self.at = number.end()
-            return Scalar(self._number(number), number[0], where.line, where.column)
-        word = _BARE_KEY.match(self.text, self.at)
+                self.refuse(f"a number has at most {NUMBER_CHARACTERS_MAX} characters", begin, code="limit")
+            return self.scalar(self._number(number), number[0], begin)
+        word = _BARE_KEY.match(self.text, begin)
         if word is not None and word[0] in _WORDS:
             self.at = word.end()
-            return Scalar(_WORDS[word[0]], word[0], where.line, where.column)
+            return self.scalar(_WORDS[word[0]], word[0], begin)
         shown = f"`{shorten(word[0])}`" if word is not None else self.text_here()
         return self.refuse(f"a value is expected here, not {shown}", hint="text stands in quotes" if word else "")
 
@@ -137,13 +122,10 @@ class _Reader(Scanner):
             self.at += 1
             self._skip()
             value = self._value(depth + 1)
-            first = node.entries.get(key.text)
-            if first is None:
-                node.entries[key.text] = (key, value)
+            if key.text in node.entries:
+                report_duplicate(self.report, "key", key, node.entries[key.text][0])
             else:
-                place = f"{first[0].line}:{first[0].column}"
-                message = f"the key `{shorten(key.text)}` is here twice; the first is at {place}"
-                self.report.error("duplicate-key", message, key, hint="keep one of them")
+                node.entries[key.text] = (key, value)
             self._comma("}", opened)
         self.at += 1
         return node
@@ -161,40 +143,22 @@ class _Reader(Scanner):
 
     def _key(self) -> Scalar:
         """A key: a string, or a bare name."""
-        where = self.mark(self.at)
-        if self.peek() in ('"', "'"):
-            text = self._string()
-            return Scalar(text, text, where.line, where.column)
-        bare = _BARE_KEY.match(self.text, self.at)
+        if self.peek() in _PLAIN:
+            return self._string()
+        begin, bare = self.at, self.take(_BARE_KEY)
         if bare is None:
             self.refuse(f"a key is expected here, not {self.text_here()}")
-        self.at = bare.end()
         text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), bare[0])
-        return Scalar(text, text, where.line, where.column)
+        return self.scalar(text, text, begin)
 
-    def _string(self) -> str:
-        """Parse a quoted text."""
-        opened, quote = self.at, self.peek()
-        self.at += 1
-        parts: list[str] = []
-        while True:
-            plain = _PLAIN[quote].match(self.text, self.at)
-            if plain is not None:
-                parts.append(plain[0])
-                self.at = plain.end()
-            character = self.peek()
-            if character == quote:
-                self.at += 1
-                return self._join_surrogates(parts, opened)
-            if character != "\\":
-                hint = "a line break in a text is written `\\n`"
-                self.refuse("this text does not end on its line", opened, hint=hint)
-            self.at += 1
-            parts.append(self._escape())
+    def _string(self) -> Scalar:
+        """Parse a text in quotes of either kind."""
+        begin = self.at
+        text = self._join_surrogates(self.quoted(_PLAIN[self.peek()], "a line break in a text is written `\\n`"), begin)
+        return self.scalar(text, text, begin)
 
-    def _join_surrogates(self, parts: list[str], opened: int) -> str:
-        """Join the parts of a text; combine surrogate pairs that were escaped separately."""
-        text = "".join(parts)
+    def _join_surrogates(self, text: str, opened: int) -> str:
+        """Combine surrogate pairs that were escaped separately."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -206,17 +170,16 @@ class _Reader(Scanner):
                 )
         return text
 
-    def _escape(self) -> str:
+    def escape(self) -> str:
         """Parse the escape after a backslash."""
         character = self.peek()
         if not character:
             self.refuse("the file ends inside a text")
         self.at += 1
         if character in _CODES:
-            code = _CODES[character].match(self.text, self.at)
+            code = self.take(_CODES[character])
             if code is None:
                 self.refuse(f"`\\{character}` needs hexadecimal digits")
-            self.at = code.end()
             return chr(int(code[0], 16))
         if character == "\r" and self.peek() == "\n":
             self.at += 1

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from resile.dialects.formats.kdl_tokens import KEYWORDS, Strings
-from resile.dialects.formats.nodes import Scalar
-from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Refused, text_of
+from resile.dialects.formats.nodes import Scalar, report_duplicate
+from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 
@@ -59,14 +59,8 @@ class KdlNode(Struct):
 
 def parse_document(data: bytes, report: Diagnostics) -> list[KdlNode] | None:
     """Parse a KDL file; return its nodes, or None after a report."""
-    text = text_of(data, report, "KDL")
-    if text is None:
-        return None
-    reader = _Reader(text, report)
-    try:
-        return reader.document()
-    except Refused:
-        return None
+    nodes: list[KdlNode] | None = _Reader.parse(data, report)
+    return nodes
 
 
 class _Reader(Strings):
@@ -156,11 +150,9 @@ class _Reader(Strings):
         if dropped:
             return
         if value.text in node.properties:
-            first = node.properties[value.text][0]
-            message = f"the property `{shorten(value.text)}` is here twice; the first is at {first.line}:{first.column}"
-            self.report.error("duplicate-key", message, value, hint="keep one of them")
-            return
-        node.properties[value.text] = (value, given)
+            report_duplicate(self.report, "property", value, node.properties[value.text][0])
+        else:
+            node.properties[value.text] = (value, given)
 
     def _value(self) -> Scalar:
         """A string, a number or a keyword."""
@@ -172,38 +164,33 @@ class _Reader(Strings):
         return self._name("a value")
 
     def _name(self, what: str) -> Scalar:
-        """Parse a string in any of its forms."""
-        where = self.mark(self.at)
-        text = self.string(what)
-        return Scalar(text, text, where.line, where.column)
+        begin, text = self.at, self.string(what)
+        return self.scalar(text, text, begin)
 
     def _no_annotation(self) -> None:
-        """Refuse type annotations."""
         if self.peek() == "(":
             self.refuse("type annotations have no meaning in a workflow", hint="take the `(...)` out")
 
     def _number(self) -> Scalar:
         """A number."""
-        where, found = self.mark(self.at), _NUMBER.match(self.text, self.at)
-        end = self.word_end(self.at)
-        written = self.text[self.at : end]
-        if found is None or found.end() != end:
+        begin, end = self.at, self.word_end(self.at)
+        written = self.text[begin:end]
+        found = _NUMBER.fullmatch(written)
+        if found is None:
             self.refuse(f"`{shorten(written)}` is no number", hint="put text that starts like a number into quotes")
         if len(written) > NUMBER_CHARACTERS_MAX:
             self.refuse(f"a number has at most {NUMBER_CHARACTERS_MAX} characters", code="limit")
         self.at = end
         digits = written.replace("_", "")
         if found["ten"] is None:
-            value: int | float = int(digits, 0)
-        else:
-            value = float(digits) if set(digits) & set(".eE") else int(digits)
-        return Scalar(value, written, where.line, where.column)
+            return self.scalar(int(digits, 0), written, begin)
+        return self.scalar(float(digits) if set(digits) & set(".eE") else int(digits), written, begin)
 
     def _keyword(self) -> Scalar:
         """Parse `#true`, `#null` and the other keywords."""
-        where, found = self.mark(self.at), _KEYWORD.match(self.text, self.at)
+        begin, found = self.at, _KEYWORD.match(self.text, self.at)
         if found is None or found[0] not in KEYWORDS:
             shown = found[0] if found is not None else "#"
             self.refuse(f"`{shorten(shown)}` is no keyword", hint=f"those are {', '.join(KEYWORDS)}")
         self.at = found.end()
-        return Scalar(KEYWORDS[found[0]], found[0].removeprefix("#"), where.line, where.column)
+        return self.scalar(KEYWORDS[found[0]], found[0].removeprefix("#"), begin)

@@ -49,10 +49,9 @@ class Strings(Scanner):
         """Skip blanks, comments within the line and line continuations; was there anything?"""
         begin = self.at
         while True:
-            blank = _BLANK.match(self.text, self.at)
-            if blank is not None:
-                self.at = blank.end()
-            elif self.text.startswith("/*", self.at):
+            if self.take(_BLANK):
+                continue
+            if self.text.startswith("/*", self.at):
                 self._block_comment()
             elif self.peek() == "\\":
                 self._continuation()
@@ -63,18 +62,10 @@ class Strings(Scanner):
         """Skip a backslash at the end of a line, which continues the node."""
         opened = self.at
         self.at += 1
-        self._skip(_BLANK)
-        self._skip(_LINE_COMMENT)
-        if self.peek() and not self._skip(_NEWLINE):
+        self.take(_BLANK)
+        self.take(_LINE_COMMENT)
+        if self.peek() and not self.take(_NEWLINE):
             self.refuse("a backslash outside of a text must be the last thing on its line", opened)
-
-    def _skip(self, pattern: re.Pattern[str]) -> bool:
-        """Skip a pattern if the text matches it here; did it?"""
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            return False
-        self.at = found.end()
-        return True
 
     def _block_comment(self) -> None:
         """Skip a comment, which may contain others."""
@@ -92,7 +83,7 @@ class Strings(Scanner):
 
     def skip_lines(self) -> None:
         """Skip everything that may be between nodes."""
-        while self.skip_blanks() or self._skip(_NEWLINE) or self._skip(_LINE_COMMENT):
+        while self.skip_blanks() or self.take(_NEWLINE) or self.take(_LINE_COMMENT):
             pass
 
     def ends_node(self) -> bool:
@@ -102,7 +93,7 @@ class Strings(Scanner):
         if self.peek() == ";":
             self.at += 1
             return True
-        return self._skip(_NEWLINE) or self._skip(_LINE_COMMENT)
+        return bool(self.take(_NEWLINE) or self.take(_LINE_COMMENT))
 
     def at_raw_string(self) -> bool:
         """Is there a raw string here?"""
@@ -121,7 +112,7 @@ class Strings(Scanner):
         if self.text.startswith('"""', self.at):
             return self._lines(self.at + 3, '"""', is_raw=False)
         if self.peek() == '"':
-            return self._read_quoted()
+            return self.quoted(_PLAIN, 'a line break is written `\\n`, or the text stands in `"""`')
         word = self.text[self.at : self.word_end(self.at)]
         if not word:
             self.refuse(f"{what} is expected here, not {self.text_here()}")
@@ -142,38 +133,17 @@ class Strings(Scanner):
         self.at = end + len(closing)
         return text
 
-    def _read_quoted(self) -> str:
-        """Parse a quoted text on one line."""
-        opened = self.at
-        self.at += 1
-        parts: list[str] = []
-        while True:
-            plain = _PLAIN.match(self.text, self.at)
-            if plain is not None:
-                parts.append(plain[0])
-                self.at = plain.end()
-            character = self.peek()
-            if character == '"':
-                self.at += 1
-                return "".join(parts)
-            if character != "\\":
-                hint = 'a line break is written `\\n`, or the text stands in `"""`'
-                self.refuse("this text does not end on its line", opened, hint=hint)
-            self.at += 1
-            parts.append(self._escape())
-
-    def _escape(self) -> str:
+    def escape(self) -> str:
         """Parse the escape after a backslash, which drops blanks and line breaks."""
         character = self.peek()
-        if self._skip(_SPACES):
+        if self.take(_SPACES):
             return ""
         self.at += 1
         if character == "u":
-            code = _UNICODE.match(self.text, self.at)
+            begin, code = self.at, self.take(_UNICODE)
             number = int(code[1], 16) if code is not None else -1
             if code is None or number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-                self.refuse("`\\u` needs the number of a character: `\\u{1F600}`")
-            self.at = code.end()
+                self.refuse("`\\u` needs the number of a character: `\\u{1F600}`", begin)
             return chr(number)
         if character not in _ESCAPES or not character:
             self.refuse(f"`\\{shorten(character)}` is no escape", self.at - 1, hint="a backslash is written `\\\\`")
@@ -227,5 +197,5 @@ class Strings(Scanner):
         while (slash := text.find("\\", inner.at)) >= 0:
             parts.append(text[inner.at : slash])
             inner.at = slash + 1
-            parts.append(inner._escape())
+            parts.append(inner.escape())
         return "".join(parts) + text[inner.at :]

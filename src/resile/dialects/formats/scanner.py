@@ -5,12 +5,12 @@ Both produce the nodes of `nodes.py`, so a front end need not know the format of
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from resile.dialects.formats.nodes import Mark, mark_at
+from resile.dialects.formats.nodes import Mark, Scalar, text_of
 from resile.errors import shorten
-from resile.model.limits import FILE_BYTES_MAX
 
 if TYPE_CHECKING:
     from resile.dialects.reading.diagnostics import Diagnostics
@@ -31,16 +31,34 @@ class Scanner:
         self.text = text
         self.at = 0
         self.report = report
-        self._starts = [0]
-        found = text.find("\n")
-        while found >= 0:
-            self._starts.append(found + 1)
-            found = text.find("\n", found + 1)
+        self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
+
+    @classmethod
+    def parse(cls, data: bytes, report: Diagnostics) -> Any:
+        """Parse a file; return its document, or None after a report."""
+        text = text_of(data, report, f"a file that is named so is {cls.language} text in UTF-8")
+        try:
+            return None if text is None else cls(text, report).document()
+        except Refused:
+            return None
+
+    def document(self) -> Any:
+        """Parse the whole text."""
+        raise NotImplementedError
+
+    def escape(self) -> str:
+        """Parse the escape after a backslash."""
+        raise NotImplementedError
 
     def mark(self, offset: int) -> Mark:
         """The line and column of an offset."""
         line = bisect_right(self._starts, offset)
         return Mark(line, offset - self._starts[line - 1] + 1)
+
+    def scalar(self, value: str | float | None, text: str, offset: int) -> Scalar:
+        """A value that begins at an offset."""
+        where = self.mark(offset)
+        return Scalar(value, text, where.line, where.column)
 
     def refuse(self, message: str, offset: int | None = None, *, code: str = "", hint: str = "") -> NoReturn:
         """Report an error and stop parsing."""
@@ -57,20 +75,25 @@ class Scanner:
         character = self.peek()
         return f"`{shorten(character)}`" if character else "the end of the file"
 
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Skip a pattern if the text matches it here."""
+        found = pattern.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+        return found
 
-def text_of(data: bytes, report: Diagnostics, language: str) -> str | None:
-    """Decode a file and drop its byte order mark; return None after a report."""
-    if len(data) > FILE_BYTES_MAX:
-        report.error("limit", f"the file is larger than {FILE_BYTES_MAX // 1024**2} MB")
-        return None
-    hint = f"a file that is named so is {language} text in UTF-8"
-    nul = data.find(b"\0")
-    if nul >= 0:
-        report.error("encoding", f"this is not a text file: byte {nul} is NUL", mark_at(data, nul), hint=hint)
-        return None
-    try:
-        return data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        message = f"this is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
-        report.error("encoding", message, mark_at(data, error.start), hint=hint)
-        return None
+    def quoted(self, plain: re.Pattern[str], hint: str) -> str:
+        """Parse a text in quotes on one line; `plain` matches its characters other than quotes and escapes."""
+        opened, quote = self.at, self.peek()
+        self.at += 1
+        parts: list[str] = []
+        while True:
+            if (found := self.take(plain)) is not None:
+                parts.append(found[0])
+            character = self.peek()
+            if character not in (quote, "\\"):
+                self.refuse("this text does not end on its line", opened, hint=hint)
+            self.at += 1
+            if character == quote:
+                return "".join(parts)
+            parts.append(self.escape())

@@ -1,6 +1,6 @@
 """YAML 1.2 with positions: bytes in, a tree of small nodes out, each with its line and column (from 1).
 
-    bytes -> readable()  encoding, size, NUL, emptiness
+    bytes -> text_of()   encoding, size, NUL
           -> libyaml     events, one at a time
           -> Builder     nodes; refuses constructs that a workflow file must not have
 
@@ -16,9 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe, mark_at
+from resile.dialects.formats.nodes import (
+    Mapping,
+    Mark,
+    Node,
+    Scalar,
+    Sequence,
+    describe,
+    mark_at,
+    report_duplicate,
+    text_of,
+)
 from resile.errors import shorten
-from resile.model.limits import ALIAS_NODES_MAX, FILE_BYTES_MAX, FILE_DEPTH_MAX
+from resile.model.limits import ALIAS_NODES_MAX, FILE_DEPTH_MAX
 
 if TYPE_CHECKING:
     from resile.dialects.reading.diagnostics import Diagnostics
@@ -60,7 +70,7 @@ def parse(data: bytes, report: Diagnostics, variants: list[Mapping] | None = Non
 
     With `variants`, `!word VALUE` is read as `word: VALUE` and added to them; otherwise the tag is refused.
     """
-    if not _readable(data, report):
+    if text_of(data, report, "a workflow file is YAML or JSON text in UTF-8", "save the file as UTF-8") is None:
         return None
     import yaml
 
@@ -91,25 +101,6 @@ def loader_of(data: bytes) -> Any:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
 
 
-def _readable(data: bytes, report: Diagnostics) -> bool:
-    """Is this valid text? Report why not."""
-    if len(data) > FILE_BYTES_MAX:
-        report.error("limit", f"the file is larger than {FILE_BYTES_MAX // 1024**2} MB")
-        return False
-    nul = data.find(b"\0")
-    if nul >= 0:
-        message = f"this is not a text file: byte {nul} is NUL"
-        report.error("encoding", message, mark_at(data, nul), hint="a workflow file is YAML or JSON text in UTF-8")
-        return False
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        message = f"this is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
-        report.error("encoding", message, mark_at(data, error.start), hint="save the file as UTF-8")
-        return False
-    return True
-
-
 def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
     """Report a syntax error in the parser's words; tabs get a clearer message."""
     mark = error.problem_mark or error.context_mark
@@ -121,12 +112,9 @@ def _report_syntax(error: Any, data: bytes, report: Diagnostics) -> None:
         return
     problem = error.problem or "this is not YAML"
     if error.context:
-        problem = f"{problem} ({error.context}"
-        problem += (
-            f" that began at {error.context_mark.line + 1}:{error.context_mark.column + 1})"
-            if (error.context_mark is not None)
-            else ")"
-        )
+        began = error.context_mark
+        place = f" that began at {began.line + 1}:{began.column + 1}" if began is not None else ""
+        problem = f"{problem} ({error.context}{place})"
     offending = f": `{shorten(line.strip())}`" if line.strip() else ""
     hint = "quote a value that holds `: `" if "mapping values" in problem else ""
     report.error("yaml", f"{problem}{offending}", where, hint=hint)
@@ -194,7 +182,6 @@ class Builder:
                 return
 
     def _refuse(self, code: str, message: str, event: Any, hint: str = "") -> None:
-        """Report an error and stop parsing."""
         mark = Mark(event.start_mark.line + 1, event.start_mark.column + 1)
         self.report.error(code, message, mark, hint=hint)
         raise Refused
@@ -317,8 +304,6 @@ class Builder:
             self.report.error("yaml", "`<<` does not merge here", node, hint=hint)
             return _DROPPED
         if node.text in parent.entries:
-            first = parent.entries[node.text][0]
-            message = f"the key `{shorten(node.text)}` is here twice; the first is at {first.line}:{first.column}"
-            self.report.error("duplicate-key", message, node, hint="keep one of them")
+            report_duplicate(self.report, "key", node, parent.entries[node.text][0])
             return _DROPPED
         return node

@@ -228,7 +228,6 @@ def captured_names(workflow: Workflow) -> set[str]:
 
 
 def _handlers(step: Step) -> Iterable[Step]:
-    """Commands that run after a step's failure or success."""
     for rule in step.rules:
         yield from rule.repair.steps if rule.repair is not None else ()
     yield from step.on_success.steps if step.on_success is not None else ()

@@ -122,7 +122,6 @@ def _read_ladder(reading: NativeReading, fields: dict[str, Any], within: Default
 
 
 def _file_stem(file: str) -> str:
-    """Name of the file without its ending: the default name of a workflow."""
     return file.rpartition("/")[2].rpartition(".")[0] or file.rpartition("/")[2]
 
 

@@ -193,7 +193,6 @@ def _fold_one(
 
 
 def _are_linked(steps: tuple[Step, ...]) -> bool:
-    """Does one of these steps need another?"""
     names = {step.name for step in steps}
     return any(not names.isdisjoint(need.any_of) for step in steps for need in step.needs)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import items_of as items_of
 from resile.dialects.native.ir import IR
 from resile.dialects.native.keys.steps import STEP, WORKFLOW
 from resile.dialects.reading.diagnostics import Place
@@ -154,11 +155,6 @@ def value_of(node: Mapping, key: str) -> Node | None:
     """The value under a key, or None."""
     entry = node.entries.get(key)
     return None if entry is None else entry[1]
-
-
-def items_of(node: Node) -> list[Node]:
-    """The items of a list; any other node is its only item."""
-    return node.items if isinstance(node, Sequence) else [node]
 
 
 def is_null(node: Node | None) -> bool:

@@ -196,13 +196,11 @@ class _ReferenceChecker:
         return Mark(line, column)
 
     def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
-        """Report a reference that is certainly wrong."""
         place = None if self.report.full else self._place_of_name(text, name, offset)
         if place is None or self._is_new(place, message):
             self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
 
     def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
-        """Warn of a reference that is probably wrong."""
         place = self._place_of_name(text, name, offset)
         if self._is_new(place, message):
             self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", place, hint=hint)

@@ -58,7 +58,6 @@ def non_empty(read: Reader, what: str) -> Reader:
     """Wrap a reader so that it refuses blank texts."""
 
     def read_filled(reading: Reading, node: Node) -> Any:
-        """Read, and refuse a blank text."""
         value = read(reading, node)
         if value is not INVALID and not value.strip():
             reading.report.error("value", f"{what} is empty", node)
@@ -87,7 +86,6 @@ def integer(low: int, high: int) -> Reader:
     """A whole number within bounds."""
 
     def read_integer(reading: Reading, node: Node) -> Any:
-        """Read and compare with the bounds."""
         if not isinstance(node, Scalar) or isinstance(node.value, bool) or not isinstance(node.value, int):
             return wrong(reading, node, f"a whole number from {low} to {high}")
         if not low <= node.value <= high:
@@ -103,7 +101,6 @@ def number(low: float, high: float) -> Reader:
     """A number within bounds."""
 
     def read_number(reading: Reading, node: Node) -> Any:
-        """Read and compare with the bounds."""
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             return wrong(reading, node, f"a number from {low:g} to {high:g}")
@@ -119,7 +116,6 @@ def _quantity(parse: Callable[[Any], Any], expected: str, hint: str) -> Reader:
     """Make a reader of quantities that `parse` understands."""
 
     def read_measured(reading: Reading, node: Node) -> Any:
-        """Read a quantity; an error has the parser's message."""
         if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
             return wrong(reading, node, expected, hint)
         try:
@@ -148,7 +144,6 @@ def choice(*words: str) -> Reader:
     """One of a few words."""
 
     def read_choice(reading: Reading, node: Node) -> Any:
-        """Read and compare with the words."""
         if isinstance(node, Scalar) and node.text in words:
             return node.text
         near = did_you_mean(node.text, words) if isinstance(node, Scalar) else ""
@@ -170,7 +165,6 @@ def texts(read: Reader) -> Reader:
     """One text or a list of them, as a tuple of (value, node)."""
 
     def read_texts(reading: Reading, node: Node) -> Any:
-        """Read each item."""
         items = node.items if isinstance(node, Sequence) else [node]
         return tuple((value, item) for item in items if (value := read(reading, item)) is not INVALID)
 
@@ -275,7 +269,6 @@ def _said_condition(reading: Reading, node: Mapping) -> Any:
 
 
 def _conditions(reading: Reading, node: Node) -> Any:
-    """A list of conditions."""
     if not isinstance(node, Sequence):
         return wrong(reading, node, "a list of conditions")
     return tuple(found for item in node.items if (found := condition(reading, item)) is not INVALID)

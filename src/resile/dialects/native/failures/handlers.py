@@ -86,7 +86,6 @@ def _rule(reading: Reading, name: str, node: Node) -> Rule | None:
 
 
 def _describe_matcher(values: Any) -> str:
-    """The values of a matcher, as text for messages."""
     return values if isinstance(values, str) else " ".join(str(value) for value in values)
 
 

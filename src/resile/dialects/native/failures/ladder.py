@@ -199,7 +199,6 @@ def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults)
 
 
 def _escalation(reading: NativeReading, fields: dict[str, Any]) -> list[Rule]:
-    """The rule of `resources.escalate`, if any."""
     resources, node = fields.get("resources", (None, None))
     rule = read_escalation(reading, node, resources) if node is not None else None
     return [rule] if rule is not None else []

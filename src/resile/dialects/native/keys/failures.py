@@ -157,7 +157,6 @@ def _target(reading: Reading, node: Node) -> Any:
 
 
 def _goto(reading: Reading, node: Node) -> Any:
-    """The node that names the step to jump back to."""
     return wrong(reading, node, "a step's name") if (target := _target(reading, node)) is None else target
 
 

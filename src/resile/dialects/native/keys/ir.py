@@ -43,7 +43,6 @@ def _checks(reading: Reading, node: Node) -> Any:
 
 
 def _arguments(reading: Reading, node: Node) -> Any:
-    """Read a mapping of names to data."""
     return (
         read_data(reading, node) if isinstance(node, Mapping) else wrong(reading, node, "a mapping of names to values")
     )

@@ -27,7 +27,6 @@ def as_model(kind: Any, what: str) -> Reader:
     """Read a value of this type."""
 
     def read_model(reading: Reading, node: Node) -> Any:
-        """Convert the node, and report where that fails."""
         try:
             value = msgspec.convert(plain(node), kind)
         except msgspec.ValidationError as problem:

@@ -161,7 +161,6 @@ def capture_name(reading: Reading, name: str, node: Node) -> bool:
 
 
 def _resources(reading: Reading, node: Node) -> Any:
-    """Read the resources of a step, and the node of `escalate`."""
     fields = read_mapping(reading, node, RESOURCES)
     escalate = fields.pop("escalate", None)
     return Resources(**fields), escalate

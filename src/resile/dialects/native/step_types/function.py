@@ -90,7 +90,6 @@ def check_beside(reading: NativeReading, node: Mapping, action: Function) -> Non
 
 
 def _refuse_in_threads(reading: NativeReading, where: Scalar, key: str) -> None:
-    """Refuse a key that needs a separate environment: threads share one."""
     message = f"`{key}` has a meaning only in worker processes: threads share one environment"
     reading.report.error("action", message, where, hint="`processes` as workers, or an argument")
 

@@ -57,7 +57,6 @@ def _write_policy(policy: ErrorPolicy, writer: StepWriter) -> dict[str, Any]:
 
 
 def _write_workflow(action: Child, writer: StepWriter, _: Inherited) -> dict[str, Any]:
-    """Write the workflow inline, so that one file is enough."""
     more = {word: value for word in ("inputs", "result", "shares") if (value := getattr(action, word))}
     return {"workflow": writer.workflow(action.workflow), **more}
 

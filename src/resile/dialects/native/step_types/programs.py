@@ -155,7 +155,6 @@ def _with_inputs(reading: NativeReading, _: str, node: Mapping, fields: dict[str
 
 
 def _write_python(action: Python, writer: StepWriter, _: Inherited) -> dict[str, Any]:
-    """Write the code or its file, and the inputs beside it."""
     written = writer.fields(action, PYTHON_KEYS)
     inputs = {"inputs": written.pop("inputs")} if action.inputs else {}
     return {"python": written, **inputs}

@@ -53,7 +53,6 @@ def _repair(repair: Repair, commands: Commands) -> dict[str, Any]:
 
 
 def _calls(calls: tuple[str, ...], code: str) -> dict[str, Any]:
-    """Write the named steps that run first."""
     return ({"run": list(calls)} if calls else {}) | ({"run_js": code} if code else {})
 
 

@@ -89,7 +89,6 @@ class Writer:
         return written | {name: self._write_step(step, {}, (), odd, around) for name, step in last}
 
     def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited) -> Block:
-        """Write a step of a list; its name is left out if it is the default."""
         return self._write_step(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
 
     def _write_step(
@@ -155,7 +154,6 @@ class Writer:
             resources = written_fields(step.resources, RESOURCES)
 
         def commands(steps: tuple[Step, ...], word: str) -> list[Any]:
-            """Write the commands of the step's handlers."""
             return self.commands(steps, word, inner)
 
         written: dict[str, Any] = {"resources": resources} if step.resources is not None else {}

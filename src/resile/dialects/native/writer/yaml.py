@@ -37,14 +37,12 @@ def write(data: dict[str, Any], notes: tuple[str, ...] = ()) -> str:
 
 
 def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
-    """Write the lines of a mapping."""
     for key, value in data.items():
         yield from _notes(value, indent)
         yield from _entry(f"{indent}{_scalar(key)}:", value, indent)
 
 
 def _notes(value: Any, indent: str) -> Iterator[str]:
-    """The comments of a value."""
     yield from (_comment(note, indent) for note in (value.notes if isinstance(value, Block) else ()))
 
 
@@ -101,7 +99,6 @@ def _flow_list_of(values: list[Any] | tuple[Any, ...]) -> str:
 
 
 def _is_literal(text: str) -> bool:
-    """Can this text be a literal block?"""
     return not _NOT_LITERAL.search(text) and bool(text.strip()) and not text.startswith(("\t", "\n"))
 
 
@@ -133,7 +130,6 @@ def _scalar(value: Any) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Does this text need no quotes?"""
     if not text or text[0] in _INDICATORS or _UNSAFE.search(text) or text.lower() in _WORDS_OF_OLD:
         return False
     return isinstance(resolve(text), str)
