@@ -50,7 +50,7 @@ def test_a_file_is_known_by_its_shape(text: str) -> None:
     assert root is not None
     assert detect(root, report) == SHAPES[text]
     assert report.findings() == ()
-    assert [front_end.name for front_end in FRONT_ENDS if front_end.recognise(root)] == [SHAPES[text][0]]
+    assert [name for name, recognise in FRONT_ENDS.items() if recognise(root)] == [SHAPES[text][0]]
 
 
 @pytest.mark.parametrize("text", STRANGE)

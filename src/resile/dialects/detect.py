@@ -1,6 +1,6 @@
 """Detects the dialect of a file: each front end recognises the shape of its files.
 
-    FrontEnd   name, recognise(root) -> the reason, or an empty text; its module has TABLES and compile_NAME
+    FRONT_ENDS   name -> recognise(root) -> the reason, or an empty text; its module has TABLES and compile_NAME
 
 `detect` asks every front end. If none recognises the file, it is no workflow file; if several do, the caller must
 choose (`--dialect`). The module of a front end is imported only for its files. Files that are not YAML are recognised
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
 
@@ -26,28 +24,9 @@ ENDINGS = {".kdl": "torc", ".json5": "torc"}
 """Endings of files that are not YAML, with their dialects."""
 
 _PRODIGY_ACTIONS = (
-    "shell",
-    "claude",
-    "analyze",
-    "foreach",
-    "write_file",
-    "goal_seek",
-    "validate",
-    "test",
-    "on_failure",
-)
+    "shell", "claude", "analyze", "foreach", "write_file", "goal_seek", "validate", "test", "on_failure"
+)  # fmt: skip
 _VISOR_KEYS = ("type", "exec", "depends_on", "on_fail", "forEach", "fail_if", "prompt")
-
-
-class FrontEnd(Struct, frozen=True):
-    """One dialect: its name, and the function that recognises its files."""
-
-    name: str
-    recognise: Callable[[Node], str]
-
-
-def _native(root: Node) -> str:
-    return "it has the key `resile`" if isinstance(root, Mapping) and "resile" in root.entries else ""
 
 
 def _prodigy(root: Node) -> str:
@@ -130,19 +109,19 @@ def _noetl(root: Node) -> str:
     return ""
 
 
-FRONT_ENDS = (
-    FrontEnd("native", _native),
-    FrontEnd("prodigy", _prodigy),
-    FrontEnd("visor", _visor),
-    FrontEnd("torc", _torc),
-    FrontEnd("noetl", _noetl),
-)
-NAMES = tuple(front_end.name for front_end in FRONT_ENDS)
+FRONT_ENDS: dict[str, Callable[[Node], str]] = {
+    "native": lambda root: "it has the key `resile`" if _value(root, "resile") is not None else "",
+    "prodigy": _prodigy,
+    "visor": _visor,
+    "torc": _torc,
+    "noetl": _noetl,
+}
+NAMES = tuple(FRONT_ENDS)
 
 
 def detect(root: Node, report: Diagnostics) -> tuple[str, str]:
     """The dialect of a file and the reason; two empty texts after a report."""
-    found = [(front_end.name, why) for front_end in FRONT_ENDS if (why := front_end.recognise(root))]
+    found = [(name, why) for name, recognise in FRONT_ENDS.items() if (why := recognise(root))]
     if len(found) == 1:
         return found[0]
     if found:

@@ -10,6 +10,8 @@ import re
 from collections import ChainMap
 from typing import Any
 
+from msgspec import Struct
+
 from resile.dialects.formats.nodes import Mark, Node
 from resile.dialects.native.context import NativeReading, Scope, StepDraft
 from resile.dialects.native.keys.steps import ROOTS
@@ -93,6 +95,15 @@ def _check_fallback(reading: Reading, draft: StepDraft, where: Node) -> None:
             reading.report.warning("fallback-skipped", message, where)
 
 
+class _Reference(Struct, frozen=True):
+    """One `${name}` in a text, with its path and its offset."""
+
+    text: Text
+    name: str
+    path: tuple[str | int, ...]
+    offset: int
+
+
 class _ReferenceChecker:
     """Checks texts in the scope that it has entered."""
 
@@ -121,28 +132,38 @@ class _ReferenceChecker:
         self._check_blanks(text)
         for name, offset in names(text.node.text):
             path = path_of(name)
-            if len(path) == 1:
-                continue
-            match path[0]:
-                case "inputs":
-                    self._check_input(text, name, path, offset)
-                case "steps":
-                    self._check_step(text, name, path, offset)
-                case "execution":
-                    self._check_execution(text, name, path, offset)
-                case "error" | "shell" if self._in_repair(text):
-                    self._check_failure(text, name, path, offset)
-                case "item" if self.scope.around is not None:
-                    pass
-                case "map" if self._map_step() is not None:
-                    self._check_map(text, name, path, offset)
-                case "env":
-                    if len(path) != 2:
-                        self._error(text, name, offset, "`env` has the form `${env.NAME}`")
-                case root if root not in self.captured:
-                    self._report_unknown_root(text, name, str(root), offset)
-                case _:
-                    pass
+            if len(path) > 1:
+                self._check_path(_Reference(text, name, path, offset), str(path[0]), str(path[1]))
+
+    def _check_path(self, ref: _Reference, root: str, field: str) -> None:
+        """Check a reference with a path: its first word and the field of that."""
+        match root:
+            case "inputs":
+                if field not in self.inputs:
+                    hint = did_you_mean(field, self.inputs, "inputs") or "declare it under `inputs`"
+                    self._error(ref, f"there is no input `{shorten(field)}`", hint)
+            case "steps":
+                self._check_step(ref, field)
+            case "execution":
+                if self._has_field(ref, "the execution", field, EXECUTION_FIELDS) and ref.text.owner != "end":
+                    self._warning("not-in-end", ref, "the execution is complete only in `end`")
+            case "error" | "shell" if self._in_repair(ref.text):
+                self._has_field(ref, f"`{root}`", field, ERROR_FIELDS if root == "error" else ("output",))
+            case "item" if self.scope.around is not None:
+                pass
+            case "map" if self._map_step() is not None:
+                if self._has_field(ref, "a map", field, FANOUT_FIELDS):
+                    self._check_order(ref, "map")
+            case "env":
+                if len(ref.path) != 2:
+                    self._error(ref, "`env` has the form `${env.NAME}`")
+            case _ if root not in self.captured:
+                self._report_unknown_root(ref, root)
+
+    def _has_field(self, ref: _Reference, owner: str, field: str, fields: tuple[str, ...]) -> bool:
+        if field not in fields:
+            self._error(ref, f"{owner} has no `{shorten(field)}`", did_you_mean(field, fields, "it has"))
+        return field in fields
 
     def _check_blanks(self, text: Text) -> None:
         """Warn of blanks inside the braces of a reference: neither Resile nor a shell can read it."""
@@ -195,15 +216,17 @@ class _ReferenceChecker:
                 at = lines[number].find(wanted, at + 1)
         return Mark(line, column)
 
-    def _error(self, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
-        place = None if self.report.full else self._place_of_name(text, name, offset)
+    def _error(self, ref: _Reference, message: str, hint: str = "") -> None:
+        """Report a reference that is certainly wrong."""
+        place = None if self.report.full else self._place_of_name(ref.text, ref.name, ref.offset)
         if place is None or self._is_new(place, message):
-            self.report.error("unknown-variable", f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+            self.report.error("unknown-variable", f"`${{{shorten(ref.name)}}}`: {message}", place, hint=hint)
 
-    def _warning(self, code: str, text: Text, name: str, offset: int, message: str, hint: str = "") -> None:
-        place = self._place_of_name(text, name, offset)
+    def _warning(self, code: str, ref: _Reference, message: str, hint: str = "") -> None:
+        """Warn of a reference that is probably wrong."""
+        place = self._place_of_name(ref.text, ref.name, ref.offset)
         if self._is_new(place, message):
-            self.report.warning(code, f"`${{{shorten(name)}}}`: {message}", place, hint=hint)
+            self.report.warning(code, f"`${{{shorten(ref.name)}}}`: {message}", place, hint=hint)
 
     def _is_new(self, place: Mark, message: str) -> bool:
         """Is this finding new? Several steps of an item can share one handler."""
@@ -211,38 +234,27 @@ class _ReferenceChecker:
         self.reported.add((place.line, place.column, message))
         return len(self.reported) > count
 
-    def _check_input(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """Check that an input is declared."""
-        if str(path[1]) not in self.inputs:
-            message = f"there is no input `{shorten(str(path[1]))}`"
-            hint = did_you_mean(str(path[1]), self.inputs, "inputs") or "declare it under `inputs`"
-            self._error(text, name, offset, message, hint)
-
-    def _check_step(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
+    def _check_step(self, ref: _Reference, step: str) -> None:
         """Check that a step exists, has that property, and runs earlier."""
+        path = ref.path
         if len(path) < 3:
-            message = f"what of that step? One of {', '.join(STEP_FIELDS)}"
-            self._error(text, name, offset, message, "`${steps.NAME.output}`")
+            self._error(ref, f"what of that step? One of {', '.join(STEP_FIELDS)}", "`${steps.NAME.output}`")
             return
-        step, field = str(path[1]), str(path[2])
-        if step in text.beside and field in STEP_FIELDS:
+        field, output = str(path[2]), str(path[3]) if len(path) > 3 else ""
+        if step in ref.text.beside and field in STEP_FIELDS:
             return
         draft = self.drafts.get(step)
         if draft is None:
-            self._report_unknown_step(text, name, step, offset)
+            self._report_unknown_step(ref, step)
+        elif not self._has_field(ref, "a step", field, STEP_FIELDS + (FANOUT_FIELDS if _fans_out(draft) else ())):
             return
-        fields = STEP_FIELDS + (FANOUT_FIELDS if _fans_out(draft) else ())
-        if field not in fields:
-            self._error(text, name, offset, f"a step has no `{shorten(field)}`", did_you_mean(field, fields, "it has"))
-        elif field == "outputs" and _is_unread_child(draft):
-            pass
-        elif field == "outputs" and (len(path) < 4 or str(path[3]) not in _outputs(draft)):
-            hint = did_you_mean(str(path[3]) if len(path) > 3 else "", sorted(_outputs(draft)), "it captures")
-            self._error(text, name, offset, f"`{shorten(step)}` captures nothing of that name", hint)
-        else:
-            self._check_order(text, name, step, offset)
+        elif field != "outputs" or output in _outputs(draft):
+            self._check_order(ref, step)
+        elif not _is_unread_child(draft):
+            hint = did_you_mean(output, sorted(_outputs(draft)), "it captures")
+            self._error(ref, f"`{shorten(step)}` captures nothing of that name", hint)
 
-    def _report_unknown_step(self, text: Text, name: str, step: str, offset: int) -> None:
+    def _report_unknown_step(self, ref: _Reference, step: str) -> None:
         """Report a step that does not exist, or that runs for the items of another step."""
         scope: Scope | None = self.scope
         while scope is not None and step not in scope.inner:
@@ -251,16 +263,16 @@ class _ReferenceChecker:
             holder = scope.inner[step]
             called = f".{holder}" if re.fullmatch(r"\w[\w-]*", holder) else f"['{holder}']"
             hint = f"what came of them is `${{steps{called}.results}}`"
-            self._error(text, name, offset, f"`{shorten(step)}` runs inside the items of `{shorten(holder)}`", hint)
+            self._error(ref, f"`{shorten(step)}` runs inside the items of `{shorten(holder)}`", hint)
             return
         hint = did_you_mean(step, self.drafts, "steps")
-        if "." in name and any(other.startswith(f"{step}.") for other in self.drafts):
+        if "." in ref.name and any(other.startswith(f"{step}.") for other in self.drafts):
             hint = f"quote a name with dots: `${{steps['{step}.…'].output}}`"
-        self._error(text, name, offset, f"there is no step `{shorten(step)}`", hint)
+        self._error(ref, f"there is no step `{shorten(step)}`", hint)
 
-    def _check_order(self, text: Text, name: str, step: str, offset: int) -> None:
+    def _check_order(self, ref: _Reference, step: str) -> None:
         """Warn of a step that may not have run when this text is rendered."""
-        scope, owner, is_inside = self.scope, text.owner, text.is_inside
+        scope, owner, is_inside = self.scope, ref.text.owner, ref.text.is_inside
         # A step around the items has run if it ran before the fan-out.
         while step not in scope.drafts and scope.around is not None:
             scope, owner, is_inside = scope.around, scope.owner, scope.is_inside
@@ -269,49 +281,23 @@ class _ReferenceChecker:
                 return
         if not _has_run(scope, owner, is_inside, step):
             message = f"`{shorten(step)}` may not have run when `{shorten(owner)}` starts"
-            self._warning("not-an-ancestor", text, name, offset, message, f"add `{step}` to its `needs`")
+            self._warning("not-an-ancestor", ref, message, f"add `{step}` to its `needs`")
 
-    def _check_map(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """Check a reference to the results of the step called `map`."""
-        field = str(path[1])
-        if field not in FANOUT_FIELDS:
-            hint = did_you_mean(field, FANOUT_FIELDS, "it has")
-            self._error(text, name, offset, f"a map has no `{shorten(field)}`", hint)
-        else:
-            self._check_order(text, name, "map", offset)
-
-    def _check_failure(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """Check a reference to the failure that a repair handles."""
-        root, field = str(path[0]), str(path[1])
-        fields = ERROR_FIELDS if root == "error" else ("output",)
-        if field not in fields:
-            hint = did_you_mean(field, fields, "it has")
-            self._error(text, name, offset, f"`{root}` has no `{shorten(field)}`", hint)
-
-    def _check_execution(self, text: Text, name: str, path: tuple[str | int, ...], offset: int) -> None:
-        """Check a reference to the execution; it is complete only in `end`."""
-        wanted = str(path[1])
-        if wanted not in EXECUTION_FIELDS:
-            message = f"the execution has no `{shorten(wanted)}`"
-            self._error(text, name, offset, message, did_you_mean(wanted, EXECUTION_FIELDS, "it has"))
-        elif text.owner != "end":
-            self._warning("not-in-end", text, name, offset, "the execution is complete only in `end`")
-
-    def _report_unknown_root(self, text: Text, name: str, root: str, offset: int) -> None:
+    def _report_unknown_root(self, ref: _Reference, root: str) -> None:
         """Warn of a path with an unknown first word: no shell variable has a path, but code in other languages may."""
         if root in ROOTS:
-            hint = ROOT_HINTS.get(root, "")
-            self._warning("unknown-variable", text, name, offset, f"`{root}` has no value here", hint)
+            self._warning("unknown-variable", ref, f"`{root}` has no value here", ROOT_HINTS.get(root, ""))
             return
-        hint = self._hint_for(name.removeprefix("raw:"), root)
+        text, has_dot = ref.text, "." in ref.name
+        hint = self._hint_for(ref.name.removeprefix("raw:"), root)
         if not hint and text.program:
-            if "." not in name and knows_ansi(text.program):
+            if not has_dot and knows_ansi(text.program):
                 return
-            if self._is_shielded(text, offset):
+            if self._is_shielded(text, ref.offset):
                 return
         known = ", ".join(ROOTS[:4])
-        fallback = f"`${{…}}` reads {known} and captured names" if "." in name else "arrays need `shell_program: bash`"
-        self._warning("unknown-variable", text, name, offset, f"`{shorten(root)}` is not known", hint or fallback)
+        fallback = f"`${{…}}` reads {known} and captured names" if has_dot else "arrays need `shell_program: bash`"
+        self._warning("unknown-variable", ref, f"`{shorten(root)}` is not known", hint or fallback)
 
     def _hint_for(self, name: str, root: str) -> str:
         """Suggest a correction for a name with an unknown first word."""

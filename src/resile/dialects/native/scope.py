@@ -11,22 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.context import Defaults, NativeReading, StepDraft, is_dangling
-from resile.dialects.native.expansions import Shared, read_expansion
 from resile.dialects.native.graph.ancestors import Ancestors
 from resile.dialects.native.graph.edges import connect
+from resile.dialects.native.graph.needs import read_needs
 from resile.dialects.native.graph.routes import called_only, called_steps, check_routes
 from resile.dialects.native.keys.fanout import PHASE
+from resile.dialects.native.keys.steps import STEP
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import name_problem
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
-from resile.model.workflow import Step
+from resile.model.workflow import Shell, Step
 
 Named = tuple[str, Node, Node]
 """A step's name, the node that gives it, and the step itself."""
+_OWN = frozenset(("shell", "needs", "outputs"))
+_needs, _outputs = STEP.keys["needs"].read, STEP.keys["outputs"].read
+
+Shared = tuple[tuple[str, int], ...]
+"""Keys that steps share, each with the identity of its node."""
 
 
 def named_steps(reading: NativeReading, steps: Node, word: str, unnamed: str = "step") -> Iterable[Named]:
@@ -73,7 +81,7 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Defaults
         place = key if isinstance(key, Scalar) else node
         reading.owner = name
         if reading.is_checked:
-            draft = read_expansion(reading, name, node, place, within, known)
+            draft = _read_expansion(reading, name, node, place, within, known)
         else:
             draft = reading.readers.step(reading, name, node, place, within)
         first = drafts.get(name)
@@ -84,6 +92,35 @@ def read_drafts(reading: NativeReading, named: Iterable[Named], within: Defaults
         drafts[name] = draft
     reading.owner = ""
     return drafts
+
+
+def _read_expansion(
+    reading: NativeReading, name: str, node: Mapping, key: Scalar | Mapping, within: Defaults, known: dict[Shared, Step]
+) -> StepDraft:
+    """Read a step that a front end may have expanded from one entry of its file.
+
+    Such steps share the nodes of all keys but the command, needs and outputs, so one step is read and copied: `known`
+    has one for each set of shared keys.
+    """
+    entries = node.entries
+    shared = tuple([(word, id(value)) for word, (_, value) in entries.items() if word not in _OWN])
+    model = known.get(shared)
+    command = entries["shell"][1] if "shell" in entries else None
+    if model is None or not isinstance(command, Scalar) or name == "end":
+        draft = reading.readers.step(reading, name, node, key, within)
+        if command is not None and name != "end":
+            known[shared] = draft.step
+        return draft
+    step = replace(
+        model,
+        name=name,
+        action=Shell(command.text, within.program),
+        outputs=tuple([path for path, _ in _outputs(reading, entries["outputs"][1])]) if "outputs" in entries else (),
+        origin=reading.origin(key),
+    )
+    return StepDraft(
+        step, node, key, read_needs(reading, *_needs(reading, entries["needs"][1])) if "needs" in entries else ()
+    )
 
 
 def settle(reading: NativeReading, drafts: dict[str, StepDraft], is_list: bool) -> tuple[Step, ...]:

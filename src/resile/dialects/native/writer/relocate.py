@@ -14,25 +14,8 @@ from resile.model.workflow import Action, Child, FanOut, Function, Python, Rule,
 
 
 def relocate(workflow: Workflow, folder: str) -> Workflow:
-    """Rewrite the paths of a workflow for that folder; return the same object if nothing moves."""
-    move = _Move(workflow.folder, folder)
-    if move.stays and not _has_child_workflows(workflow):
-        return workflow
-    return move.workflow(workflow)
-
-
-def _has_child_workflows(workflow: Workflow) -> bool:
-    """Does this workflow have child workflows?"""
-    steps = [*workflow.steps, workflow.end]
-    while steps:
-        step = steps.pop()
-        if isinstance(step.action, Child):
-            return True
-        if isinstance(step.action, FanOut):
-            steps += step.action.steps
-        steps += [inner for rule in step.rules if rule.repair is not None for inner in rule.repair.steps]
-        steps += step.on_success.steps if step.on_success is not None else ()
-    return False
+    """Rewrite the paths of a workflow for that folder."""
+    return _Move(workflow.folder, folder).workflow(workflow)
 
 
 class _Move:
