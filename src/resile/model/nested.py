@@ -45,7 +45,7 @@ def steps_within(steps: Iterable[Step]) -> Iterator[Step]:
             work += step.action.steps
         elif isinstance(step.action, Child):
             work += step.action.workflow.steps
-        work += _answers(step)
+        work += handler_steps(step)
 
 
 def workflows_within(workflow: Workflow) -> Iterator[Workflow]:
@@ -70,10 +70,10 @@ def _children(work: list[Step]) -> Iterator[Workflow]:
                 work += step.action.steps
             elif isinstance(step.action, Child):
                 yield step.action.workflow
-            work += _answers(step)
+            work += handler_steps(step)
 
 
-def _answers(step: Step) -> Iterator[Step]:
+def handler_steps(step: Step) -> Iterator[Step]:
     """The steps that repair a step's failures or follow its success."""
     for rule in step.rules:
         yield from rule.repair.steps if rule.repair is not None else ()

@@ -6,7 +6,7 @@ import pytest
 
 from resile.core.scheduling.plan import plan_of
 from resile.dialects.compile import compile_text
-from resile.dialects.native.graph.needs import SHARED_NEEDS_MIN
+from resile.dialects.native.graph.edges import SHARED_NEEDS_MIN
 from resile.model.codec import decode, encode
 
 NAMES = [f"a{number}" for number in range(SHARED_NEEDS_MIN)]

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, report_duplicate
-from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Scanner
+from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, Scanner, parse_text
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 
@@ -33,8 +33,7 @@ _CODES = {"x": re.compile(r"[0-9a-fA-F]{2}"), "u": re.compile(r"[0-9a-fA-F]{4}")
 
 def parse_json5(data: bytes, report: Diagnostics) -> Node | None:
     """Parse a JSON5 file; return the root node, or None after a report."""
-    root: Node | None = _Reader.parse(data, report)
-    return root
+    return parse_text("JSON5", data, report, lambda text: _Reader(text, report).document())
 
 
 class _Reader(Scanner):
@@ -154,7 +153,8 @@ class _Reader(Scanner):
     def _string(self) -> Scalar:
         """Parse a text in quotes of either kind."""
         begin = self.at
-        text = self._join_surrogates(self.quoted(_PLAIN[self.peek()], "a line break in a text is written `\\n`"), begin)
+        hint = "a line break in a text is written `\\n`"
+        text = self._join_surrogates(self.read_quoted(_PLAIN[self.peek()], self._escape, hint), begin)
         return self.scalar(text, text, begin)
 
     def _join_surrogates(self, text: str, opened: int) -> str:
@@ -170,7 +170,7 @@ class _Reader(Scanner):
                 )
         return text
 
-    def escape(self) -> str:
+    def _escape(self) -> str:
         """Parse the escape after a backslash."""
         character = self.peek()
         if not character:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from resile.dialects.formats.kdl_tokens import KEYWORDS, Strings
 from resile.dialects.formats.nodes import Scalar, report_duplicate
-from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX
+from resile.dialects.formats.scanner import NUMBER_CHARACTERS_MAX, parse_text
 from resile.errors import shorten
 from resile.model.limits import FILE_DEPTH_MAX
 
@@ -59,8 +59,7 @@ class KdlNode(Struct):
 
 def parse_document(data: bytes, report: Diagnostics) -> list[KdlNode] | None:
     """Parse a KDL file; return its nodes, or None after a report."""
-    nodes: list[KdlNode] | None = _Reader.parse(data, report)
-    return nodes
+    return parse_text("KDL", data, report, lambda text: _Reader(text, report).document())
 
 
 class _Reader(Strings):

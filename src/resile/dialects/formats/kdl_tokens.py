@@ -112,7 +112,8 @@ class Strings(Scanner):
         if self.text.startswith('"""', self.at):
             return self._lines(self.at + 3, '"""', is_raw=False)
         if self.peek() == '"':
-            return self.quoted(_PLAIN, 'a line break is written `\\n`, or the text stands in `"""`')
+            hint = 'a line break is written `\\n`, or the text stands in `"""`'
+            return self.read_quoted(_PLAIN, self._escape, hint)
         word = self.text[self.at : self.word_end(self.at)]
         if not word:
             self.refuse(f"{what} is expected here, not {self.text_here()}")
@@ -133,7 +134,7 @@ class Strings(Scanner):
         self.at = end + len(closing)
         return text
 
-    def escape(self) -> str:
+    def _escape(self) -> str:
         """Parse the escape after a backslash, which drops blanks and line breaks."""
         character = self.peek()
         if self.take(_SPACES):
@@ -197,5 +198,5 @@ class Strings(Scanner):
         while (slash := text.find("\\", inner.at)) >= 0:
             parts.append(text[inner.at : slash])
             inner.at = slash + 1
-            parts.append(inner.escape())
+            parts.append(inner._escape())
         return "".join(parts) + text[inner.at :]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from resile.dialects.formats.nodes import Mark, Scalar, text_of
 from resile.errors import shorten
@@ -22,6 +23,18 @@ class Refused(Exception):
     """Raised when the parser gives up; the reason is already reported."""
 
 
+Document = TypeVar("Document")
+
+
+def parse_text(language: str, data: bytes, report: Diagnostics, parse: Callable[[str], Document]) -> Document | None:
+    """Decode and parse a file; return None after a report."""
+    text = text_of(data, report, f"a file that is named so is {language} text in UTF-8")
+    try:
+        return None if text is None else parse(text)
+    except Refused:
+        return None
+
+
 class Scanner:
     """A text and the offset up to which it is parsed."""
 
@@ -32,23 +45,6 @@ class Scanner:
         self.at = 0
         self.report = report
         self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
-
-    @classmethod
-    def parse(cls, data: bytes, report: Diagnostics) -> Any:
-        """Parse a file; return its document, or None after a report."""
-        text = text_of(data, report, f"a file that is named so is {cls.language} text in UTF-8")
-        try:
-            return None if text is None else cls(text, report).document()
-        except Refused:
-            return None
-
-    def document(self) -> Any:
-        """Parse the whole text."""
-        raise NotImplementedError
-
-    def escape(self) -> str:
-        """Parse the escape after a backslash."""
-        raise NotImplementedError
 
     def mark(self, offset: int) -> Mark:
         """The line and column of an offset."""
@@ -82,8 +78,8 @@ class Scanner:
             self.at = found.end()
         return found
 
-    def quoted(self, plain: re.Pattern[str], hint: str) -> str:
-        """Parse a text in quotes on one line; `plain` matches its characters other than quotes and escapes."""
+    def read_quoted(self, plain: re.Pattern[str], escape: Callable[[], str], hint: str) -> str:
+        """Parse a text in quotes on one line; `plain` matches all but quotes and escapes."""
         opened, quote = self.at, self.peek()
         self.at += 1
         parts: list[str] = []
@@ -96,4 +92,4 @@ class Scanner:
             self.at += 1
             if character == quote:
                 return "".join(parts)
-            parts.append(self.escape())
+            parts.append(escape())

@@ -11,7 +11,6 @@ dialect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -27,6 +26,7 @@ from resile.errors import shorten
 from resile.languages.references import names
 from resile.model.builtin_actions import Collect
 from resile.model.limits import CHILD_DEPTH_MAX, DIAGNOSTICS_MAX, STEPS_MAX
+from resile.model.nested import handler_steps
 from resile.model.workflow import Child, Input, Step, Workflow
 
 _read_path = non_empty(text, "`workflow`")
@@ -223,11 +223,5 @@ def captured_names(workflow: Workflow) -> set[str]:
         found.update(capture.name for capture in step.capture)
         if isinstance(step.action, Collect):
             found.update(one.name for one in step.action.values)
-        work += _handlers(step)
+        work += handler_steps(step)
     return found
-
-
-def _handlers(step: Step) -> Iterable[Step]:
-    for rule in step.rules:
-        yield from rule.repair.steps if rule.repair is not None else ()
-    yield from step.on_success.steps if step.on_success is not None else ()

@@ -32,18 +32,9 @@ MAP_STEP = "map"
 _PHASES = ("setup", "map", "reduce")
 _UNUSED_REPORTED = frozenset({"error_policy", "handlers", "failure_handlers"})
 _AS_THEY_ARE = (
-    "inputs",
-    "secrets",
-    "env",
-    "env_files",
-    "max_parallel",
-    "grace_seconds",
-    "templates",
-    "failure_key",
-    "memory_file",
-    "memory_namespace",
-    "cluster",
-)
+    "inputs", "secrets", "env", "env_files", "max_parallel", "grace_seconds", "templates", "failure_key", "memory_file",
+    "memory_namespace", "cluster"
+)  # fmt: skip
 
 
 def compile_native(source: Source, root: Mapping, report: Diagnostics) -> Workflow | None:

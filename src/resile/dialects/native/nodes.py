@@ -54,11 +54,6 @@ def put_in_step(step: Mapping, key: str, value: Node, at: Place | None = None) -
     _put_in(step, key, value, at, STEP)
 
 
-def put_in_workflow(root: Mapping, key: str, value: Node, at: Place | None = None) -> None:
-    """Set a key of the workflow, under `ir` if the native file has it there."""
-    _put_in(root, key, value, at, WORKFLOW)
-
-
 def step_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
     """Build a step with these keys, each at the level at which the native file has it."""
     return _node_of(at, entries or {}, STEP)
@@ -67,14 +62,6 @@ def step_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
 def workflow_node(at: Place, entries: dict[str, Node] | None = None) -> Mapping:
     """Build a workflow with these keys, each at the level at which the native file has it."""
     return _node_of(at, entries or {}, WORKFLOW)
-
-
-def step_value(step: Mapping, key: str) -> Node | None:
-    """The value of a key of such a step, from under `ir` if the native file has it there."""
-    if key not in STEP.under_ir:
-        return value_of(step, key)
-    below = value_of(step, IR)
-    return value_of(below, key) if isinstance(below, Mapping) else None
 
 
 def _node_of(at: Place, entries: dict[str, Node], known: Table) -> Mapping:

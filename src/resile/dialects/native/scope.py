@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.context import Defaults, NativeReading, StepDraft, is_dangling
 from resile.dialects.native.graph.ancestors import Ancestors
-from resile.dialects.native.graph.edges import connect
-from resile.dialects.native.graph.needs import read_needs
+from resile.dialects.native.graph.edges import connect, read_needs
 from resile.dialects.native.graph.routes import called_only, called_steps, check_routes
 from resile.dialects.native.keys.fanout import PHASE
 from resile.dialects.native.keys.steps import STEP

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, items_of
 from resile.dialects.native.context import Defaults, ForEach, NameUse, NativeReading, Needs, StepDraft, place_of
-from resile.dialects.native.graph.needs import read_needs
+from resile.dialects.native.graph.edges import read_needs
 from resile.dialects.native.ir import lift_ir
 from resile.dialects.native.keys.steps import ARC, ARCS, STEP
 from resile.dialects.native.step_types.contract import StepType
@@ -273,10 +273,9 @@ def _arcs(reading: Reading, node: Node) -> tuple[Any, tuple[tuple[Arc, Scalar], 
             reading.report.error("value", "`next` with a mode needs `arcs`", node)
             return mode, ()
         items = fields["arcs"]
-    listed = items.items if isinstance(items, Sequence) else [items]
-    if not listed:
+    if not items_of(items):
         reading.report.error("value", "`next` names no step", node)
-    arcs = [arc for item in listed if (arc := _arc(reading, item)) is not None]
+    arcs = [arc for item in items_of(items) if (arc := _arc(reading, item)) is not None]
     return mode, tuple(arcs)
 
 

@@ -62,17 +62,10 @@ class Diagnostics:
         if len(into) >= DIAGNOSTICS_MAX:
             self.left_out += 1
             return
-        line, column, file = (place.line, place.column, place.file) if place is not None else (0, 0, "")
+        file = (place.file if place is not None else "") or self.file
+        line, column = (place.line, place.column) if place is not None else (0, 0)
         into.append(
-            Diagnostic(
-                severity=severity,
-                code=code,
-                message=message,
-                file=file or self.file,
-                line=line,
-                column=column,
-                hint=hint,
-            )
+            Diagnostic(severity=severity, code=code, message=message, file=file, line=line, column=column, hint=hint)
         )
 
     def findings(self) -> tuple[Diagnostic, ...]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, items_of, plain
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.durations import duration_seconds, memory_bytes
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, read_mapping, table
@@ -65,9 +65,6 @@ def non_empty(read: Reader, what: str) -> Reader:
         return value
 
     return read_filled
-
-
-_filled_text = non_empty(text, "the expression")
 
 
 def boolean(reading: Reading, node: Node) -> Any:
@@ -165,8 +162,7 @@ def texts(read: Reader) -> Reader:
     """One text or a list of them, as a tuple of (value, node)."""
 
     def read_texts(reading: Reading, node: Node) -> Any:
-        items = node.items if isinstance(node, Sequence) else [node]
-        return tuple((value, item) for item in items if (value := read(reading, item)) is not INVALID)
+        return tuple((value, item) for item in items_of(node) if (value := read(reading, item)) is not INVALID)
 
     return read_texts
 
@@ -274,22 +270,22 @@ def _conditions(reading: Reading, node: Node) -> Any:
     return tuple(found for item in node.items if (found := condition(reading, item)) is not INVALID)
 
 
-def code(reading: Reading, node: Node) -> Any:
-    """Read statements for the sandbox, of a bounded size."""
-    source = _filled_text(reading, node)
-    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
-        reading.report.error("limit", f"the code has more than {SCRIPT_BYTES_MAX} bytes", node)
-        return INVALID
-    return source
+def _code_reader(what: str, bytes_max: int) -> Reader:
+    """Make a reader of code for the sandbox, which checks its syntax later."""
+    read_filled = non_empty(text, "the expression")
+
+    def read_code(reading: Reading, node: Node) -> Any:
+        source = read_filled(reading, node)
+        if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > bytes_max:
+            reading.report.error("limit", f"the {what} has more than {bytes_max} bytes", node)
+            return INVALID
+        return source
+
+    return read_code
 
 
-def expression(reading: Reading, node: Node) -> Any:
-    """Read code for the sandbox, of a bounded size; the sandbox checks its syntax later."""
-    source = _filled_text(reading, node)
-    if source is not INVALID and len(source.encode("utf-8", "surrogateescape")) > EXPRESSION_BYTES_MAX:
-        reading.report.error("limit", f"the expression has more than {EXPRESSION_BYTES_MAX} bytes", node)
-        return INVALID
-    return source
+code = _code_reader("code", SCRIPT_BYTES_MAX)
+expression = _code_reader("expression", EXPRESSION_BYTES_MAX)
 
 
 def name_problem(name: str) -> str:

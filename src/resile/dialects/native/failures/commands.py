@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, items_of
 from resile.dialects.native.context import Defaults, NativeReading, is_dangling
 from resile.dialects.native.graph.routes import read_routes
 from resile.dialects.native.keys.failures import FOLLOW_KEYS, ON_SUCCESS
@@ -125,7 +125,7 @@ def read_success(
 ) -> SuccessActions | None:
     """Read the actions after a success: own commands, then named steps, then a jump."""
     routes: dict[str, Any] = {}
-    items: list[Node] = node.items if isinstance(node, Sequence) else [node]
+    items = items_of(node)
     if isinstance(node, Mapping):
         named = {key: entry for key, entry in node.entries.items() if key in FOLLOW_KEYS}
         routes = read_mapping(reading, Mapping(named, node.line, node.column), known)
@@ -135,8 +135,7 @@ def read_success(
             if items:
                 message = "`commands` and the keys of a step both say what runs"
                 reading.report.error("conflict", message, node.entries["commands"][0])
-            commands: Node = routes.pop("commands")
-            items = commands.items if isinstance(commands, Sequence) else [commands]
+            items = items_of(routes.pop("commands"))
     is_word = isinstance(node, Scalar) and (node.value is None or isinstance(node.value, bool))
     if is_word or (isinstance(node, Sequence) and not items):
         wrong(reading, node, "a command, a step or a list of these")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, items_of
 from resile.dialects.native.context import Answer, Defaults, NativeReading, place_of
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.failures.handlers import handed_over, read_escalation
@@ -187,7 +187,7 @@ def _exit_codes(reading: NativeReading, fields: dict[str, Any], inner: Defaults)
             hint = "`on_success` follows a success" if key.text == "0" else ""
             wrong(reading, key, f"an exit code from 1 to {EXIT_CODE_MAX}", hint)
             continue
-        items: list[Node] = commands.items if isinstance(commands, Sequence) else [commands]
+        items = items_of(commands)
         steps = read_commands(reading, items, "on_failure", inner) if items else ()
         if not items:
             reading.report.error("value", "a handler without commands does nothing", commands)
@@ -243,10 +243,8 @@ def _handler_steps(reading: NativeReading, answer: Answer, inner: Defaults) -> t
             Mapping({field: (fields[field], fields[field])}, fields[field].line, fields[field].column)
             for field in given
         ]
-    elif isinstance(commands, Sequence):
-        pairs = commands.items
     else:
-        pairs = [commands]
+        pairs = items_of(commands)
     if not pairs:
         reading.report.error("value", "a handler without commands does nothing", commands)
         return ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, items_of
 from resile.dialects.native.context import Defaults, NativeReading
 from resile.dialects.native.failures.commands import read_commands
 from resile.dialects.native.graph.routes import read_routes
@@ -70,10 +70,7 @@ def _repair(reading: NativeReading, fields: dict[str, Any], calls: tuple[str, ..
     """Read the commands and steps that run before the rule's verdict, if any."""
     if not any(field in fields for field in _REPAIR):
         return None
-    commands: Node | None = fields.get("commands")
-    items: list[Node] = []
-    if commands is not None:
-        items = commands.items if isinstance(commands, Sequence) else [commands]
+    items = items_of(fields["commands"]) if "commands" in fields else []
     return Repair(
         steps=read_commands(reading, items, "on_failure", within) if items else (),
         calls=calls,

@@ -44,7 +44,8 @@ def read_routes(
             hint = did_you_mean(node.text, within.before, "before it") or "there is no command before it"
             message = f"no command `{shorten(node.text)}` stands before this one in its handler"
             reading.report.error("goto", message, node, hint=hint)
-    if "run" in by_default and _is_remedy(reading.owner, run):
+    if "run" in by_default and reading.owner in [name for name, _ in run]:
+        # A default remedy has no remedies by default: it would wait for itself.
         run = ()
     reading.scope.named += [NameUse(reading.owner, "run", node, "run" in by_default) for _, node in run]
     if "run_js" in fields:
@@ -52,11 +53,6 @@ def read_routes(
         reading.scope.names_in_code += [(reading.owner, literal) for literal in literals]
     calls = tuple(dict.fromkeys(name for name, _ in run))
     return goto.text if goto is not None else "", calls, tuple(transition for transition, _ in transitions)
-
-
-def _is_remedy(owner: str, run: tuple[tuple[str, Scalar], ...]) -> bool:
-    """Is the owner itself among the default remedies? Then it gets none of them."""
-    return any(name == owner for name, _ in run)
 
 
 def callers(scope: Scope) -> Iterator[tuple[str, str]]:

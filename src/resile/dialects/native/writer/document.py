@@ -23,6 +23,7 @@ from resile.dialects.native.writer.values import plain, under_ir, written_fields
 from resile.dialects.native.writer.yaml import Block, write
 from resile.errors import Diagnostic, ResileError
 from resile.model.limits import LOOPS_DEFAULT
+from resile.model.nested import handler_steps
 from resile.model.workflow import FanOut, Input, Secret, Shell, Step, Validate, Workflow
 
 ROUNDS_MAX = 4
@@ -150,8 +151,5 @@ def _programs(step: Step) -> Iterator[str]:
                 yield source.program
             for inner in steps:
                 yield from _programs(inner)
-    for rule in step.rules:
-        for inner in rule.repair.steps if rule.repair is not None else ():
-            yield from _programs(inner)
-    for inner in step.on_success.steps if step.on_success is not None else ():
+    for inner in handler_steps(step):
         yield from _programs(inner)

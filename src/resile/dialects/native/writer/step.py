@@ -32,6 +32,7 @@ from resile.dialects.native.writer.values import (
 from resile.dialects.native.writer.yaml import Block
 from resile.dialects.reading.key_tables import Table
 from resile.errors import Diagnostic
+from resile.model.nested import handler_steps
 from resile.model.rules import Match, Origin
 from resile.model.workflow import Action, Arc, FanOut, Function, Need, Noop, Rule, Shell, Step, Validate, Workflow
 
@@ -82,14 +83,14 @@ class Writer:
         last = [("end", end)] if end is not None and replace(end, origin=Origin()) != implicit else []
         if is_list:
             return [
-                *(self._item(step, place, needs, odd, around) for place, (step, needs) in enumerate(placed, 1)),
+                *(
+                    self._write_step(step, _id_unless(step.name, f"step-{place}"), needs, odd, around)
+                    for place, (step, needs) in enumerate(placed, 1)
+                ),
                 *(self._write_step(step, {"id": name}, (), odd, around) for name, step in last),
             ]
         written = {step.name: self._write_step(step, {}, needs, odd, around) for step, needs in placed}
         return written | {name: self._write_step(step, {}, (), odd, around) for name, step in last}
-
-    def _item(self, step: Step, place: int, needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited) -> Block:
-        return self._write_step(step, {} if step.name == f"step-{place}" else {"id": step.name}, needs, odd, around)
 
     def _write_step(
         self, step: Step, name: dict[str, str], needs: tuple[Need, ...], odd: dict[str, bool], around: Inherited
@@ -141,8 +142,7 @@ class Writer:
         """Write the commands of a handler; one with only `shell` becomes a text."""
         written: list[Any] = []
         for place, step in enumerate(steps, 1):
-            name = {} if step.name == f"{word}-{place}" else {"id": step.name}
-            keys = under_ir(self.step(step, around, name), STEP)
+            keys = under_ir(self.step(step, around, _id_unless(step.name, f"{word}-{place}")), STEP)
             is_text = keys.keys() == {"shell"} and not keys.notes and not keys["shell"].startswith("/")
             written.append(keys["shell"] if is_text else keys)
         return written
@@ -181,6 +181,10 @@ class Writer:
             ):
                 return [rule for rule in rules if rule.text not in texts], name
         return list(rules), ""
+
+
+def _id_unless(name: str, default: str) -> dict[str, str]:
+    return {} if name == default else {"id": name}
 
 
 def _program(step: Step, around: Inherited) -> str:
@@ -269,17 +273,12 @@ def _explicit_called_only(placed: list[tuple[Step, tuple[Need, ...]]]) -> dict[s
 
 def _called_by(step: Step) -> Iterator[str]:
     """The names that a step, its handlers and their code call."""
-    for rule in step.rules:
-        if rule.repair is not None:
-            yield from rule.repair.calls
-            yield from (found for _, found in re.findall(STRING_LITERAL, rule.repair.calls_js))
-            for inner in rule.repair.steps:
-                yield from _called_by(inner)
-    if step.on_success is not None:
-        yield from step.on_success.calls
-        yield from (found for _, found in re.findall(STRING_LITERAL, step.on_success.calls_js))
-        for inner in step.on_success.steps:
-            yield from _called_by(inner)
+    for caller in (*(rule.repair for rule in step.rules), step.on_success):
+        if caller is not None:
+            yield from caller.calls
+            yield from (found for _, found in re.findall(STRING_LITERAL, caller.calls_js))
+    for inner in handler_steps(step):
+        yield from _called_by(inner)
 
 
 def _all_steps(workflow: Workflow) -> Iterator[Step]:
