@@ -28,48 +28,46 @@ class Note(Struct, frozen=True, array_like=True, gc=False):
     data: dict[str, Any] = {}
 
 
-class StartAttempt(Struct, frozen=True, gc=False):
+class _ForJob(Struct, frozen=True, gc=False):
+    """An order that concerns one job; `because` is the `seq` of the note that caused it."""
+
+    job: int
+    because: int
+
+
+class _ForAttempt(Struct, frozen=True, gc=False):
+    """An order that concerns one attempt of a job; `because` is the `seq` of the note that caused it."""
+
+    job: int
+    attempt: int
+    because: int
+
+
+class StartAttempt(_ForAttempt, frozen=True, gc=False):
     """Run this attempt of this job as soon as a slot is free; `gpus` are the device numbers granted to it.
 
     `after` lists attempts as (job, attempt). The executor starts this one when all of them have ended with exit 0, and
     withdraws it as soon as one of them ends otherwise.
     """
 
-    job: int
-    attempt: int
-    because: int
     gpus: tuple[int, ...] = ()
     after: tuple[tuple[int, int], ...] = ()
 
 
-class KillAttempt(Struct, frozen=True, gc=False):
+class KillAttempt(_ForAttempt, frozen=True, gc=False):
     """End this attempt: SIGTERM, grace period, SIGKILL. An attempt that has not started never starts."""
 
-    job: int
-    attempt: int
-    because: int
 
-
-class FindAttempt(Struct, frozen=True, gc=False):
+class FindAttempt(_ForAttempt, frozen=True, gc=False):
     """After a resume: report whether this attempt is running, ended, never started, or lost."""
 
-    job: int
-    attempt: int
-    because: int
 
-
-class AnswerCondition(Struct, frozen=True, gc=False):
+class AnswerCondition(_ForJob, frozen=True, gc=False):
     """Evaluate the `when` of this job's step."""
 
-    job: int
-    because: int
 
-
-class AnswerArcs(Struct, frozen=True, gc=False):
+class AnswerArcs(_ForJob, frozen=True, gc=False):
     """Evaluate the conditions on this job's arcs."""
-
-    job: int
-    because: int
 
 
 class AnswerRoute(Struct, frozen=True, gc=False):
@@ -81,12 +79,8 @@ class AnswerRoute(Struct, frozen=True, gc=False):
     because: int
 
 
-class AnswerValue(Struct, frozen=True, gc=False):
+class AnswerValue(_ForAttempt, frozen=True, gc=False):
     """Compute the value of a child workflow's step from the child's outputs, and check it."""
-
-    job: int
-    attempt: int
-    because: int
 
 
 class SetTimer(Struct, frozen=True, gc=False):

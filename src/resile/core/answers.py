@@ -80,7 +80,7 @@ def on_timer_fired(reaction: Reaction, event: TimerFired) -> None:
     """Handle a timer: the end of a wait, or the timeout of a repair, an item, a child workflow or an open circuit."""
     host = reaction.state.jobs.get(event.job)
     if host is not None and host.hosting:
-        from resile.core.fanout.timers_and_items import host_timer
+        from resile.core.fanout.timers import host_timer
 
         host_timer(reaction, event, host)
         return

@@ -36,82 +36,82 @@ class Options(Struct, frozen=True, omit_defaults=True):
     failure_routing: bool = True
 
 
-class RunStarted(Struct, frozen=True, tag="run_started", omit_defaults=True):
-    """A run was created and an engine took it up."""
+class _OfRun(Struct, frozen=True, omit_defaults=True):
+    """An event of a run, with its time."""
 
     at: float
+
+
+class _OfJob(_OfRun, frozen=True):
+    """An event of one job."""
+
+    job: int
+
+
+class _OfAttempt(_OfJob, frozen=True):
+    """An event of one attempt of a job."""
+
+    attempt: int
+
+
+class RunStarted(_OfRun, frozen=True, tag="run_started"):
+    """A run was created and an engine took it up."""
+
     capacity: Capacity
     inputs: dict[str, Any] = {}
     options: Options = Options()
 
 
-class RunResumed(Struct, frozen=True, tag="run_resumed", omit_defaults=True):
+class RunResumed(_OfRun, frozen=True, tag="run_resumed"):
     """Another engine resumed the run."""
 
-    at: float
     capacity: Capacity
     engine: str = ""
 
 
-class AttemptStarted(Struct, frozen=True, tag="attempt_started", omit_defaults=True, gc=False):
+class AttemptStarted(_OfAttempt, frozen=True, tag="attempt_started", gc=False):
     """A reserved attempt started."""
 
-    at: float
-    job: int
-    attempt: int
     pid: int = 0
 
 
-class AttemptEnded(Struct, frozen=True, tag="attempt_ended", omit_defaults=True, gc=False):
+class AttemptEnded(_OfAttempt, frozen=True, tag="attempt_ended", gc=False):
     """An attempt ended with an outcome; `canceled` where the engine killed it on request.
 
     An attempt that ended before its start was reported carries its `pid`: this event then reports both.
     """
 
-    at: float
-    job: int
-    attempt: int
     outcome: Outcome
     canceled: bool = False
     pid: int = 0
 
 
-class AttemptAdopted(Struct, frozen=True, tag="attempt_adopted", omit_defaults=True):
+class AttemptAdopted(_OfAttempt, frozen=True, tag="attempt_adopted"):
     """A resumed engine found this attempt still running."""
 
-    at: float
-    job: int
-    attempt: int
     pid: int = 0
 
 
-class AttemptWithdrawn(Struct, frozen=True, tag="attempt_withdrawn", omit_defaults=True):
+class AttemptWithdrawn(_OfAttempt, frozen=True, tag="attempt_withdrawn"):
     """A reserved attempt never started, or the engine interrupted it; it costs no budget."""
 
-    at: float
-    job: int
-    attempt: int
     started: bool = False
 
 
-class ConditionAnswered(Struct, frozen=True, tag="condition_answered", omit_defaults=True):
+class ConditionAnswered(_OfJob, frozen=True, tag="condition_answered"):
     """A step's `when` was evaluated; `problem` says why a broken expression counts as false."""
 
-    at: float
-    job: int
     value: bool
     problem: str = ""
 
 
-class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True):
+class ArcsAnswered(_OfJob, frozen=True, tag="arcs_answered"):
     """The conditions on a step's arcs were evaluated, one answer for each arc.
 
     `given` are the arguments that arcs carry, by target step; where rendering them failed `refused` says why, and the
     step fails. `memory` holds the run memory that the step's effects wrote.
     """
 
-    at: float
-    job: int
     values: tuple[bool, ...]
     problem: str = ""
     given: dict[str, dict[str, Any]] = {}
@@ -119,7 +119,7 @@ class ArcsAnswered(Struct, frozen=True, tag="arcs_answered", omit_defaults=True)
     refused: str = ""
 
 
-class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=True):
+class RouteAnswered(_OfJob, frozen=True, tag="route_answered"):
     """The code of a rule (or of `on_success`) was evaluated.
 
     `calls` are the steps to run, None where the code returned no usable list; `target` is the step to go to, empty for
@@ -127,8 +127,6 @@ class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=Tru
     expressions.
     """
 
-    at: float
-    job: int
     about: Literal["rule", "calls", "target"]
     calls: tuple[str, ...] | None = None
     target: str = ""
@@ -136,40 +134,31 @@ class RouteAnswered(Struct, frozen=True, tag="route_answered", omit_defaults=Tru
     problems: tuple[str, ...] = ()
 
 
-class ValueAnswered(Struct, frozen=True, tag="value_answered", omit_defaults=True):
+class ValueAnswered(_OfAttempt, frozen=True, tag="value_answered"):
     """The engine computed the value of a child workflow's step; an invalid value makes the outcome a failure."""
 
-    at: float
-    job: int
-    attempt: int
     outcome: Outcome
 
 
-class TimerFired(Struct, frozen=True, tag="timer_fired", omit_defaults=True):
+class TimerFired(_OfAttempt, frozen=True, tag="timer_fired"):
     """A timer fired: a wait ended, or the timeout of a repair, an item or an open circuit."""
 
-    at: float
-    job: int
-    attempt: int
     repair: bool = False
     item: int = -1
 
 
-class ItemsRead(Struct, frozen=True, tag="items_read", omit_defaults=True):
+class ItemsRead(_OfJob, frozen=True, tag="items_read"):
     """The next items of a fan-out were read; reading continues at `place`, and `last` says that there are no more."""
 
-    at: float
-    job: int
     label: str
     items: tuple[Item, ...]
     place: int
     last: bool = False
 
 
-class Redriven(Struct, frozen=True, tag="redriven", omit_defaults=True):
+class Redriven(_OfRun, frozen=True, tag="redriven"):
     """A user redrives dead letters of an ended run: `total` of one map, in the items file called `label`."""
 
-    at: float
     map: str
     total: int
     label: str
@@ -177,21 +166,18 @@ class Redriven(Struct, frozen=True, tag="redriven", omit_defaults=True):
     by: str = ""
 
 
-class GroupsRead(Struct, frozen=True, tag="groups_read", omit_defaults=True):
+class GroupsRead(_OfRun, frozen=True, tag="groups_read"):
     """The next groups of a redrive were read; reading continues at `place`, and `last` says that there are no more."""
 
-    at: float
     label: str
     groups: tuple[LetterGroup, ...]
     place: int
     last: bool = False
 
 
-class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
+class Judged(_OfJob, frozen=True, tag="judged"):
     """A user judged a parked failure."""
 
-    at: float
-    job: int
     verdict: Literal["retry", "skip", "fail"]
     by: str = ""
     reason: str = ""
@@ -200,18 +186,16 @@ class Judged(Struct, frozen=True, tag="judged", omit_defaults=True):
     runtime_seconds: float = 0.0
 
 
-class CancelRequested(Struct, frozen=True, tag="cancel_requested", omit_defaults=True):
+class CancelRequested(_OfRun, frozen=True, tag="cancel_requested"):
     """A user canceled the run; `end` still runs."""
 
-    at: float
     by: str = ""
     reason: str = ""
 
 
-class EpochStarted(Struct, frozen=True, tag="epoch_started", omit_defaults=True):
+class EpochStarted(_OfRun, frozen=True, tag="epoch_started"):
     """A user restarted the run in a new epoch; with `failed_only` completed jobs stay completed."""
 
-    at: float
     failed_only: bool = False
     by: str = ""
 

@@ -7,9 +7,10 @@ clock, no IO, no chance, and the same events always give the same state and acti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from resile.core import answers, attempts, events
 from resile.core.actions import (
     Action,
     AnswerArcs,
@@ -21,36 +22,6 @@ from resile.core.actions import (
     SetTimer,
     StopEngine,
 )
-from resile.core.answers import (
-    on_arcs_answered,
-    on_condition_answered,
-    on_judged,
-    on_route_answered,
-    on_timer_fired,
-    on_value_answered,
-)
-from resile.core.attempts import on_attempt_adopted, on_attempt_ended, on_attempt_started, on_attempt_withdrawn
-from resile.core.events import (
-    ArcsAnswered,
-    AttemptAdopted,
-    AttemptEnded,
-    AttemptStarted,
-    AttemptWithdrawn,
-    CancelRequested,
-    Capacity,
-    ConditionAnswered,
-    EpochStarted,
-    Event,
-    GroupsRead,
-    ItemsRead,
-    Judged,
-    Redriven,
-    RouteAnswered,
-    RunResumed,
-    RunStarted,
-    TimerFired,
-    ValueAnswered,
-)
 from resile.core.reaction import Reaction
 from resile.core.scheduling.epochs import begin_epoch, open_root
 from resile.core.scheduling.finish import converge, end_job
@@ -60,7 +31,7 @@ from resile.core.state import ROOT, Job, State
 from resile.model.status import PENDING, RECOVERING, RUNNING
 
 
-def react(state: State, event: Event) -> tuple[State, list[Action]]:
+def react(state: State, event: events.Event) -> tuple[State, list[Action]]:
     """Fold one event into the state; return the actions that the engine must take because of it."""
     reaction = Reaction(state, event.at)
     before = state.seq
@@ -76,7 +47,7 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
         while reaction.wakeups:
             follow_up(reaction, state.jobs[reaction.wakeups.pop(0)])
     # The start of a reserved attempt frees no slot and makes no job ready.
-    if type(event) is not AttemptStarted:
+    if type(event) is not events.AttemptStarted:
         dispatch(reaction)
         converge(reaction)
         if state.phase == "ending":
@@ -88,7 +59,15 @@ def react(state: State, event: Event) -> tuple[State, list[Action]]:
     return state, reaction.actions
 
 
-def _run_started(reaction: Reaction, event: RunStarted) -> None:
+def fold(state: State, log: Iterable[events.Event]) -> State:
+    """The state after these events. The orders are dropped: a resume repeats those that are still open."""
+    for event in log:
+        state, _ = react(state, event)
+        state.touched.clear()
+    return state
+
+
+def _run_started(reaction: Reaction, event: events.RunStarted) -> None:
     """Open the root scope and wake every step that waits for nothing."""
     state = reaction.state
     state.started_at = event.at
@@ -104,7 +83,7 @@ def _run_started(reaction: Reaction, event: RunStarted) -> None:
         stop_scope(reaction, state.scopes[ROOT], seq)
 
 
-def _run_resumed(reaction: Reaction, event: RunResumed) -> None:
+def _run_resumed(reaction: Reaction, event: events.RunResumed) -> None:
     """Take up the run with a new engine: repeat every order that is still unanswered."""
     state = reaction.state
     if state.phase == "ended":
@@ -140,42 +119,48 @@ def _repeat_order(reaction: Reaction, job: Job, because: int) -> None:
         case "rule" | "calls" | "target" as about:
             reaction.order(AnswerRoute(job.id, job.rule, about, because))
         case "inner":
-            from resile.core.fanout.timers_and_items import repeat_orders_of_host
+            from resile.core.fanout.timers import repeat_orders_of_host
 
             repeat_orders_of_host(reaction, job, because)
         case "" if job.status is RECOVERING and job.timer_at:
             reaction.order(SetTimer(job.id, job.attempt, job.timer_at, because, repair=not job.active))
 
 
-def _use_capacity(state: State, capacity: Capacity) -> None:
+def _use_capacity(state: State, capacity: events.Capacity) -> None:
     """Use the capacity of this engine."""
     state.capacity = capacity
     taken = {gpu for job in state.jobs.values() for gpu in job.gpus}
     state.gpus_free = [gpu for gpu in range(capacity.gpus) if gpu not in taken]
 
 
-def _items_read(reaction: Reaction, event: ItemsRead) -> None:
-    """Take another chunk of a fan-out's items."""
-    from resile.core.fanout.timers_and_items import items_read
+def _items_read(reaction: Reaction, event: events.ItemsRead) -> None:
+    """Take another chunk of a fan-out's items, unless the fan-out no longer waits for it."""
+    state = reaction.state
+    job, fan = state.jobs.get(event.job), state.fans.get(event.job)
+    if job is not None and fan is not None and job.hosting and fan.reading and fan.label == event.label:
+        from resile.core.fanout.fanout import take_items
 
-    items_read(reaction, event)
+        take_items(reaction, job, event)
 
 
-def _redriven(reaction: Reaction, event: Redriven) -> None:
+def _redriven(reaction: Reaction, event: events.Redriven) -> None:
     """Begin a redrive of an ended run's dead letters."""
-    from resile.core.fanout.timers_and_items import redriven
+    if reaction.state.phase == "ended":
+        from resile.core.fanout.redrive import begin
 
-    redriven(reaction, event)
-
-
-def _groups_read(reaction: Reaction, event: GroupsRead) -> None:
-    """Take the next groups of a redrive."""
-    from resile.core.fanout.timers_and_items import groups_read
-
-    groups_read(reaction, event)
+        begin(reaction, event)
 
 
-def _cancel_requested(reaction: Reaction, event: CancelRequested) -> None:
+def _groups_read(reaction: Reaction, event: events.GroupsRead) -> None:
+    """Take the next groups of a redrive, unless it no longer waits for them."""
+    redrive = reaction.state.redrive
+    if redrive is not None and redrive.reading and redrive.label == event.label:
+        from resile.core.fanout.redrive import take_groups
+
+        take_groups(reaction, redrive, event)
+
+
+def _cancel_requested(reaction: Reaction, event: events.CancelRequested) -> None:
     """Stop everything but `end`; a second cancel while `end` runs stops that too."""
     state = reaction.state
     if state.phase == "ended":
@@ -194,27 +179,27 @@ def _cancel_requested(reaction: Reaction, event: CancelRequested) -> None:
         reaction.order(KillAttempt(end_job(state).id, end_job(state).attempt, because))
 
 
-def _epoch_started(reaction: Reaction, event: EpochStarted) -> None:
+def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:
     """Start the next epoch of the run; budgets and attempt numbers start from the beginning."""
     begin_epoch(reaction, event.failed_only, event.by)
 
 
 HANDLERS: dict[type, Callable[[Reaction, Any], None]] = {
-    RunStarted: _run_started,
-    RunResumed: _run_resumed,
-    AttemptStarted: on_attempt_started,
-    AttemptEnded: on_attempt_ended,
-    AttemptAdopted: on_attempt_adopted,
-    AttemptWithdrawn: on_attempt_withdrawn,
-    ConditionAnswered: on_condition_answered,
-    ArcsAnswered: on_arcs_answered,
-    TimerFired: on_timer_fired,
-    ItemsRead: _items_read,
-    CancelRequested: _cancel_requested,
-    RouteAnswered: on_route_answered,
-    ValueAnswered: on_value_answered,
-    EpochStarted: _epoch_started,
-    Judged: on_judged,
-    Redriven: _redriven,
-    GroupsRead: _groups_read,
+    events.RunStarted: _run_started,
+    events.RunResumed: _run_resumed,
+    events.AttemptStarted: attempts.on_attempt_started,
+    events.AttemptEnded: attempts.on_attempt_ended,
+    events.AttemptAdopted: attempts.on_attempt_adopted,
+    events.AttemptWithdrawn: attempts.on_attempt_withdrawn,
+    events.ConditionAnswered: answers.on_condition_answered,
+    events.ArcsAnswered: answers.on_arcs_answered,
+    events.TimerFired: answers.on_timer_fired,
+    events.ItemsRead: _items_read,
+    events.CancelRequested: _cancel_requested,
+    events.RouteAnswered: answers.on_route_answered,
+    events.ValueAnswered: answers.on_value_answered,
+    events.EpochStarted: _epoch_started,
+    events.Judged: answers.on_judged,
+    events.Redriven: _redriven,
+    events.GroupsRead: _groups_read,
 }

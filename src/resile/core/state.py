@@ -21,7 +21,7 @@ from resile.core.scheduling.plan import Plan, plan_of
 from resile.model.failure import Failure
 from resile.model.items import Item, ItemFailure
 from resile.model.rules import Trigger
-from resile.model.status import BLOCKED, COMPLETED, PENDING, RUNNING, Status
+from resile.model.status import BLOCKED, COMPLETED, PENDING, RUNNING, STATUS_NAMES, Status
 from resile.model.workflow import Child, FanOut, Rule, Step, Workflow
 
 FORMAT = 6
@@ -373,6 +373,10 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     def step_of(self, job: Job) -> Step:
         """The definition of a job."""
         return self.plans[job.scope].steps[job.step]
+
+    def cause_of(self, job: Job) -> Cause:
+        """The cause that a canceled or skipped job records where this job caused it."""
+        return Cause(self.step_of(job).name, job.id, STATUS_NAMES[job.status])
 
     def times(self, job: Job) -> tuple[float | None, float | None]:
         """The times at which a job began and ended; None where it has not."""

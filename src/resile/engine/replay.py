@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resile.core.fold import fold
+from resile.core.react import fold
 from resile.core.state import FORMAT, ROOT, State, decode, new_state
 from resile.errors import ResileError
 from resile.model import codec

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from resile.core.event_log import STATUS_NAMES
 from resile.core.events import Event
 from resile.explain.replay_log import replay
 from resile.explain.report import (
@@ -26,7 +25,7 @@ from resile.explain.timeline import Timeline
 from resile.explain.why_not_run import add_waiting, explain_unlogged
 from resile.explain.wording import list_names
 from resile.model import codec
-from resile.model.status import EXIT_CODES, RunStatus
+from resile.model.status import EXIT_CODES, STATUS_NAMES, RunStatus
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import RunRow, Store
 

@@ -14,7 +14,7 @@ from resile.core.actions import Note
 from resile.core.events import Event
 from resile.core.react import react
 from resile.core.rule_trace import RuleTrace
-from resile.core.scheduling.budget import loops_max
+from resile.core.scheduling.arcs import loops_max
 from resile.core.state import NO_RULE
 from resile.explain import why_not_run
 from resile.explain.grouping import close_items, close_scopes, on_item_dead_lettered, on_item_retry

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from resile.core.event_log import STATUS_NAMES
 from resile.core.recovery.matching import ladder_of
 from resile.core.rule_trace import enable_tracing
 from resile.core.state import SUCCESS, Job, Scope, State, new_state
@@ -26,6 +25,7 @@ from resile.explain.report import (
 )
 from resile.explain.rule_reference import RuleReference
 from resile.model.rules import Origin
+from resile.model.status import STATUS_NAMES
 from resile.model.workflow import Rule, Workflow
 
 

@@ -6,14 +6,13 @@ The consequences of a job's end follow in the same reaction, so the chain of cau
 from __future__ import annotations
 
 from resile.core.actions import Note
-from resile.core.event_log import STATUS_NAMES
 from resile.core.scheduling.goto import descendants
 from resile.core.state import Job
 from resile.explain.report import CHAIN_MAX, Link, StepReport, add_name
 from resile.explain.timeline import Timeline
 from resile.explain.wording import set_result, shorten
 from resile.model.failure import Kind
-from resile.model.status import TERMINAL, Status
+from resile.model.status import STATUS_NAMES, TERMINAL, Status
 
 
 def on_step_canceled(timeline: Timeline, note: Note) -> None:

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from resile.cli.display.output import plural, say
 from resile.cli.startup import finish_loading
 from resile.core.actions import Note
-from resile.core.event_log import STATUS_NAMES
 from resile.core.state import ROOT
-from resile.model.status import TERMINAL, Status
+from resile.model.status import STATUS_NAMES, TERMINAL, Status
 
 if TYPE_CHECKING:
     from resile.core.state import State

@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from resile.commands.documents.base import Document, optional_timestamp, timestamp
 from resile.core.actions import Note
-from resile.core.event_log import STATUS_NAMES
 from resile.core.state import ROOT, Job, State
 from resile.core.state import Route as StateRoute
 from resile.engine.replay import GoneJobs, count_steps
 from resile.explain.rule_reference import RuleReference, parse_rule
-from resile.model.status import EXIT_CODES, RUN_ENDED, RunStatus, Status
+from resile.model.status import EXIT_CODES, RUN_ENDED, STATUS_NAMES, RunStatus, Status
 from resile.store.contract import JobRow, LetterCount, RunRow
 
 

@@ -38,12 +38,6 @@ def may_start(fan: Fan, breaker: Breaker | None) -> bool:
     return fan.circuit == "half_open" and fan.probes < breaker.half_open_requests
 
 
-def count_start(fan: Fan) -> None:
-    """Count an item that the half-open circuit lets through."""
-    if fan.circuit == "half_open":
-        fan.probes += 1
-
-
 def count_success(reaction: Reaction, job: Job, fan: Fan, breaker: Breaker, began: float) -> None:
     """Count an item that succeeded; an item that began before the half-open test does not affect the circuit."""
     fan.streak = 0

@@ -17,11 +17,25 @@ from resile.model.items import Item, ItemFailure
 from resile.model.limits import PATTERN_ITEMS_MAX, PATTERNS_MAX, REPORTED_ITEMS_MAX
 
 
-def report(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
+def report_if_due(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy) -> None:
     """Write a report after one more item failed for good, if enough failures are unreported."""
     due = {"aggregate": 0, "immediate": 1, "batched": policy.batch_size}[policy.collection]
     if due and len(fan.unreported) >= due:
-        _report(reaction, job, fan)
+        report(reaction, job, fan)
+
+
+def report(reaction: Reaction, job: Job, fan: Fan) -> None:
+    """Report the failures that are still unreported, if there are any."""
+    if not fan.unreported:
+        return
+    fan.batch += 1
+    items = [{"item": name, "message": message} for name, message in fan.unreported]
+    data: dict[str, Any] = {"items": items, "batch": fan.batch}
+    if fan.unreported_more:
+        data["more"] = fan.unreported_more
+    reaction.note("errors_reported", job, data)
+    fan.unreported = []
+    fan.unreported_more = 0
 
 
 def count_and_report_failure(fan: Fan, name: str, failure: ItemFailure) -> None:
@@ -73,21 +87,3 @@ def uncount(fan: Fan, name: str, item: Item) -> bool:
 def _type_of(failure: ItemFailure) -> str:
     """The type of a failure; for an exit, with its code."""
     return f"exit:{failure.exit_code}" if failure.kind == Kind.EXIT and failure.exit_code is not None else failure.kind
-
-
-def report_rest(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Report the failures that are still unreported at the end of the fan-out."""
-    if fan.unreported:
-        _report(reaction, job, fan)
-
-
-def _report(reaction: Reaction, job: Job, fan: Fan) -> None:
-    """Write one report."""
-    fan.batch += 1
-    items = [{"item": name, "message": message} for name, message in fan.unreported]
-    data: dict[str, Any] = {"items": items, "batch": fan.batch}
-    if fan.unreported_more:
-        data["more"] = fan.unreported_more
-    reaction.note("errors_reported", job, data)
-    fan.unreported = []
-    fan.unreported_more = 0

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from resile.core.actions import KeepLetter, ReadItems, SetTimer
-from resile.core.fanout.breaker import count_start, holds_back, may_start
-from resile.core.fanout.failure_reports import count_failure, report_rest, uncount
+from resile.core.events import ItemsRead
+from resile.core.fanout.breaker import holds_back, may_start
+from resile.core.fanout.failure_reports import count_failure, report, uncount
 from resile.core.fanout.naming import fan_action, fan_name, item_id, map_name, short_name
 from resile.core.fanout.progress import Fan
 from resile.core.fanout.redrive_groups import end_group
@@ -24,11 +27,11 @@ from resile.core.recovery.on_success import attempt_succeeded
 from resile.core.scheduling.arcs import settle_or_revisit, succeed
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle
-from resile.core.scheduling.scopes import is_parked, open_scope, start_scope, stop_scope
+from resile.core.scheduling.scopes import is_parked, item_failure, open_scope, start_scope, stop_scope
 from resile.core.state import Error, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind
-from resile.model.items import DeadLetter, Item, ItemFailure, LetterReason
+from resile.model.items import DeadLetter, Item, LetterReason
 from resile.model.limits import ITEMS_PER_READ
 from resile.model.status import PENDING, RECOVERING, RUNNING, TERMINATED
 from resile.model.workflow import FanOut
@@ -56,16 +59,15 @@ def begin_items(reaction: Reaction, job: Job, total: int, began: float) -> None:
     pump(reaction, job)
 
 
-def items_read(reaction: Reaction, job: Job, items: tuple[Item, ...], place: int, last: bool) -> None:
+def take_items(reaction: Reaction, job: Job, event: ItemsRead) -> None:
     """Take another chunk of items."""
-    state = reaction.state
-    fan = state.fans[job.id]
+    fan = reaction.state.fans[job.id]
     fan.reading = False
-    fan.place = place
-    fan.taken += len(items)
+    fan.place = event.place
+    fan.taken += len(event.items)
     # In a redrive the same file may hold letters of another fan-out after this one's.
-    fan.last = last or fan.taken >= fan.goal
-    fan.queue.extend(items)
+    fan.last = event.last or fan.taken >= fan.goal
+    fan.queue.extend(event.items)
     pump(reaction, job)
 
 
@@ -157,7 +159,8 @@ def _begin_item(reaction: Reaction, job: Job, fan: Fan, scope: Scope) -> None:
     item, limit = scope.item, fan_action(state, job).item_timeout_seconds
     assert item is not None
     scope.started_at = reaction.at
-    count_start(fan)
+    if fan.circuit == "half_open":
+        fan.probes += 1
     if limit is not None:
         reaction.order(SetTimer(job.id, scope.number, reaction.at + limit, job.last_event_seq, item=item.index))
     start_scope(reaction, scope, job.last_event_seq)
@@ -183,23 +186,11 @@ def expire_item(reaction: Reaction, job: Job, scope: Scope) -> None:
     """Kill the attempts of an item that timed out; the item fails when they have ended."""
     state = reaction.state
     limit = fan_action(state, job).item_timeout_seconds or 0.0
-    running = next(
-        (found for number in range(scope.first, scope.first + len(scope.waiting))
-         if (found := state.jobs[number]).status in (PENDING, RUNNING, RECOVERING)),
-        None,
-    )  # fmt: skip
-    step = state.step_of(running).name if running is not None else ""
-    scope.first_failure = ItemFailure(
-        number=scope.number,
-        at=reaction.at,
-        step=step,
-        kind=Kind.TIMEOUT,
-        message=f"the item timed out after {limit:g}s",
-        signature="timeout: item",
-        seconds=max(0.0, reaction.at - scope.started_at),
-        job=running.id if running is not None else 0,
-        attempt=running.attempt if running is not None else 0,
-        epoch=state.epoch,
+    under_way = (PENDING, RUNNING, RECOVERING)
+    running = next((found for found in state.jobs_in(scope) if found.status in under_way), None)
+    message = f"the item timed out after {limit:g}s"
+    scope.first_failure = replace(
+        item_failure(reaction, scope, running, Kind.TIMEOUT, message), signature="timeout: item"
     )
     stop_scope(reaction, scope, job.last_event_seq)
 
@@ -287,7 +278,7 @@ def finish(reaction: Reaction, job: Job, fan: Fan) -> None:
     state = reaction.state
     job.waits_for = ""
     job.timer_at = 0.0
-    report_rest(reaction, job, fan)
+    report(reaction, job, fan)
     if fan.redrive:
         fan.redrive = False
         reaction.note("redrive_finished", job, counts(fan))

@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from resile.core.actions import DropLetter, SetTimer
 from resile.core.fanout import breaker
-from resile.core.fanout.failure_reports import count_and_report_failure, report, uncount
+from resile.core.fanout.failure_reports import count_and_report_failure, report_if_due, uncount
 from resile.core.fanout.fanout import BY_CANCEL, counts, dead_letter, keep_unstarted, may_have_letters, open_item, pump
 from resile.core.fanout.naming import fan_action, fan_name, item_id
 from resile.core.fanout.progress import Fan, Waiting
 from resile.core.reaction import Reaction, has_turn
 from resile.core.recovery.backoff import delay_seconds
-from resile.core.scheduling.scopes import close_scope, stop_scope, unstart_scope
+from resile.core.scheduling.scopes import close_scope, item_failure, stop_scope, unstart_scope
 from resile.core.state import Job, Scope, State
 from resile.model.failure import Kind
 from resile.model.fanout import ErrorPolicy
-from resile.model.items import Item, ItemFailure
+from resile.model.items import Item
 from resile.model.limits import ITEM_HISTORY_MAX, PROGRESS_NOTES
 from resile.model.status import BLOCKED, COMPLETED, DISABLED, READY, SKIPPED, TERMINATED
 
@@ -89,7 +89,11 @@ def _answer_failure(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy,
     state = reaction.state
     stopped = state.is_stopping(job) or fan.stopped == BY_CANCEL
     canceled = stopped and (scope.first_failure is None or scope.first_failure.kind == Kind.CANCELED)
-    failure = scope.first_failure or _failure_of_stopped_item(state, reaction.at, scope)
+    failure = scope.first_failure
+    if failure is None:
+        # The item was stopped from outside, at its running step.
+        ended = next((found for found in state.jobs_in(scope) if found.status is TERMINATED), None)
+        failure = item_failure(reaction, scope, ended, Kind.CANCELED, "ended before it was done")
     history = (*item.history, failure)[-ITEM_HISTORY_MAX:]
     kept = replace(item, history=history)
     if not fan.stopped and not stopped and scope.number < policy.attempts_max:
@@ -114,27 +118,11 @@ def _answer_failure(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy,
     else:
         fan.failed += counts
         dead_letter(reaction, job, kept, "stopped" if scope.first_failure is None else "failed")
-    report(reaction, job, fan, policy)
+    report_if_due(reaction, job, fan, policy)
     _count_for_breaker(reaction, job, fan, policy, scope.started_at)
     if not fan.stopped:
         _stop_at_limit(reaction, job, fan, policy)
     _note_progress(reaction, job, fan)
-
-
-def _failure_of_stopped_item(state: State, at: float, scope: Scope) -> ItemFailure:
-    """The failure of an item that was stopped from outside, at its running step."""
-    ended = next((job for job in state.jobs_in(scope) if job.status is TERMINATED), None)
-    return ItemFailure(
-        scope.number,
-        at,
-        state.step_of(ended).name if ended is not None else "",
-        Kind.CANCELED,
-        "ended before it was done",
-        seconds=at - scope.started_at,
-        job=ended.id if ended is not None else 0,
-        attempt=ended.attempt if ended is not None else 0,
-        epoch=state.epoch,
-    )
 
 
 def _count_for_breaker(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPolicy, began: float) -> None:
@@ -144,14 +132,10 @@ def _count_for_breaker(reaction: Reaction, job: Job, fan: Fan, policy: ErrorPoli
         was = fan.circuit
         breaker.count_failure(reaction, job, fan, policy.breaker, began)
         if fan.circuit == "open" and was != "open":
-            _gate(state, fan)
-
-
-def _gate(state: State, fan: Fan) -> None:
-    """Make open items that have not started wait for the circuit to close."""
-    for scope in _unstarted_items(state, fan):
-        unstart_scope(state, scope)
-        fan.gated.append(scope.id)
+            # Open items that have not started wait for the circuit to close.
+            for scope in _unstarted_items(state, fan):
+                unstart_scope(state, scope)
+                fan.gated.append(scope.id)
 
 
 def _unstarted_items(state: State, fan: Fan) -> list[Scope]:

@@ -1,6 +1,6 @@
 """Redrives: the dead letters of an ended run are run again; the run's verdict stays.
 
-    begin --> groups_read --> the scopes around a fan-out are restored, its letters run --> end_group ---+
+    begin --> take_groups --> the scopes around a fan-out are restored, its letters run --> end_group ---+
                   ^                                                                                      |
                   +------------------------- as many at a time as items may run <-----------------------+--> the end
 
@@ -10,6 +10,7 @@ groups are read as a stream, and the scopes restored for a group are stored and 
 
 from __future__ import annotations
 
+from resile.core.events import GroupsRead, Redriven
 from resile.core.fanout.fanout import BY_CANCEL, pump, stop_items
 from resile.core.fanout.progress import Redrive
 from resile.core.fanout.redrive_groups import go_on, scopes_around
@@ -19,33 +20,27 @@ from resile.core.state import Job
 from resile.model.items import LetterGroup
 
 
-def begin(reaction: Reaction, redrive: Redrive, by: str) -> None:
+def begin(reaction: Reaction, event: Redriven) -> None:
     """Begin a redrive of selected dead letters."""
     state = reaction.state
     state.phase = "redriving"
-    state.redrive = redrive
+    state.redrive = Redrive(event.map, event.total, event.label, event.parallel)
     # A cancel or a spent budget that ended the run does not stop its redrive.
     state.canceled, state.aborted = False, ""
-    reaction.note_run("run_resumed", "running", state.seq, redrive=redrive.total, map=redrive.map, by=by)
-    go_on(reaction, redrive)
+    reaction.note_run("run_resumed", "running", state.seq, redrive=event.total, map=event.map, by=event.by)
+    go_on(reaction, state.redrive)
 
 
-def groups_read(
-    reaction: Reaction,
-    redrive: Redrive,
-    groups: tuple[LetterGroup, ...],
-    place: int,
-    last: bool,
-) -> None:
+def take_groups(reaction: Reaction, redrive: Redrive, event: GroupsRead) -> None:
     """Take the next fan-outs of a redrive."""
     state = reaction.state
     redrive.reading = False
-    redrive.place, redrive.last = place, last or redrive.stopped
+    redrive.place, redrive.last = event.place, event.last or redrive.stopped
     if not redrive.stopped:
-        for group in groups:
+        for group in event.groups:
             redrive.restored += [number for body in group.around if (number := restore_scope(state, body))]
             redrive.open.append(group.job)
-        for group in groups:
+        for group in event.groups:
             _begin_group(reaction, redrive, state.jobs[group.job], group)
     go_on(reaction, redrive)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Literal
 
 from resile.core.actions import SetTimer
-from resile.core.event_log import STATUS_NAMES
 from resile.core.reaction import Reaction
 from resile.core.recovery.backoff import delay_seconds
 from resile.core.recovery.escalation import can_escalate, escalate
@@ -22,12 +21,11 @@ from resile.core.recovery.matching import matches
 from resile.core.recovery.repair import begin_repair, close_repair
 from resile.core.recovery.routing import ask, origin_text, valid_target
 from resile.core.rule_trace import RuleSkipped, RuleTrace, SkipReason, trace_of
-from resile.core.scheduling.arcs import fail, succeed
-from resile.core.scheduling.budget import spend
+from resile.core.scheduling.arcs import fail, spend, succeed
 from resile.core.scheduling.goto import jump
 from resile.core.scheduling.reservations import mark_active, mark_idle
-from resile.core.scheduling.scopes import stop_scope
-from resile.core.state import NO_RULE, Cause, Error, Failed, Job, State
+from resile.core.scheduling.scopes import stop_siblings
+from resile.core.state import NO_RULE, Error, Failed, Job, State
 from resile.core.transitions import set_status
 from resile.model.failure import Failure
 from resile.model.status import PENDING_FAILED, RECOVERING
@@ -257,10 +255,8 @@ def _carry_out(reaction: Reaction, job: Job, rule: Rule) -> None:
             _park(reaction, job, failure)
         case "fail":
             fail(reaction, job, failure.message)
-            scope = state.scopes[job.scope]
-            if rule.halts and not scope.stopped:
-                cause = Cause(state.step_of(job).name, job.id, STATUS_NAMES[job.status])
-                stop_scope(reaction, scope, job.last_event_seq, cause)
+            if rule.halts:
+                stop_siblings(reaction, job)
 
 
 def _park(reaction: Reaction, job: Job, failure: Failure) -> None:

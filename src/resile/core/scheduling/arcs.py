@@ -1,4 +1,7 @@
-"""The end of a job's visit: take its arcs, visit it again, or let its failure stand."""
+"""The end of a job's visit: take its arcs, visit it again, or let its failure stand.
+
+Arcs and jumps back spend the loop budget of a scope; an exhausted budget ends the scope.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ from typing import Any
 
 from resile.core.actions import AnswerArcs
 from resile.core.reaction import Reaction
-from resile.core.scheduling.budget import spend
-from resile.core.scheduling.dependencies import reopen, settle_and_inform
-from resile.core.scheduling.joins import wake_or_join
+from resile.core.scheduling.dependencies import reopen, settle_and_inform, wake_or_join
 from resile.core.scheduling.reservations import mark_active
-from resile.core.scheduling.scopes import failure_data, keep_first_failure, stop_if_critical
-from resile.core.state import Job, Scope
+from resile.core.scheduling.scopes import failure_data, keep_first_failure, stop_scope, stop_siblings
+from resile.core.state import Failed, Job, Scope, State
+from resile.model.failure import Kind
+from resile.model.rules import Trigger
 from resile.model.status import BLOCKED, COMPLETED, FAILED, SKIPPED, TERMINAL, Status
-from resile.model.workflow import Step
+from resile.model.workflow import FanOut, Step
 
 # An arc to a job in one of these runs it again, each time for 1 of the scope's loops; a canceled job stays canceled.
 _REVISITED = (COMPLETED, FAILED, SKIPPED)
@@ -35,8 +38,10 @@ def settle_or_revisit(reaction: Reaction, job: Job, status: Status, data: dict[s
 def fail(reaction: Reaction, job: Job, message: str, **more: Any) -> None:
     """Let a failure stand: the path leads to `end`, and a critical step stops its siblings."""
     keep_first_failure(reaction, job, message)
-    settle_or_revisit(reaction, job, FAILED, failure_data(reaction.state.step_of(job), message) | more)
-    stop_if_critical(reaction, job)
+    step = reaction.state.step_of(job)
+    settle_or_revisit(reaction, job, FAILED, failure_data(step, message) | more)
+    if step.critical:
+        stop_siblings(reaction, job)
 
 
 def succeed(reaction: Reaction, job: Job) -> None:
@@ -101,3 +106,46 @@ def _carry(scope: Scope, name: str, arguments: dict[str, dict[str, Any]], adds: 
     if name in arguments or name in scope.arc_arguments:
         before = scope.arc_arguments.get(name, {}) if adds else {}
         scope.arc_arguments = {**scope.arc_arguments, name: {**before, **arguments.get(name, {})}}
+
+
+def loops_max(state: State, job: Job) -> int:
+    """The loop budget in force."""
+    asked = state.options.loops_max
+    return state.workflow_of(job.scope).loops_max if asked is None else asked
+
+
+def spend(reaction: Reaction, job: Job, cost: int, trigger: Trigger, action: str) -> bool:
+    """Spend from the loop budget; False where it is exhausted, which fails the item, the child workflow or the run."""
+    scope = reaction.state.scopes[job.scope]
+    if scope.loops + cost <= loops_max(reaction.state, job):
+        scope.loops += cost
+        return True
+    _exceed(reaction, job, trigger, action)
+    return False
+
+
+def _exceed(reaction: Reaction, job: Job, trigger: Trigger, action: str) -> None:
+    """Fail the job that would exceed the budget, and stop its item, its child workflow or the run."""
+    state, limit = reaction.state, loops_max(reaction.state, job)
+    word: str = state.workflow_of(job.scope).failure_key if trigger == "on_failure" else trigger
+    step = state.step_of(job)
+    if trigger in ("on_failure", "on_success") and isinstance(step.action, FanOut) and step.action.scope:
+        # A producer calls this key `on_finish`.
+        word = "on_finish"
+    message = f"Routing loop budget exceeded (max_loops={limit}) during {word} {action}"
+    frame = state.frame_of(job.scope)
+    if frame.owner:
+        frame.aborted = message
+    else:
+        state.aborted = message
+    seq = reaction.note("loop_budget_exceeded", job, {"message": message})
+    reaction.summarize_route(job, trigger, "budget", None, f"max_loops={limit}")
+    if job.status in TERMINAL:
+        state.scopes[job.scope].open += 1
+    if state.first_failure is None:
+        state.first_failure = Failed(step.name, job.attempt, Kind.CONTRACT, None, message)
+    keep_first_failure(reaction, job, message)
+    settle_and_inform(reaction, job, FAILED, failure_data(step, message))
+    if step.critical:
+        stop_siblings(reaction, job)
+    stop_scope(reaction, frame, seq, state.cause_of(job))

@@ -1,22 +1,31 @@
-"""Needs between jobs: waking, skipping, and cancellation that spreads at once.
+"""Needs between jobs: waking, joining, skipping, and cancellation that spreads at once.
 
 blocked --needs hold--> [when?] --> ready ... --> settle --> dependents: waiting - 1
               |                                      |
               +-- a need failed: canceled, with all its dependents, at any depth, in this same reaction
+
+A step with `join: all` that an arc has reached waits until no other path can lead to it any more.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from resile.core.event_log import STATUS_NAMES
 from resile.core.reaction import SETTLED_NOTES, Reaction
-from resile.core.scheduling.joins import wake_joined, wake_or_join
 from resile.core.scheduling.reservations import clear_early, mark_idle, release
 from resile.core.scheduling.reserve_ahead import NEEDS_MAX, cancel_early_reservation, queue_for_reserving_ahead
-from resile.core.state import NO_RULE, Cause, Job, Scope, State
+from resile.core.state import NO_RULE, Job, Scope, State
 from resile.core.transitions import set_status
-from resile.model.status import BLOCKED, CANCELED, COMPLETED, PENDING_FAILED, READY, SKIPPED, TERMINAL, Status
+from resile.model.status import (
+    BLOCKED,
+    CANCELED,
+    COMPLETED,
+    PENDING_FAILED,
+    READY,
+    SKIPPED,
+    TERMINAL,
+    Status,
+)
 
 
 def settle_and_inform(reaction: Reaction, job: Job, status: Status, data: dict[str, Any], because: int = 0) -> None:
@@ -130,7 +139,7 @@ def _cancel_or_skip(reaction: Reaction, scope: Scope, job: Job, status: Status, 
     set_status(job, status)
     state.set_ended(job, reaction.at)
     job.dependents_notified = True
-    job.cause = source.cause or Cause(state.step_of(source).name, source.id, STATUS_NAMES[source.status])
+    job.cause = source.cause or state.cause_of(source)
     scope.open -= 1
     if scope.owner or job.callers:
         reaction.wakeups.append(job.id)
@@ -189,3 +198,41 @@ def reopen(state: State, job: Job) -> None:
     job.cause = job.exit_code = job.error = None
     state.set_ended(job, 0.0)
     job.rule, job.repair_scope, job.calls, job.target, job.output_job = NO_RULE, 0, (), "", 0
+
+
+def wake_or_join(reaction: Reaction, job: Job, because: int) -> None:
+    """Wake a job that an arc has reached; a join waits for the other paths first."""
+    state = reaction.state
+    if job.step not in state.plan_of(job.scope).joins:
+        reaction.wake(job, because)
+        return
+    job.because = because
+    scope = state.scopes[job.scope]
+    if job.step not in scope.joining:
+        scope.joining.append(job.step)
+
+
+def wake_joined(reaction: Reaction, scope: Scope) -> None:
+    """Wake the joins that no other path can reach any more, however many paths have arrived."""
+    state = reaction.state
+    joins = state.plan_of(scope.id).joins
+    for number in list(scope.joining):
+        job = state.jobs[scope.first + number]
+        waits = job.status is BLOCKED and not job.waits_for
+        if waits and any(_may_lead_on(state, scope, other, number) for other in joins[number]):
+            continue
+        scope.joining.remove(number)
+        if waits:
+            job.tokens = 1
+            reaction.wake(job, job.because)
+
+
+def _may_lead_on(state: State, scope: Scope, number: int, target: int) -> bool:
+    """May a step before `target` still lead to it, because it is running or will run?"""
+    plan, job = state.plan_of(scope.id), state.jobs[scope.first + number]
+    if number in scope.joining:
+        # Of two joins that lead to each other, the one that was reached first goes first.
+        return target not in plan.joins[number]
+    if job.status in TERMINAL or number == plan.end:
+        return False
+    return job.status is not BLOCKED or bool(job.waits_for or job.tokens) or number not in plan.arc_targets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.core.reaction import Reaction
-from resile.core.scheduling.joins import wake_joined, wake_or_join
+from resile.core.scheduling.dependencies import wake_joined, wake_or_join
 from resile.core.scheduling.scopes import keep_scope
 from resile.core.state import ROOT, TIMES, Job, Queue, Scope
 from resile.core.transitions import set_status

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from resile.core.actions import StopEngine
-from resile.core.event_log import STATUS_NAMES
 from resile.core.reaction import Reaction
 from resile.core.scheduling.arcs import settle_or_revisit
 from resile.core.state import ROOT, Failed, Job, State
 from resile.model.items import ItemFailure
-from resile.model.status import BLOCKED, CANCELED, COMPLETED, DISABLED, FAILED, SKIPPED, TERMINAL, TERMINATED
+from resile.model.status import (
+    BLOCKED,
+    CANCELED,
+    COMPLETED,
+    DISABLED,
+    FAILED,
+    SKIPPED,
+    STATUS_NAMES,
+    TERMINAL,
+    TERMINATED,
+)
 
 # The lists in which `end` finds the names of the steps that did not complete.
 _NAMED = {FAILED: "failed", CANCELED: "canceled", TERMINATED: "canceled", SKIPPED: "skipped"}

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from resile.core.actions import KeepScope, KillAttempt
-from resile.core.event_log import STATUS_NAMES
 from resile.core.fanout.naming import map_name
 from resile.core.fanout.progress import Fan, add
 from resile.core.reaction import Reaction
@@ -116,12 +116,11 @@ def _stop_host(reaction: Reaction, job: Job) -> None:
         reaction.wakeups.append(job.id)
 
 
-def stop_if_critical(reaction: Reaction, job: Job) -> None:
-    """Stop the siblings of a critical step that has failed."""
-    state = reaction.state
-    step, scope = state.step_of(job), state.scopes[job.scope]
-    if step.critical and not scope.stopped:
-        stop_scope(reaction, scope, job.last_event_seq, Cause(step.name, job.id, STATUS_NAMES[job.status]))
+def stop_siblings(reaction: Reaction, job: Job) -> None:
+    """Stop the scope of a step that has failed and is critical, or whose rule halts."""
+    scope = reaction.state.scopes[job.scope]
+    if not scope.stopped:
+        stop_scope(reaction, scope, job.last_event_seq, reaction.state.cause_of(job))
 
 
 def failure_data(step: Step, message: str) -> dict[str, Any]:
@@ -135,19 +134,27 @@ def keep_first_failure(reaction: Reaction, job: Job, message: str) -> None:
     scope = state.scopes[job.scope]
     if scope.kind not in ("item", "child") or scope.first_failure is not None:
         return
-    failure = job.error.failure if job.error is not None else None
-    scope.first_failure = ItemFailure(
+    found = replace(item_failure(reaction, scope, job, Kind.CONTRACT, message), exit_code=job.exit_code)
+    if job.error is not None:
+        failure = job.error.failure
+        found = replace(
+            found, kind=failure.kind, stderr=failure.stderr, signature=failure.signature, attempt=job.error.attempt
+        )
+    scope.first_failure = found
+
+
+def item_failure(reaction: Reaction, scope: Scope, job: Job | None, kind: str, message: str) -> ItemFailure:
+    """The failure of an execution of an item, or of a child workflow, at a job of its scope."""
+    state = reaction.state
+    return ItemFailure(
         number=scope.number,
         at=reaction.at,
-        step=state.step_of(job).name,
-        kind=failure.kind if failure is not None else Kind.CONTRACT,
+        step=state.step_of(job).name if job is not None else "",
+        kind=kind,
         message=message,
-        exit_code=job.exit_code,
-        stderr=failure.stderr if failure is not None else "",
-        signature=failure.signature if failure is not None else "",
         seconds=max(0.0, reaction.at - scope.started_at),
-        job=job.id,
-        attempt=job.error.attempt if job.error is not None else job.attempt,
+        job=job.id if job is not None else 0,
+        attempt=job.attempt if job is not None else 0,
         epoch=state.epoch,
     )
 

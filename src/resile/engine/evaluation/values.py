@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from resile.core.event_log import STATUS_NAMES
 from resile.core.scheduling.finish import execution
 from resile.core.state import Job, Scope, State
 from resile.engine.evaluation.output_texts import OutputTexts
@@ -24,6 +23,7 @@ from resile.languages.references import MISSING, ValueRefused, parse_json, walk
 from resile.languages.registry import language_of
 from resile.languages.surroundings import error_fields, failed_job, frames, item_scope, source_item, workflow_frame
 from resile.model.builtin_actions import Collect
+from resile.model.status import STATUS_NAMES
 from resile.model.workflow import Child, FanOut
 from resile.store.contract import JobRow, RunRow, Store
 
