@@ -32,11 +32,11 @@ from resile.core.events import (
     TimerFired,
     ValueAnswered,
 )
-from resile.core.invariants import broken_invariants
 from resile.core.react import react
 from resile.core.state import ROOT, State, decode, encode, new_state
 from resile.model.failure import Failure, Outcome
 from resile.model.workflow import Noop, Step, Workflow
+from tests.core.invariants import broken_invariants
 
 OK = Outcome(exit_code=0)
 

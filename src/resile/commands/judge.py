@@ -19,7 +19,7 @@ from resile.commands.documents.answers import JudgementResult, ParkedFailure, Pa
 from resile.commands.documents.base import optional_timestamp, timestamp
 from resile.commands.inspect import standing
 from resile.core.events import Judged
-from resile.core.recovery.routing import origin_text
+from resile.core.recovery.repair import origin_text
 from resile.core.state import Job, State
 from resile.engine.replay import fold_log, row_of
 from resile.engine.session import Session, caller, take

@@ -24,7 +24,7 @@ from resile.core.actions import (
 )
 from resile.core.reaction import Reaction
 from resile.core.scheduling.epochs import begin_epoch, open_root
-from resile.core.scheduling.finish import converge, end_job
+from resile.core.scheduling.finish import converge
 from resile.core.scheduling.ready_queue import dispatch
 from resile.core.scheduling.scopes import stop_scope
 from resile.core.state import ROOT, Job, State
@@ -175,8 +175,8 @@ def _cancel_requested(reaction: Reaction, event: events.CancelRequested) -> None
     because = reaction.note_run("cancel_requested", "running", state.seq, by=event.by, reason=event.reason)
     if state.phase == "running":
         stop_scope(reaction, state.scopes[ROOT], because)
-    elif again and end_job(state).status in (PENDING, RUNNING):
-        reaction.order(KillAttempt(end_job(state).id, end_job(state).attempt, because))
+    elif again and (end := state.end_of(state.scopes[ROOT])).status in (PENDING, RUNNING):
+        reaction.order(KillAttempt(end.id, end.attempt, because))
 
 
 def _epoch_started(reaction: Reaction, event: events.EpochStarted) -> None:

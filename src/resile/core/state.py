@@ -361,11 +361,11 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
     def forget(self, scope: int) -> None:
         """Drop a scope with its jobs, and the scopes inside it."""
         where = self.scopes.pop(scope)
+        inside = range(where.first, where.first + len(where.waiting))
         if where.nested:
-            inside = range(where.first, where.first + len(where.waiting))
             for other in [found.id for found in self.scopes.values() if found.owner in inside]:
                 self.forget(other)
-        for number in range(where.first, where.first + len(where.waiting)):
+        for number in inside:
             del self.jobs[number]
             self.fans.pop(number, None)
         self.plans.pop(scope, None)
@@ -398,6 +398,10 @@ class State(Struct, dict=True, rename=_STATE_NAMES):
         """The fan-out of a job; a fan-out of an earlier epoch only where its job stayed completed."""
         fan = self.fans.get(job.id)
         return fan if fan is not None and (fan.epoch == self.epoch or job.status is COMPLETED) else None
+
+    def end_of(self, scope: Scope) -> Job:
+        """The job of the `end` of a workflow's scope."""
+        return self.jobs[scope.first + self.plans[scope.id].end]
 
     def is_end(self, job: Job) -> bool:
         """Is this the `end` of its workflow?"""

@@ -20,7 +20,7 @@ from resile.core.scheduling.finish import execution
 from resile.core.scheduling.goto import reopen_if_stale
 from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import close_scope, open_scope, start_scope, stop_scope
-from resile.core.state import Error, Failed, Job, Scope, State
+from resile.core.state import Error, Job, Scope
 from resile.core.transitions import set_status
 from resile.model.failure import Failure, Kind, Outcome
 from resile.model.items import ItemFailure
@@ -49,12 +49,7 @@ def begin_end(reaction: Reaction, scope: Scope) -> None:
     """Run the `end` of a child once, when all its other jobs are terminal."""
     state = reaction.state
     scope.ending = True
-    reaction.wake(end_of(state, scope), state.seq)
-
-
-def end_of(state: State, scope: Scope) -> Job:
-    """The job of a child's `end`."""
-    return state.jobs[scope.first + state.plan_of(scope.id).end]
+    reaction.wake(state.end_of(scope), state.seq)
 
 
 def expire_child(reaction: Reaction, job: Job) -> None:
@@ -69,7 +64,7 @@ def expire_child(reaction: Reaction, job: Job) -> None:
 def end_child(reaction: Reaction, scope: Scope) -> None:
     """Conclude a child whose `end` is done: the step that ran the child takes its verdict."""
     state = reaction.state
-    end = end_of(state, scope)
+    end = state.end_of(scope)
     if end.status not in TERMINAL:
         return
     job = state.jobs[scope.owner]
@@ -115,15 +110,12 @@ def take_child_value(reaction: Reaction, job: Job, outcome: Outcome) -> None:
     frame = state.frame_of(job.scope)
     frame.values = {**frame.values, **outcome.values}
     state.memory = {**state.memory, **outcome.memory}
-    failure = outcome.failure
     verdict = "completed" if job.error is None else "failed"
     inside = list(job.error.inside) if job.error is not None else []
     data: dict[str, Any] = {"child": step.action.workflow.name, "verdict": verdict, "failed_steps": inside}
     if outcome.remarks:
         data["remarks"] = list(outcome.remarks)
-    if failure is not None and state.first_failure is None:
-        state.first_failure = Failed(step.name, job.attempt, failure.kind, failure.exit_code, failure.message)
-    _conclude_step(reaction, job, failure, data)
+    _conclude_step(reaction, job, outcome.failure, data)
 
 
 def _conclude_step(reaction: Reaction, job: Job, failure: Failure | None, data: dict[str, Any]) -> None:

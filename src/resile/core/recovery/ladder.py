@@ -16,18 +16,17 @@ from typing import Literal
 from resile.core.actions import SetTimer
 from resile.core.reaction import Reaction
 from resile.core.recovery.backoff import delay_seconds
-from resile.core.recovery.escalation import can_escalate, escalate
 from resile.core.recovery.matching import matches
-from resile.core.recovery.repair import begin_repair, close_repair
-from resile.core.recovery.routing import ask, origin_text, valid_target
+from resile.core.recovery.repair import ask, begin_repair, close_repair, origin_text, valid_target
 from resile.core.rule_trace import RuleSkipped, RuleTrace, SkipReason, trace_of
 from resile.core.scheduling.arcs import fail, spend, succeed
 from resile.core.scheduling.goto import jump
-from resile.core.scheduling.reservations import mark_active, mark_idle
+from resile.core.scheduling.reservations import mark_active, mark_idle, resources_for
 from resile.core.scheduling.scopes import stop_siblings
 from resile.core.state import NO_RULE, Error, Failed, Job, State
 from resile.core.transitions import set_status
-from resile.model.failure import Failure
+from resile.model.failure import Failure, Kind
+from resile.model.rules import Escalation
 from resile.model.status import PENDING_FAILED, RECOVERING
 from resile.model.workflow import Rule
 
@@ -73,7 +72,7 @@ def _reason_to_skip(state: State, job: Job, number: int, failure: Failure) -> Sk
         return "off"
     if _uses_of(state, job, number) >= _limit_of(state, rule):
         return "spent"
-    return "" if can_escalate(state, job, rule, failure) else "no more"
+    return "no more" if rule.change is not None and _larger_grant(state, job, rule.change, failure) is None else ""
 
 
 def _trace(state: State, job: Job, failure: Failure, skipped: list[RuleSkipped], number: int) -> None:
@@ -170,7 +169,6 @@ def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: 
     if rule.wait is not None:
         identity = f"{state.workflow_of(job.scope).name}/{state.step_of(job).name}"
         delay = delay_seconds(rule.wait, fired, identity)
-    escalate(state, job, rule)
     data = {
         "rule": text,
         "then": "retry",
@@ -179,6 +177,10 @@ def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: 
         "outcome": "Retried",
     }
     if rule.change is not None:
+        assert job.error is not None
+        larger = _larger_grant(state, job, rule.change, job.error.failure)
+        if larger is not None:
+            job.memory_bytes, job.runtime_seconds = larger
         data |= {"memory_bytes": job.memory_bytes, "runtime_seconds": job.runtime_seconds}
     seq = reaction.note("retry_scheduled", job, data)
     if delay <= 0:
@@ -187,6 +189,21 @@ def _schedule_retry(reaction: Reaction, job: Job, rule: Rule, fired: int, text: 
     job.timer_at = reaction.at + delay
     reaction.order(SetTimer(job.id, job.attempt, job.timer_at, seq))
     return True
+
+
+def _larger_grant(state: State, job: Job, change: Escalation, failure: Failure) -> tuple[int, float] | None:
+    """The memory and runtime of the next attempt, or None where the exhausted one is at its ceiling."""
+    resources = resources_for(state, job)
+    if resources is None:
+        return None
+    memory, runtime = resources.memory_bytes, resources.runtime_seconds or 0.0
+    if failure.kind == Kind.TIMEOUT:
+        ceiling = change.runtime_seconds_max
+        longer = min(runtime * change.factor, ceiling) if ceiling else runtime * change.factor
+        return (memory, longer) if longer > runtime else None
+    most = change.memory_bytes_max
+    larger = min(int(memory * change.factor), most) if most else int(memory * change.factor)
+    return (larger, runtime) if larger > memory else None
 
 
 def repair_or_carry_out(reaction: Reaction, job: Job) -> None:

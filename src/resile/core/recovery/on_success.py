@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from resile.core.reaction import Reaction
-from resile.core.recovery.repair import begin_repair, close_repair
-from resile.core.recovery.routing import ask, valid_target
+from resile.core.recovery.repair import ask, begin_repair, close_repair, valid_target
 from resile.core.scheduling.arcs import fail, spend, succeed
 from resile.core.scheduling.goto import jump
 from resile.core.state import NO_RULE, SUCCESS, Job

@@ -6,24 +6,25 @@
                                                                                         on_success.after_success_steps
 
 A repair is jobs like any others: durable, logged, with timeouts and rules of their own. wakeups.py drives it.
+
+The ladder and `on_success` share the questions to a rule's code, too.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from resile.core.actions import KillAttempt, SetTimer
+from resile.core.actions import AnswerRoute, KillAttempt, SetTimer
 from resile.core.reaction import Reaction
-from resile.core.recovery.routing import origin_text
 from resile.core.scheduling.arcs import fail
 from resile.core.scheduling.dependencies import reopen
-from resile.core.scheduling.goto import reopen_if_stale
-from resile.core.scheduling.reservations import mark_idle
+from resile.core.scheduling.goto import is_ancestor, reopen_if_stale
+from resile.core.scheduling.reservations import mark_active, mark_idle
 from resile.core.scheduling.scopes import open_scope, start_scope
 from resile.core.state import SUCCESS, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.status import BLOCKED, COMPLETED, PENDING, RECOVERING, RUNNING, SKIPPED, TERMINAL
-from resile.model.workflow import Step
+from resile.model.workflow import Rule, Step
 
 
 def begin_repair(reaction: Reaction, job: Job, steps: tuple[Step, ...], timeout_seconds: float | None) -> str | None:
@@ -118,3 +119,28 @@ def expire_repair(reaction: Reaction, job: Job) -> None:
     for inner in state.jobs_in(scope):
         if inner.status in (PENDING, RUNNING):
             reaction.order(KillAttempt(inner.id, inner.attempt, job.last_event_seq))
+
+
+def ask(reaction: Reaction, job: Job, about: Literal["rule", "calls", "target"]) -> None:
+    """Have the code of a job's rule evaluated: whether it applies, which steps to run, or where to go."""
+    mark_active(reaction.state, job)
+    set_status(job, RECOVERING)
+    job.waits_for = about
+    reaction.order(AnswerRoute(job.id, job.rule, about, job.last_event_seq))
+
+
+def valid_target(reaction: Reaction, job: Job, asked: str, static: str) -> str:
+    """The target that code returned, if it is an ancestor; otherwise note that, and return the static target."""
+    if asked and is_ancestor(reaction.state, job, asked):
+        return asked
+    if asked:
+        problem = f"goto_js: {asked!r} is no ancestor of this step"
+        reaction.note("expression_rejected", job, {"problem": problem})
+    return static
+
+
+def origin_text(state: State, job: Job, rule: Rule) -> str:
+    """The position and text of a job's rule, as the summary prints them."""
+    origin = rule.origin
+    file = origin.file or state.workflow_of(job.scope).file
+    return f"{file}:{origin.line}:{origin.column} {rule.text}" if origin.line else rule.text

@@ -95,6 +95,15 @@ def take_arcs(
     return True
 
 
+def skip_unreached(reaction: Reaction, scope: Scope, status: Status) -> None:
+    """Skip (or cancel) the steps that no arc reached, once nothing else in the scope can make progress."""
+    state = reaction.state
+    for number in sorted(state.plans[scope.id].arc_targets):
+        job = state.jobs[scope.first + number]
+        if job.status is BLOCKED and not job.waits_for:
+            settle_or_revisit(reaction, job, status, {"reason": "no arc was taken to it"})
+
+
 def _chosen_arcs(step: Step, answers: tuple[bool, ...]) -> list[str]:
     """The target steps of the arcs that are taken."""
     chosen = [arc.step for arc, holds in zip(step.arcs, answers, strict=True) if holds]

@@ -6,11 +6,10 @@ from typing import Any
 
 from resile.core.actions import StopEngine
 from resile.core.reaction import Reaction
-from resile.core.scheduling.arcs import settle_or_revisit
-from resile.core.state import ROOT, Failed, Job, State
+from resile.core.scheduling.arcs import skip_unreached
+from resile.core.state import ROOT, Failed, State
 from resile.model.items import ItemFailure
 from resile.model.status import (
-    BLOCKED,
     CANCELED,
     COMPLETED,
     DISABLED,
@@ -28,41 +27,23 @@ _NAMED = {FAILED: "failed", CANCELED: "canceled", TERMINATED: "canceled", SKIPPE
 def converge(reaction: Reaction) -> None:
     """After each event: start `end`, conclude the run, or stop the engine where only judgements are missing."""
     state = reaction.state
+    if state.phase in ("new", "ended"):
+        return
+    scope = state.scopes[ROOT]
     if state.phase == "running":
-        scope = state.scopes[ROOT]
         if scope.open and state.active:
             # The usual case: open jobs remain, and some of them make progress.
             return
         if scope.open and not state.parked:
-            _skip_unreached(reaction)
+            skip_unreached(reaction, scope, SKIPPED)
         # A killed repair may outlive its owner for a moment; `end` waits for all attempts.
         if not scope.open and not state.in_flight:
             state.phase = "ending"
-            reaction.wake(end_job(state), state.seq)
-    if state.phase == "ending" and end_job(state).status in TERMINAL:
+            reaction.wake(state.end_of(scope), state.seq)
+    if state.phase == "ending" and state.end_of(scope).status in TERMINAL:
         _conclude(reaction)
-    elif state.phase in ("running", "ending", "redriving") and state.parked and not _makes_progress(state):
+    elif state.parked and not state.active and (state.redrive is None or not state.redrive.reading):
         reaction.order(StopEngine("parked", state.seq))
-
-
-def _makes_progress(state: State) -> bool:
-    """Is a job active, or is a redrive reading its next groups?"""
-    return bool(state.active) or (state.redrive is not None and state.redrive.reading)
-
-
-def end_job(state: State) -> Job:
-    """The job of the run's `end`."""
-    return state.jobs[state.scopes[ROOT].first + state.plan.end]
-
-
-def _skip_unreached(reaction: Reaction) -> None:
-    """Skip the steps that no arc reached, and their dependents, when no job makes progress any more."""
-    state = reaction.state
-    scope = state.scopes[ROOT]
-    for number in sorted(state.plan.arc_targets):
-        job = state.jobs[scope.first + number]
-        if job.status is BLOCKED and not job.waits_for:
-            settle_or_revisit(reaction, job, SKIPPED, {"reason": "no arc was taken to it"})
 
 
 def execution(state: State, scope: int = ROOT) -> dict[str, Any]:
@@ -116,7 +97,7 @@ def _conclude(reaction: Reaction) -> None:
     """Conclude the run: the last outcome of each step, `end` included, decides the verdict, or `end` overrides it."""
     state = reaction.state
     before = execution(state)
-    end = end_job(state)
+    end = state.end_of(state.scopes[ROOT])
     failed = list(before["failed_steps"])
     verdict = before["status"]
     if end.status is COMPLETED and state.override and not state.canceled:

@@ -12,7 +12,7 @@ from resile.core.reaction import Reaction
 from resile.core.recovery.ladder import after_repair
 from resile.core.recovery.on_success import after_success_steps
 from resile.core.recovery.repair import call_next, problem_of, start_called
-from resile.core.scheduling.arcs import settle_or_revisit
+from resile.core.scheduling.arcs import skip_unreached
 from resile.core.scheduling.scopes import is_busy
 from resile.core.state import SUCCESS, Job, Scope
 from resile.model.status import BLOCKED, CANCELED, SKIPPED, TERMINAL
@@ -86,7 +86,7 @@ def _end_if_over(reaction: Reaction, scope: Scope) -> None:
     """End an item or a child workflow with no open or running job."""
     state = reaction.state
     if scope.open and state.plan_of(scope.id).arc_targets:
-        _skip_unreached(reaction, scope)
+        _skip_if_unreached(reaction, scope)
     if scope.open or is_busy(state, scope):
         return
     if scope.kind == "item":
@@ -97,14 +97,10 @@ def _end_if_over(reaction: Reaction, scope: Scope) -> None:
         end_child(reaction, scope)
 
 
-def _skip_unreached(reaction: Reaction, scope: Scope) -> None:
+def _skip_if_unreached(reaction: Reaction, scope: Scope) -> None:
     """Skip the steps that no arc reached, once nothing else in the scope can make progress."""
     state = reaction.state
     left = [job for job in state.jobs_in(scope) if job.status not in TERMINAL and not state.is_end(job)]
-    if any(job.status is not BLOCKED or job.waits_for for job in left):
-        return
-    targets = state.plan_of(scope.id).arc_targets
-    status = CANCELED if left and state.is_stopping(left[0]) else SKIPPED
-    for job in left:
-        if job.step in targets and job.status is BLOCKED:
-            settle_or_revisit(reaction, job, status, {"reason": "no arc was taken to it"})
+    if all(job.status is BLOCKED and not job.waits_for for job in left):
+        status = CANCELED if left and state.is_stopping(left[0]) else SKIPPED
+        skip_unreached(reaction, scope, status)

@@ -1,4 +1,4 @@
-"""Invariants of the state after every event. Tests check them after each event; a run does not."""
+"""Invariants of the state, which hold after every event."""
 
 from __future__ import annotations
 
