@@ -21,7 +21,7 @@ from resile.core.scheduling.reservations import mark_idle, reserve
 from resile.core.state import ROOT, Job, Scope, State
 from resile.core.transitions import set_status
 from resile.model.status import BLOCKED
-from resile.model.workflow import Shell, Step, Validate
+from resile.model.workflow import Need, Shell, Step, Validate
 
 # An early attempt waits for at most this many others; a job with more open needs will soon have fewer.
 NEEDS_MAX = 4
@@ -46,20 +46,27 @@ def queue_for_reserving_ahead(state: State, scope: Scope, plan: Plan, source: in
 def reserve_early(reaction: Reaction) -> None:
     """Reserve early attempts while there is room; called when no job is ready."""
     state = reaction.state
-    capacity, candidates = state.capacity, state.ahead_candidates
+    capacity, candidates, steps = state.capacity, state.ahead_candidates, state.plan.steps
+    # Neighbouring steps often share one tuple of needs, which is then examined once.
+    needs: tuple[Need, ...] = ()
+    sources: list[Job] = []
     while capacity is not None and state.early < capacity.early and (number := candidates.peek()):
         candidates.pop()
         job = state.jobs[number]
-        after = _attempts_needed(state, job) if job.status is BLOCKED and not job.waits_for else ()
-        if after:
-            state.queue_number += 1
-            job.queue_number = state.queue_number
-            job.attempt_state = "early"
-            state.early += 1
-            last = state.jobs[after[-1][0]]
-            job.because = last.last_event_seq or last.because
-            reaction.order(reserve(state, job, after))
-            queue_for_reserving_ahead(state, state.scopes[ROOT], state.plan, job.step)
+        if job.status is not BLOCKED or job.waits_for:
+            continue
+        step = steps[job.step]
+        if step.needs is not needs:
+            needs, sources = step.needs, _attempts_needed(state, job)
+        if not sources or not _is_plain(step) or not _keeps_file_order(state, job.step, sources):
+            continue
+        state.queue_number += 1
+        job.queue_number = state.queue_number
+        job.attempt_state = "early"
+        state.early += 1
+        job.because = sources[-1].last_event_seq or sources[-1].because
+        reaction.order(reserve(state, job, tuple((source.id, source.attempt) for source in sources)))
+        queue_for_reserving_ahead(state, state.scopes[ROOT], state.plan, job.step)
 
 
 def cancel_early_reservation(state: State, job: Job) -> None:
@@ -92,34 +99,34 @@ def _never_leads_back(step: Step) -> bool:
     )
 
 
-def _attempts_needed(state: State, job: Job) -> tuple[tuple[int, int], ...]:
-    """The attempts after whose exit 0 a blocked job may start; empty where that is uncertain."""
-    plan, step, scope = state.plan, state.step_of(job), state.scopes[ROOT]
+def _attempts_needed(state: State, job: Job) -> list[Job]:
+    """The jobs after whose exit 0 a blocked job may start; empty where that is uncertain."""
+    plan, scope = state.plan, state.scopes[ROOT]
     if job.step in scope.has_failed_need or plan.grouped[job.step] or scope.waiting[job.step] > NEEDS_MAX:
-        return ()
-    if not _is_plain(step):
-        return ()
-    after: list[tuple[int, int]] = []
+        return []
+    sources: list[Job] = []
     # From the end: later needs are the likeliest to be open. All needs not listed have succeeded.
-    for need in reversed(step.needs):
-        if len(after) == scope.waiting[job.step]:
+    for need in reversed(plan.steps[job.step].needs):
+        if len(sources) == scope.waiting[job.step]:
             break
-        other = state.jobs[scope.first + plan.index[need.any_of[0]]]
-        if other.counts_as_success:
+        source = state.jobs[scope.first + plan.index[need.any_of[0]]]
+        if source.counts_as_success:
             continue
-        if not other.runs_attempt or not _exit_0_is_success(state.step_of(other)):
-            return ()
-        if not _keeps_file_order(state, plan, job.step, other):
-            return ()
-        after.append((other.id, other.attempt))
-    return tuple(reversed(after))
+        if not source.runs_attempt or not _exit_0_is_success(plan.steps[source.step]):
+            return []
+        sources.insert(0, source)
+    return sources
 
 
-def _keeps_file_order(state: State, plan: Plan, number: int, source: Job) -> bool:
-    """Has the previous dependent of `source` begun? Dependents of one step start in the order of the file."""
-    dependents = plan.dependents[source.step]
-    place = bisect_left(dependents, number)
-    return not place or state.jobs[state.scopes[ROOT].first + dependents[place - 1]].status is not BLOCKED
+def _keeps_file_order(state: State, number: int, sources: list[Job]) -> bool:
+    """Have the previous dependents of all `sources` begun? Dependents of a step start in the order of the file."""
+    first = state.scopes[ROOT].first
+    for source in sources:
+        dependents = state.plan.dependents[source.step]
+        place = bisect_left(dependents, number)
+        if place and state.jobs[first + dependents[place - 1]].status is BLOCKED:
+            return False
+    return True
 
 
 def _exit_0_is_success(step: Step) -> bool:
@@ -144,10 +151,9 @@ def _is_plain(step: Step) -> bool:
     if step.when is not None or step.resources is not None or step.commit_required or step.effects or step.args:
         return False
     stdin = step.action.stdin if isinstance(step.action, Shell) else ""
-    texts = (step.action.command, stdin, step.working_dir, *step.env.values())
-    return not any(_is_template(text) for text in texts)
+    return not any(map(_is_template, (step.action.command, stdin, step.working_dir, *step.env.values())))
 
 
 def _is_template(text: str) -> bool:
     """May a text contain a value that is not known yet?"""
-    return any(mark in text for mark in _TEMPLATE_MARKS)
+    return "{" in text and any(mark in text for mark in _TEMPLATE_MARKS)
