@@ -144,15 +144,31 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
+@cache
+def contract_methods() -> set[str]:
+    """The methods of every Protocol that a module called `contract` defines."""
+    classes = [
+        node
+        for file in sources()
+        if file.name == "contract.py"
+        for node in parse(file).body
+        if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in node.bases)
+    ]
+    return {node.name for found in classes for node in functions(found)}
+
+
 def documented(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     """Classes, functions and methods that need a docstring.
 
-    Dunder methods, functions inside functions and short private functions need none.
+    Dunder methods, functions inside functions and short private functions need none. Neither do methods that a
+    contract documents, in a class whose docstring refers to it.
     """
+    is_explained = isinstance(tree, ast.ClassDef) and "contract" in (ast.get_docstring(tree) or "")
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             is_short = (node.end_lineno or 0) - node.body[0].lineno < SELF_EXPLANATORY_LINES_MAX
-            if not node.name.startswith("__") and not (node.name.startswith("_") and is_short):
+            is_plain = (node.name.startswith("_") and is_short) or (is_explained and node.name in contract_methods())
+            if not node.name.startswith("__") and not is_plain:
                 yield node
         else:
             if isinstance(node, ast.ClassDef):

@@ -29,11 +29,9 @@ class Composite:
             self._epoll.register(executor.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
-        """Readable when reports wait."""
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
-        """Queue attempts, in order, each with its executor."""
         calls = [launch for launch in launches if launch.call is not None]
         if calls:
             self._functions.start(calls)
@@ -41,45 +39,36 @@ class Composite:
             self._commands.start([launch for launch in launches if launch.call is None])
 
     def kill(self, job: int, attempt: int) -> None:
-        """End an attempt."""
         (self._functions if self._is_call(job) else self._commands).kill(job, attempt)
 
     def find(self, attempts: Sequence[Key]) -> None:
-        """Report the state of attempts of an earlier engine."""
         for executor, calls in ((self._functions, True), (self._commands, False)):
             executor.find([key for key in attempts if self._is_call(key[0]) is calls])
 
     def drain(self) -> None:
-        """Start nothing more."""
         self._functions.drain()
         self._commands.drain()
 
     def reports(self) -> list[Report]:
-        """Everything that happened since the last call."""
         return self._functions.reports() + self._commands.reports()
 
     def queued_count(self) -> int:
-        """How many attempts are waiting for a slot."""
         return self._functions.queued_count() + self._commands.queued_count()
 
     def acknowledge(self) -> None:
-        """Note that the engine has recorded all reports returned so far."""
         self._functions.acknowledge()
         self._commands.acknowledge()
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
-        """Bytes of one stream of an attempt that is over."""
         return b"" if log is None else self._writer_of(log).read_output(log, stream, start, length)
 
     def follow_output(self, log: LogRange, stream: Stream, start: int, length: int, *, job: int, attempt: int) -> bytes:
-        """Bytes of one stream of an attempt that may still run."""
         return self._writer_of(log).follow_output(log, stream, start, length, job=job, attempt=attempt)
 
     def _writer_of(self, log: LogRange) -> Executor:
         return self._functions if log.segment.startswith(f"{FOLDER}/") else self._commands
 
     def close(self) -> None:
-        """Close both."""
         self._functions.close()
         self._commands.close()
         self._epoll.close()

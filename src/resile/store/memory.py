@@ -114,7 +114,7 @@ def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter
 
 
 class MemoryWriter(Progress):
-    """Commits as soon as a batch is submitted, unless `Faults.hold` is set."""
+    """Commits as soon as a batch is submitted, unless `Faults.hold` is set; see the contract for the methods."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         super().__init__()
@@ -124,7 +124,6 @@ class MemoryWriter(Progress):
         self.closed = False
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:  # noqa: ARG002
-        """Commit a batch, or keep it waiting; return its ticket."""
         self._submitted += 1
         self._waiting.append(batch)
         if not self._database.faults.hold:
@@ -143,12 +142,10 @@ class MemoryWriter(Progress):
             self.stop(error)
 
     def flush(self) -> None:
-        """Commit all waiting batches, held or not; raises like `durable`."""
         self.commit()
         self.check()
 
     def close(self) -> None:
-        """Flush; raises the StoreError that stopped the writer if no call has raised it yet."""
         if not self.closed:
             self.closed = True
             self.commit()
@@ -156,7 +153,7 @@ class MemoryWriter(Progress):
 
 
 class MemoryStore:
-    """One opening of a database in memory."""
+    """One opening of a database in memory; see the contract for the methods."""
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database or MemoryDatabase()
@@ -164,7 +161,6 @@ class MemoryStore:
         self._writer: MemoryWriter | None = None
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
-        """Store the definition under its hash and a new run with its jobs; return the run's id."""
         with self._writing("create_run") as database:
             database.definitions[content_hash(definition)] = definition
             run = len(database.runs) + 1
@@ -172,68 +168,54 @@ class MemoryStore:
             return run
 
     def definition(self, content_hash: str) -> bytes:
-        """The canonical JSON stored under this hash."""
         found = self._database.definitions.get(content_hash)
         if found is None:
             raise StoreError("no-such-definition", f"this store has no definition {content_hash}")
         return found
 
     def cached_definition(self, key: str) -> bytes | None:
-        """The definition that was compiled from a source with this key, if it is cached."""
         name = self._database.compiled.get(key)
         return None if name is None else self._database.definitions[name]
 
     def cache_definition(self, key: str, definition: bytes) -> None:
-        """Cache the definition that a source compiled to."""
         with self._writing("cache_definition") as database:
             name = database.compiled[key] = content_hash(definition)
             database.definitions[name] = definition
 
     def latest_snapshot(self, run: int) -> Snapshot | None:
-        """The newest snapshot of a run."""
         return self._read(run).snapshot
 
     def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
-        """The log after the entry numbered `after`, in order."""
         return iter([entry for entry in self._read(run).entries if entry.seq > after])
 
     def notes(self, run: int, after: int = 0) -> Iterator[Note]:
-        """The canonical events with a seq above `after`, in order."""
         return (note for entry in self.entries(run) for note in entry.notes if note.seq > after)
 
     def reading(self) -> AbstractContextManager[object]:
-        """A context in which all reads see one snapshot: it holds the lock, so nothing is written meanwhile."""
         return self._database.lock
 
     def runs(self, limit: int = 100) -> list[RunRow]:
-        """The newest runs first."""
         return [kept.row for kept in reversed(self._database.runs.values())][:limit]
 
     def run(self, run: int) -> RunRow | None:
-        """One run."""
         return self._read(run).row if run in self._database.runs else None
 
     def jobs(self, run: int) -> Iterator[JobRow]:
-        """The jobs of a run by id."""
         jobs = self._read(run).jobs
         return iter([jobs[job] for job in sorted(jobs)])
 
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
-        """The attempts of a run (or of one job) by job, epoch and number."""
         kept = self._read(run).attempts
         return iter([kept[key] for key in sorted(kept) if job is None or key[0] == job])
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
-        """The dead letters of a run (or of one fan-out) with an index above this, by name and index."""
         kept = self._read(run).letters
         return iter([kept[key] for key in sorted(kept) if name in (None, key[0]) and key[1] > after_index])
 
     def letter(self, run: int, name: str, index: int) -> LetterRow | None:
-        """The dead letter of one item."""
         return self._read(run).letters.get((name, index))
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """The number of dead letters of each fan-out of a run, by name and job."""
         counts: dict[tuple[str, int], LetterCount] = {}
         for row in self.letters(run):
             before = counts.get((row.name, row.job), LetterCount(row.name, row.map, row.step, row.job, row.scope, 0))
@@ -241,11 +223,9 @@ class MemoryStore:
         return [counts[key] for key in sorted(counts)]
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A closed scope that had dead letters inside."""
         return self._read(run).scopes.get(scope)
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
-        """Delete all dead letters of the lease's run, or these; return how many were deleted."""
         with self._writing("purge_letters"):
             kept = self._run_of_lease(lease)
             before = len(kept.letters)
@@ -256,38 +236,32 @@ class MemoryStore:
             return before - len(kept.letters)
 
     def writer(self) -> MemoryWriter:
-        """The writer of this store; at most one is open at a time."""
         if self._writer is not None and not self._writer.closed:
             raise StoreError("writer-open", "this store already has its writer")
         self._writer = MemoryWriter(self._database)
         return self._writer
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
-        """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
         with self._writing("acquire_lease"):
             kept = self._run_of(run)
             kept.lease = leases.take(run, now, seconds, kept.lease)
             return kept.lease
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
-        """Extend the lease; raises LeaseHeld if another engine has taken over."""
         with self._writing("renew_lease"):
             self._run_of_lease(lease).lease = structs.replace(lease, expires_at=now + seconds)
 
     def release_lease(self, lease: Lease) -> None:
-        """Release the lease."""
         with self._writing("release_lease"):
             kept = self._run_of(lease.run)
             if kept.lease is not None and kept.lease.token == lease.token:
                 kept.lease = None
 
     def lease(self, run: int, now: float) -> Lease | None:
-        """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
         holder = self._read(run).lease
         return None if leases.is_free(holder, now) else holder
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
-        """Leave a request for the engine of a run; return its id."""
         with self._writing("request") as database:
             kept = self._run_of(run)
             database.requested += 1
@@ -295,17 +269,14 @@ class MemoryStore:
             return database.requested
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
-        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
         return [request for request in self._read(run).requests if request.id > after]
 
     def has_changed(self) -> bool:
-        """Has anything been committed since the last call? True on the first call."""
         version, seen = self._database.version, self._seen
         self._seen = version
         return version != seen
 
     def close(self) -> None:
-        """Close the writer; the database stays."""
         if self._writer is not None:
             self._writer.close()
 

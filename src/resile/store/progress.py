@@ -9,7 +9,7 @@ from resile.store.errors import StoreError
 
 
 class Progress:
-    """The base of writers: a writer advances it and the engine reads it; the two may be different threads."""
+    """The base of writers: a writer advances it and the engine reads it, from another thread; see the contract."""
 
     def __init__(self) -> None:
         self.error: StoreError | None = None
@@ -29,7 +29,6 @@ class Progress:
         self._raise()
 
     def durable(self) -> int:
-        """The highest durable ticket; raises the error that stopped the writer."""
         # Lower the signal before reading the number: a commit in between leaves it raised for the next call.
         if self._raised:
             # Only then: reading a descriptor that is not readable would release the GIL for nothing.
@@ -46,11 +45,9 @@ class Progress:
             raise self.error
 
     def fileno(self) -> int:
-        """Readable after `move` and `stop`, until `durable` is called."""
         return self._signal
 
     def close(self) -> None:
-        """Close the descriptor; raise the error that stopped the writer if no caller has seen it yet."""
         os.close(self._signal)
         if not self._heard:
             self.check()

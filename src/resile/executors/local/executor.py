@@ -89,11 +89,9 @@ class LocalExecutor(SegmentReader):
     # --- the contract
 
     def fileno(self) -> int:
-        """Readable when reports wait."""
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
-        """Queue attempts; each starts when one of the launcher's slots is free, in order."""
         if self._socket is None:
             self._open(prestart.prestart())
         frames: list[bytes] = []
@@ -108,21 +106,17 @@ class LocalExecutor(SegmentReader):
         self._send(b"".join(frames))
 
     def kill(self, job: int, attempt: int) -> None:
-        """SIGTERM, grace, SIGKILL to everything the attempt started; a queued one is withdrawn."""
         if (job, attempt) in self._ours:
             self._send(wire.kill_frame(job, attempt))
 
     def find(self, attempts: Sequence[Key]) -> None:
-        """After a resume: report the state of each of these attempts (Adopted, Ended, Withdrawn or Lost)."""
         self._receive()
         self._settle(attempts)
 
     def drain(self) -> None:
-        """Start nothing more: withdraw everything queued; running attempts go on."""
         self._send(wire.drain_frame())
 
     def reports(self) -> list[Report]:
-        """Everything received since the last call; never blocks."""
         self._receive()
         reports = [wire.read_started(item) if isinstance(item, list) else item for item in self._ready if item]
         self._ready, self._start_index, self._merged_index = [], {}, 0
@@ -133,11 +127,9 @@ class LocalExecutor(SegmentReader):
         return reports
 
     def queued_count(self) -> int:
-        """How many attempts wait for a slot, as far as the executor knows."""
         return self._queued
 
     def acknowledge(self) -> None:
-        """Note that the engine has recorded all reports returned so far; tell the launcher once they are many."""
         self._recorded = self._reported
         if self._recorded - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
@@ -148,7 +140,6 @@ class LocalExecutor(SegmentReader):
             self._dead.clear()
 
     def close(self) -> None:
-        """Close the connection; running attempts go on. The next engine finds the unacknowledged reports."""
         if self._socket is not None:
             if self._recorded > self._acknowledged:
                 self._acknowledge()

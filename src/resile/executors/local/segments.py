@@ -18,13 +18,12 @@ _ENDINGS: dict[Stream, str] = {"out": ".o", "err": ".e"}
 
 
 class SegmentReader:
-    """An OutputReader of the segments in the folder of one epoch."""
+    """Reads the segments in the folder of one epoch; see the OutputReader contract for the methods."""
 
     def __init__(self, folder: str) -> None:
         self._epoch_folder = folder
 
     def read_output(self, log: LogRange | None, stream: Stream, start: int = 0, length: int | None = None) -> bytes:
-        """Bytes of one stream of an attempt that is over."""
         if log is None:
             return b""
         size = output_size(log, stream)

@@ -34,7 +34,7 @@ _UPDATE_RUN = f"UPDATE runs SET ({rows.RUN.partition(', ')[2]}) = (?, ?, ?, ?, ?
 
 
 class SqliteWriter(Progress):
-    """The writer of one open store."""
+    """The writer of one open store; see the contract for the methods."""
 
     def __init__(self, db: apsw.Connection, path: str) -> None:
         super().__init__()
@@ -47,7 +47,6 @@ class SqliteWriter(Progress):
         self._thread.start()
 
     def submit(self, batch: Batch, *, at_once: bool = False) -> int:
-        """Queue a batch, or write it on this thread if everything before it is on disk; return its ticket."""
         self._submitted += 1
         # All earlier batches are durable, so the writer thread is idle and does not touch the connection.
         if at_once and self._durable == self._submitted - 1:
@@ -57,7 +56,6 @@ class SqliteWriter(Progress):
         return self._submitted
 
     def flush(self) -> None:
-        """Wait until everything submitted is on disk; raises like `durable`."""
         written = allocate_lock()
         written.acquire()
         self._tasks.put(written)
@@ -65,7 +63,6 @@ class SqliteWriter(Progress):
         self.check()
 
     def close(self) -> None:
-        """Flush and end the thread; raises the StoreError that stopped the writer if no call has raised it yet."""
         if self.closed:
             return
         self.closed = True

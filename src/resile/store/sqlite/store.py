@@ -37,7 +37,10 @@ _INSERT_RUN = f"INSERT INTO runs ({rows.RUN.partition(', ')[2]}) VALUES (?, ?, ?
 
 
 class SqliteStore:
-    """One open database. `pages_max` bounds its size in pages of 4 KB, for tests of a full disk."""
+    """One open database; see the contract for the methods.
+
+    `pages_max` bounds its size in pages of 4 KB, for tests of a full disk.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,6 @@ class SqliteStore:
             raise
 
     def create_run(self, row: RunRow, definition: bytes, jobs: Sequence[JobRow]) -> int:
-        """Store the definition under its hash and a new run with its jobs; return the run's id."""
         with self._writing():
             self._keep(row.definition, definition)
             self._db.execute(_INSERT_RUN, rows.run_values(row))
@@ -74,19 +76,16 @@ class SqliteStore:
         return run
 
     def definition(self, content_hash: str) -> bytes:
-        """The canonical JSON stored under this hash."""
         found = self._first("SELECT body FROM definitions WHERE hash = ?", content_hash)
         if found is None:
             raise StoreError("no-such-definition", f"{self.path} has no definition {content_hash}", where=self.path)
         return rows.to_definition(found[0])
 
     def cached_definition(self, key: str) -> bytes | None:
-        """The definition that was compiled from a source with this key, if it is still cached."""
         found = self._first("SELECT body FROM compiled JOIN definitions ON hash = definition WHERE key = ?", key)
         return None if found is None else rows.to_definition(found[0])
 
     def cache_definition(self, key: str, definition: bytes) -> None:
-        """Cache the definition that a source compiled to; beyond COMPILED_MAX the oldest keys are dropped."""
         with self._writing():
             name = content_hash(definition)
             self._keep(name, definition)
@@ -102,17 +101,14 @@ class SqliteStore:
             )
 
     def latest_snapshot(self, run: int) -> Snapshot | None:
-        """The newest snapshot of a run."""
         found = self._first("SELECT seq, format, state FROM snapshots WHERE run = ?", run)
         return None if found is None else Snapshot(*found)
 
     def entries(self, run: int, after: int = 0) -> Iterator[Entry]:
-        """The log after the entry numbered `after`, in order, as a stream."""
         sql = f"SELECT place & {rows.SEQ_MASK}, event, notes FROM log WHERE place > ? AND place < ? ORDER BY place"
         return map(rows.to_entry, self._all(sql, rows.place(run, after), rows.place(run + 1, 0)))
 
     def notes(self, run: int, after: int = 0) -> Iterator[Note]:
-        """The canonical events with a seq above `after`, in order, as a stream."""
         # The entry that holds `after` may hold later notes as well.
         sql = """SELECT notes FROM log WHERE place < ?3 AND place >= ifnull(
             (SELECT max(place) FROM log WHERE place >= ?1 AND place <= ?2), ?1) ORDER BY place"""
@@ -120,57 +116,47 @@ class SqliteStore:
             yield from (note for note in rows.from_json(text, tuple[Note, ...]) if note.seq > after)
 
     def reading(self) -> apsw.Connection:
-        """The connection for reads, which is also a context in which all reads see one snapshot of the database."""
         if self._reader is None:
             self._reader = connect(self.path, readonly=True)
         return self._reader
 
     def runs(self, limit: int = 100) -> list[RunRow]:
-        """The newest runs first."""
         return [rows.to_run(row) for row in self._all(f"SELECT {rows.RUN} FROM runs ORDER BY id DESC LIMIT ?", limit)]
 
     def run(self, run: int) -> RunRow | None:
-        """One run."""
         found = self._first(f"SELECT {rows.RUN} FROM runs WHERE id = ?", run)
         return None if found is None else rows.to_run(found)
 
     def jobs(self, run: int) -> Iterator[JobRow]:
-        """The jobs of a run by id, as a stream."""
         return map(rows.to_job, self._all(f"SELECT {rows.JOB} FROM jobs WHERE run = ? ORDER BY id", run))
 
     def attempts(self, run: int, job: int | None = None) -> Iterator[AttemptRow]:
-        """The attempts of a run (or of one job) by job, epoch and number, as a stream."""
         select, order = f"SELECT {rows.ATTEMPT} FROM attempts WHERE run = ?", "ORDER BY job, epoch, attempt"
         if job is None:
             return map(rows.to_attempt, self._all(f"{select} {order}", run))
         return map(rows.to_attempt, self._all(f"{select} AND job = ? {order}", run, job))
 
     def letters(self, run: int, name: str | None = None, after_index: int = -1) -> Iterator[LetterRow]:
-        """The dead letters of a run (or of one fan-out) with an index above this, by name and index, streamed."""
         select, order = f"{rows.SELECT_LETTERS} AND idx > ?", "ORDER BY name, idx"
         if name is None:
             return map(rows.to_letter, self._all(f"{select} {order}", run, after_index))
         return map(rows.to_letter, self._all(f"{select} AND name = ? {order}", run, after_index, name))
 
     def letter(self, run: int, name: str, index: int) -> LetterRow | None:
-        """The dead letter of one item."""
         found = self._first(f"{rows.SELECT_LETTERS} AND name = ? AND idx = ?", run, name, index)
         return None if found is None else rows.to_letter(found)
 
     def letter_counts(self, run: int) -> list[LetterCount]:
-        """The number of dead letters of each fan-out of a run, by name and job."""
         columns = "name, map, step, job, scope, count(*)"
         sql = f"SELECT {columns} FROM dead_letters WHERE run = ? GROUP BY name, job ORDER BY name, job"
         return [LetterCount(*row) for row in self._all(sql, run)]
 
     def kept_scope(self, run: int, scope: int) -> KeptScope | None:
-        """A closed scope that had dead letters inside."""
         sql = "SELECT outer_scope, body FROM kept_scopes WHERE run = ? AND scope = ?"
         found = self._first(sql, run, scope)
         return None if found is None else KeptScope(scope, found[0], rows.from_json(found[1], dict[str, Any]))
 
     def purge_letters(self, lease: Lease, keys: Sequence[tuple[str, int]] | None = None) -> int:
-        """Delete all dead letters of the lease's run, or these; return how many were deleted."""
         with self._writing():
             leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
             before = self._db.total_changes()
@@ -184,7 +170,6 @@ class SqliteStore:
             return gone
 
     def writer(self) -> SqliteWriter:
-        """The writer of this store; at most one is open at a time."""
         from resile.store.sqlite.group_commit import SqliteWriter
 
         if self._writer is not None and not self._writer.closed:
@@ -198,7 +183,6 @@ class SqliteStore:
         return self._writer
 
     def acquire_lease(self, run: int, now: float, seconds: float) -> Lease:
-        """Acquire the lease of a run, or raise LeaseHeld that names the holder."""
         with self._writing():
             self._check_known(run)
             mine = leases.take(run, now, seconds, rows.lease_of(self._db, run))
@@ -206,7 +190,6 @@ class SqliteStore:
         return mine
 
     def renew_lease(self, lease: Lease, now: float, seconds: float) -> None:
-        """Extend the lease; raises LeaseHeld if another engine has taken over."""
         with self._writing():
             self._db.execute(
                 "UPDATE leases SET expires_at = ? WHERE run = ? AND token = ?", (now + seconds, lease.run, lease.token)
@@ -215,18 +198,15 @@ class SqliteStore:
                 leases.check_holder(lease.run, rows.lease_of(self._db, lease.run), lease.token)
 
     def release_lease(self, lease: Lease) -> None:
-        """Release the lease."""
         with self._writing():
             self._db.execute("DELETE FROM leases WHERE run = ? AND token = ?", (lease.run, lease.token))
 
     def lease(self, run: int, now: float) -> Lease | None:
-        """The current lease of a run; None where it is free, also because its holder on this machine is dead."""
         found = self._first(rows.SELECT_LEASE, run)
         holder = None if found is None else Lease(*found)
         return None if leases.is_free(holder, now) else holder
 
     def request(self, run: int, at: float, kind: str, body: dict[str, Any]) -> int:
-        """Leave a request for the engine of a run; return its id."""
         with self._writing():
             self._check_known(run)
             self._db.execute(
@@ -235,19 +215,16 @@ class SqliteStore:
             return self._db.last_insert_rowid()
 
     def requests(self, run: int, after: int = 0) -> list[Request]:
-        """Requests that no batch has answered yet, with an id above `after`, oldest first."""
         # On the writing connection, because a half-read stream would show an old snapshot.
         question = f"SELECT {rows.REQUEST} FROM requests WHERE run = ? AND NOT taken AND id > ? ORDER BY id"
         return [rows.to_request(row) for row in self._db.execute(question, (run, after)).fetchall()]
 
     def has_changed(self) -> bool:
-        """Has anything been committed since the last call? True on the first call."""
         version = self._first("PRAGMA data_version")
         seen, self._seen = self._seen, version
         return version != seen
 
     def close(self) -> None:
-        """Close the database."""
         try:
             if self._writer is not None:
                 self._writer.close()
