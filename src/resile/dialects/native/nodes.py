@@ -7,7 +7,7 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
@@ -154,15 +154,18 @@ def text_in(node: Node | None) -> str:
     return node.text if isinstance(node, Scalar) and node.value is not None else ""
 
 
-def mentions(node: Node | None, text: str) -> bool:
-    """Does any text below a node contain this one?"""
+def walk(node: Node | None) -> Iterator[Node]:
+    """Yield a node and every node below it."""
     work = [] if node is None else [node]
     while work:
         part = work.pop()
+        yield part
         if isinstance(part, Sequence):
             work += part.items
         elif isinstance(part, Mapping):
             work += [value for _, value in part.entries.values()]
-        elif text in part.text:
-            return True
-    return False
+
+
+def mentions(node: Node | None, text: str) -> bool:
+    """Does any text below a node contain this one?"""
+    return any(isinstance(part, Scalar) and text in part.text for part in walk(node))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import items_of, mapping, put, text_in, word
+from resile.dialects.native.nodes import Part, items_of, node_of, text_in, word
 from resile.dialects.prodigy.keys import WRITE_FILE
-from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.diagnostics import Place
+from resile.dialects.prodigy.variables import StepDraft, Translation
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import wrong
@@ -52,37 +51,37 @@ _FIELD = re.compile(r"\$\{(item(?:\.[A-Za-z_]\w*|\[\d+\])+)\}")
 _WRITERS = {"json": _WRITE_JSON, "yaml": _WRITE_YAML}
 
 
-def translate_prompt(t: Translation, node: Node, fields: dict[str, Node], where: Where) -> Node:
+def translate_prompt(step: StepDraft, node: Node) -> Node:
     """Make the prompt of an agent step; add the step's arguments and options that the prompt does not name."""
     if not isinstance(node, Scalar) or node.value is None:
         return node
+    t, fields = step.t, step.fields
     added = [text for item in items_of(fields["args"]) if (text := text_in(item))] if "args" in fields else []
-    if "options" in fields:
-        added += [_format_option(name, value) for name, value in _options_of(t, fields["options"])]
+    added += _format_options(t, fields["options"]) if "options" in fields else []
     written = node.text
     for text in added:
         if text.split(" ")[0] not in written.split():
             written += f" {text}"
-    made = t.rewrite_text(word(written, node) if added else node, where)
+    made = t.rewrite_text(word(written, node) if added else node, step.where)
     # The prompt may refer to the item: an agent is asked for each.
-    return word(_FIELD.sub(r"${\1:-}", made.text), made) if where.item and isinstance(made, Scalar) else made
+    return word(_FIELD.sub(r"${\1:-}", text_in(made)), made) if step.where.item else made
 
 
-def translate_analysis(t: Translation, node: Node, where: Where) -> Node:
+def translate_analysis(step: StepDraft) -> Node:
     """Make the prompt for an `analyze` step: each of its keys becomes an option of the prompt."""
-    options = [_format_option(name, value) for name, value in _options_of(t, node)]
-    return t.rewrite_text(word(" ".join((ANALYZE, *options)), node), where)
+    node = step.fields["analyze"]
+    return step.t.rewrite_text(word(" ".join((ANALYZE, *_format_options(step.t, node))), node), step.where)
 
 
-def _options_of(t: Translation, node: Node) -> list[tuple[str, Scalar]]:
-    """The names and values of the options in a mapping."""
+def _format_options(t: Translation, node: Node) -> list[str]:
+    """Format the options in a mapping for a prompt."""
     if not isinstance(node, Mapping):
         wrong(t, node, "a mapping of options")
         return []
-    found: list[tuple[str, Scalar]] = []
+    found: list[str] = []
     for name, (key, value) in node.entries.items():
         if isinstance(value, Scalar) and name:
-            found.append((name, value))
+            found.append(_format_option(name, value))
         else:
             wrong(t, value if name else key, "a value for an option")
     return found
@@ -90,25 +89,24 @@ def _options_of(t: Translation, node: Node) -> list[tuple[str, Scalar]]:
 
 def _format_option(name: str, value: Scalar) -> str:
     """Format one option for a prompt."""
-    word_ = "--" + name.replace("_", "-")
+    option = "--" + name.replace("_", "-")
     if value.value is True or value.value is None:
-        return word_
+        return option
     text = value.text if _PLAIN.fullmatch(value.text) else "'" + value.text.replace("'", "’") + "'"
-    return f"{word_} {text}"
+    return f"{option} {text}"
 
 
-def translate_write_file(t: Translation, node: Node, where: Where, out: Mapping, at: Place) -> None:
+def add_write_file(step: StepDraft) -> None:
     """Add the action that writes a file; a Python program checks JSON and YAML before."""
+    t, node = step.t, step.fields["write_file"]
     fields = read_mapping(t, node, WRITE_FILE)
     form = text_in(fields.get("format")) or "text"
     if form != "text" and form not in _WRITERS:
         wrong(t, fields["format"], "one of text, json, yaml", did_you_mean(form, ("text", *_WRITERS)))
-    given: dict[str, Node] = {key: t.rewrite_text(fields[key], where) for key in ("path", "content") if key in fields}
-    if form in _WRITERS and len(given) == 2 and isinstance(node, Mapping):
-        inputs = mapping(node, {**given, "mode": word(text_in(fields.get("mode")) or "0644", node)})
-        put(out, "python", mapping(node, {"source": word(_WRITERS[form], node), "inputs": inputs}), at)
-        return
-    native = mapping(node, given)
-    if "mode" in fields:
-        put(native, "mode", fields["mode"])
-    put(out, "write_file", native if isinstance(node, Mapping) else node, at)
+    native = Part(node, mode=fields.get("mode"))
+    native |= {key: t.rewrite_text(fields[key], step.where) for key in ("path", "content") if key in fields}
+    if form in _WRITERS and {"path", "content"} <= native.keys():
+        native["mode"] = text_in(fields.get("mode")) or "0644"
+        step.put("python", node_of({"source": _WRITERS[form], "inputs": native}, node), "write_file")
+    else:
+        step.put("write_file", native.to_node() if isinstance(node, Mapping) else node)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
-from resile.dialects.native.nodes import items_of, mapping, put, sequence, text_in, value_of, word
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
+from resile.dialects.native.nodes import items_of, node_of, put, sequence, text_in, value_of, walk, word
 from resile.dialects.prodigy.keys import OUTPUT
-from resile.dialects.prodigy.variables import STREAMS, Translation, Where
+from resile.dialects.prodigy.variables import STREAMS, StepDraft, Translation, Where
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import IDENTIFIER, wrong
@@ -30,50 +30,37 @@ def main(name, text, pattern):
     return [found[1] if found.re.groups else found[0] for found in re.finditer(pattern, text, re.MULTILINE)]
 """
 _ALL_STREAMS = ("stdout", *STREAMS)
+_DOTTED = re.compile(r"\b([A-Za-z_]\w*\.[A-Za-z_]\w*)")
 
 
-def find_captured_names(node: Node) -> dict[str, str]:
-    """Find every name that the steps below a node capture, with its form, before any text is rewritten."""
-    found: dict[str, str] = {}
-    work: list[Node] = [node]
-    while work:
-        part = work.pop()
-        if isinstance(part, Sequence):
-            work += part.items
+def find_names(t: Translation, root: Node) -> None:
+    """Find what the steps capture, with its form, their output files, and the streams that texts name.
+
+    This comes before any text is rewritten.
+    """
+    dotted: set[str] = set()
+    for part in walk(root):
+        if isinstance(part, Scalar):
+            dotted.update(_DOTTED.findall(part.text))
         elif isinstance(part, Mapping):
             form = FORMS.get(text_in(value_of(part, "capture_format")), "text")
             for name in _capture_names_of(part):
-                found.setdefault(name, form)
-            work += [value for _, value in part.entries.values()]
-    return found
+                t.captured.setdefault(name, form)
+            outputs, label = value_of(part, "outputs"), text_in(value_of(part, "id"))
+            if label and isinstance(outputs, Mapping):
+                t.files |= {(label, name): _file_name_for(label, name) for name in outputs.entries}
+    t.streams = {(name, stream) for name in t.captured for stream in STREAMS if f"{name}.{stream}" in dotted}
 
 
 def _capture_names_of(node: Mapping) -> list[str]:
     """The names that one mapping captures."""
     names = [text_in(value_of(node, "capture"))]
     said = value_of(node, "capture_output")
-    if isinstance(said, Scalar) and isinstance(said.value, str):
-        names.append(said.text)
+    names += [said.text] if isinstance(said, Scalar) and isinstance(said.value, str) else []
     for key in ("capture", "capture_outputs"):
         several = value_of(node, key)
         names += several.entries if isinstance(several, Mapping) else []
     return [name for name in names if IDENTIFIER.fullmatch(name)]
-
-
-def find_file_names(node: Node) -> dict[tuple[str, str], str]:
-    """Find every output file that a step with an `id` declares, with the name that captures its path."""
-    found: dict[tuple[str, str], str] = {}
-    work: list[Node] = [node]
-    while work:
-        part = work.pop()
-        if isinstance(part, Sequence):
-            work += part.items
-        elif isinstance(part, Mapping):
-            outputs, label = value_of(part, "outputs"), text_in(value_of(part, "id"))
-            if label and isinstance(outputs, Mapping):
-                found |= {(label, name): _file_name_for(label, name) for name in outputs.entries}
-            work += [value for _, value in part.entries.values()]
-    return found
 
 
 def _file_name_for(label: str, name: str) -> str:
@@ -81,25 +68,22 @@ def _file_name_for(label: str, name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in f"file_{label}_{name}")
 
 
-def add_captures(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, step: str) -> None:
+def add_captures(step: StepDraft) -> None:
     """Add the captures of a Prodigy step to the native step."""
-    name, at = _capture_name_of(t, fields)
+    at = _find_capture_name(step.t, step.fields)
     if at is None:
         for key in ("capture_format", "capture_streams"):
-            if key in fields:
-                t.report.error("conflict", f"`{key}` has no meaning without `capture`", node.entries[key][0])
+            if key in step.fields:
+                step.t.report.error("conflict", f"`{key}` has no meaning without `capture`", step.key(key))
         return
-    asked, form = _read_forms(t, fields, name)
-    given: dict[str, Node] = {name: word(form, at)}
-    for stream in STREAMS:
-        if stream in asked:
-            given[f"{name}_{stream}"] = word(stream, at)
-    put(out, "capture", mapping(at, given), at)
-    t.declare(name, form, step if where.is_top else "")
+    streams, form = _read_forms(step.t, step.fields, at.text)
+    given = {at.text: form, **{f"{at.text}_{stream}": stream for stream in STREAMS if stream in streams}}
+    put(step.out, "capture", node_of(given, at))
+    step.t.declare(at.text, form, step.name if step.where.is_top else "")
 
 
-def _capture_name_of(t: Translation, fields: dict[str, Node]) -> tuple[str, Scalar | None]:
-    """The name that captures the output, and its node."""
+def _find_capture_name(t: Translation, fields: dict[str, Node]) -> Scalar | None:
+    """Find the name that captures the output."""
     found: list[Scalar] = []
     for key in ("capture", "capture_output"):
         value = fields.get(key)
@@ -109,13 +93,12 @@ def _capture_name_of(t: Translation, fields: dict[str, Node]) -> tuple[str, Scal
             wrong(t, value, "a name" if key == "capture" else "true, false or a name")
     if len(found) > 1 and found[0].text != found[1].text:
         t.report.error("conflict", "`capture` and `capture_output` give two names", found[1], hint="keep one of them")
-    return (found[0].text, found[0]) if found else ("", None)
+    return found[0] if found else None
 
 
 def _read_forms(t: Translation, fields: dict[str, Node], name: str) -> tuple[set[str], str]:
     """Read the other streams that are captured, and the form of the output."""
-    form = "text"
-    said = fields.get("capture_format")
+    form, said = "text", fields.get("capture_format")
     if said is not None:
         form = FORMS.get(text_in(said), "")
         if not form:
@@ -131,37 +114,31 @@ def _read_forms(t: Translation, fields: dict[str, Node], name: str) -> tuple[set
             elif plain(value):
                 asked.add(key)
     elif streams is not None:
-        word_ = text_in(streams)
-        if word_ not in ("stdout", "stderr", "both"):
+        if text_in(streams) not in ("stdout", "stderr", "both"):
             wrong(t, streams, "one of stdout, stderr, both, or a mapping")
-        if word_ == "both":
+        if text_in(streams) == "both":
             asked.add("stderr")
-        form = "stderr" if word_ == "stderr" else form
+        form = "stderr" if text_in(streams) == "stderr" else form
     return asked, form or "text"
 
 
-def make_capture_steps(
-    t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping
-) -> list[Node]:
+def make_capture_steps(step: StepDraft, inner: Where) -> list[Node]:
     """Make the steps that run after a success and keep the paths of its files, and its output in a file."""
-    after: list[Node] = []
-    if "outputs" in fields:
-        after += _make_file_steps(t, node, fields["outputs"])
-    if "output_file" in fields:
-        at = node.entries["output_file"][0]
+    after = _make_file_steps(step) if "outputs" in step.fields else []
+    if "output_file" in step.fields:
+        at = step.key("output_file")
         name = f"output_{at.line}_{at.column}"
-        add_capture(out, name, "text", at)
-        content = word(f"${{{name}}}\n", at)
-        written = mapping(at, {"path": t.rewrite_text(fields["output_file"], inner), "content": content})
-        after.append(mapping(at, {"id": word("output_file", at), "write_file": written}))
+        add_capture(step.out, at, {name: "text"})
+        path = step.t.rewrite_text(step.fields["output_file"], inner)
+        after.append(node_of({"id": "output_file", "write_file": {"path": path, "content": f"${{{name}}}\n"}}, at))
     return after
 
 
-def add_capture(step: Mapping, name: str, form: str, at: Place) -> None:
-    """Let a native step capture one more name."""
+def add_capture(step: Mapping, at: Place, forms: dict[str, str]) -> None:
+    """Let a native step capture more names, each in its form."""
     own = value_of(step, "capture")
     kept = {key: value for key, (_, value) in own.entries.items()} if isinstance(own, Mapping) else {}
-    put(step, "capture", mapping(at, {**kept, name: word(form, at)}), at)
+    put(step, "capture", node_of({**kept, **forms}, at), at)
 
 
 def append_on_success(step: Mapping, after: Node) -> None:
@@ -176,15 +153,14 @@ def make_cutting_step(t: Translation, name: str, whole: str, pattern: Node, is_l
         re.compile(text_in(pattern))
     except re.error as problem:
         t.report.error("value", f"{describe(pattern)} is no regular expression: {problem}", pattern)
-    inputs = {"name": word(name, at), "text": word(f"${{{whole}}}", at), "pattern": pattern}
-    source: dict[str, Node] = {"source": word(_CUT_LIST if is_list else _CUT, at), "inputs": mapping(at, inputs)}
-    made = mapping(at, {"id": word(f"capture {name}", at), "python": mapping(at, source)})
-    put(made, "capture", mapping(at, {name: word("json" if is_list else "text", at)}))
-    return made
+    inputs = {"name": name, "text": f"${{{whole}}}", "pattern": pattern}
+    program = {"source": _CUT_LIST if is_list else _CUT, "inputs": inputs}
+    return node_of({"id": f"capture {name}", "python": program, "capture": {name: "json" if is_list else "text"}}, at)
 
 
-def _make_file_steps(t: Translation, node: Mapping, outputs: Node) -> list[Node]:
+def _make_file_steps(step: StepDraft) -> list[Node]:
     """Make a step for each declared file: it finds a match in the last commit or among uncommitted files, or fails."""
+    t, outputs, label = step.t, step.fields["outputs"], text_in(value_of(step.node, "id"))
     if not isinstance(outputs, Mapping):
         wrong(t, outputs, "a mapping of names to {file_pattern}")
         return []
@@ -199,12 +175,8 @@ def _make_file_steps(t: Translation, node: Mapping, outputs: Node) -> list[Node]
             f"{{ git diff --name-only HEAD~1 HEAD -- {paths}; git ls-files --others --exclude-standard -- {paths}; }}"
             f" | grep -m 1 . || {{ echo no file matches {paths} >&2; exit 1; }}"
         )
-        captured = _file_name_for(text_in(value_of(node, "id")), name)
-        found = mapping(key, {"id": word(f"output {name}", key), "shell": word(command, pattern)})
-        put(found, "capture", word(captured, key))
-        after.append(found)
-    if not text_in(value_of(node, "id")):
-        t.report.error(
-            "conflict", "`outputs` are named by the step's `id`, and it has none", node.entries["outputs"][0]
-        )
+        made = {"id": f"output {name}", "shell": word(command, pattern), "capture": _file_name_for(label, name)}
+        after.append(node_of(made, key))
+    if not label:
+        t.report.error("conflict", "`outputs` are named by the step's `id`, and it has none", step.key("outputs"))
     return after

@@ -17,32 +17,14 @@ from msgspec.structs import replace
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.compile import compile_native
-from resile.dialects.native.nodes import (
-    flag,
-    items_of,
-    mapping,
-    mentions,
-    number,
-    put,
-    sequence,
-    text_in,
-    value_of,
-    word,
-)
-from resile.dialects.prodigy.capture import (
-    add_capture,
-    append_on_success,
-    find_captured_names,
-    find_file_names,
-    make_cutting_step,
-)
+from resile.dialects.native.nodes import Part, items_of, mapping, node_of, text_in, value_of
+from resile.dialects.prodigy.capture import add_capture, append_on_success, find_names, make_cutting_step
 from resile.dialects.prodigy.environment import choose_profile, translate_environment, translate_secrets
 from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
-from resile.dialects.prodigy.maps import add_timeouts, make_map_step, read_phase
-from resile.dialects.prodigy.serde_forms import plain_form_of
-from resile.dialects.prodigy.state_folder import FOLDER, make_folder_step
+from resile.dialects.prodigy.maps import make_folder_steps, make_map_step, read_phase
+from resile.dialects.prodigy.serde_forms import documented_form_of
 from resile.dialects.prodigy.step import translate_steps
-from resile.dialects.prodigy.variables import STREAMS, Translation, Where, find_dotted_names
+from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.context import Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import read_mapping
@@ -51,7 +33,7 @@ from resile.dialects.reading.values import wrong
 from resile.model.workflow import Workflow
 
 NAME = "prodigy"
-__all__ = ["NAME", "TABLES", "compile_prodigy", "translate"]
+__all__ = ["TABLES", "compile_prodigy"]
 
 _LISTS = ("commands", "steps", "tasks")
 _POLICY = ("on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection")
@@ -59,61 +41,45 @@ _POLICY = ("on_item_failure", "continue_on_failure", "max_failures", "failure_th
 
 def compile_prodigy(source: Source, root: Node, report: Diagnostics) -> Workflow | None:
     """Compile a Prodigy file; return None if it has an error."""
-    native = translate(source, root, report)
+    native = _translate(source, root, report)
     if native is None or report.errors:
         return None
     workflow = compile_native(source, native, report)
     return None if workflow is None else replace(workflow, dialect=NAME)
 
 
-def translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None:
+def _translate(source: Source, root: Node, report: Diagnostics) -> Mapping | None:
     """Translate a Prodigy file to a native tree, and report unsupported parts."""
     if isinstance(root, Sequence):
         root = mapping(root, {"commands": root})
     if not isinstance(root, Mapping):
         report.error("type", f"expected a list of steps or a mapping, not {describe(root)}", root)
         return None
-    root = plain_form_of(root)
-    assert isinstance(root, Mapping)
+    root = documented_form_of(root)
     t = Translation(source, report, translate_steps)
     fields = read_mapping(t, root, WORKFLOW)
-    t.captured = find_captured_names(root)
-    t.files = find_file_names(root)
-    named = find_dotted_names(root)
-    t.streams = {(name, stream) for name in t.captured for stream in STREAMS if f"{name}.{stream}" in named}
+    find_names(t, root)
     t.retries = fields.get("retry_defaults")
     _check_mode(t, root, fields)
-    out = mapping(root, {"resile": number(1, root)})
-    label = fields.get("name", fields.get("description"))
-    if label is not None:
-        put(out, "name", label)
     where = Where()
     secrets = mapping(root)
     translate_secrets(t, fields.get("secrets"), secrets)
     profile = choose_profile(t, fields.get("profiles"), source.profile)
     env = translate_environment(t, fields.get("env"), profile, secrets, where)
     made = _translate_phases(t, fields, root, where)
-    for key, node in (("env", env), ("secrets", secrets)):
-        if node.entries:
-            put(out, key, node)
-    if "env_files" in fields:
-        put(out, "env_files", fields["env_files"])
-    if t.handlers:
-        put(out, "failure_handlers", mapping(root, t.handlers))
-    if t.inputs:
-        put(
-            out,
-            "inputs",
-            mapping(root, {name: _make_input(is_required, root) for name, is_required in t.inputs.items()}),
-        )
-    folder = [make_folder_step(root)] if made and mentions(root, f"{FOLDER}/") else []
-    put(out, "steps", sequence([*folder, *t.before_all, *made], root))
-    return out
-
-
-def _make_input(is_required: bool, at: Node) -> Mapping:
-    """Make the declaration of an input for an argument of the run."""
-    return mapping(at, {"required": flag(True, at)} if is_required else {"type": word("text", at)})
+    folder = make_folder_steps(root, root) if made else []
+    inputs = {name: {"required": True} if needed else {"type": "text"} for name, needed in t.inputs.items()}
+    return Part(
+        root,
+        resile=1,
+        name=fields.get("name", fields.get("description")),
+        env=env if env.entries else None,
+        secrets=secrets if secrets.entries else None,
+        env_files=fields.get("env_files"),
+        failure_handlers=t.handlers or None,
+        inputs=inputs or None,
+        steps=[*folder, *t.before_all, *made],
+    ).to_node()
 
 
 def _check_mode(t: Translation, root: Mapping, fields: dict[str, Node]) -> None:
@@ -149,7 +115,7 @@ def _translate_phases(t: Translation, fields: dict[str, Node], root: Mapping, wh
         made += translate_steps(t, items_of(fields[key]), where)
         if not made:
             t.report.warning("empty", f"`{key}` has no steps: nothing runs", fields[key])
-            made = [mapping(fields[key], {"id": word("nothing", fields[key]), "noop": flag(True, fields[key])})]
+            made = [node_of({"id": "nothing", "noop": True}, fields[key])]
     if "map" in fields:
         step = make_map_step(t, fields["map"], where, _policy_of(fields, root))
         made += [] if step is None else [step]
@@ -157,21 +123,20 @@ def _translate_phases(t: Translation, fields: dict[str, Node], root: Mapping, wh
     for key in ("reduce", "merge"):
         if key in fields:
             where.prefix, where.count = key, 0
-            made += _add_merge_branch(t, translate_steps(t, read_phase(t, fields[key]), where), fields[key], key)
+            steps = translate_steps(t, read_phase(t, fields[key]), where)
+            made += _make_branch_step(t, fields[key]) if key == "merge" and t.merges else []
+            made += steps
     if not made and not t.report.errors:
         t.report.error("value", "there are no steps", root, hint="`commands` is a list of steps")
     return made
 
 
-def _add_merge_branch(t: Translation, made: list[Node], node: Node, key: str) -> list[Node]:
-    """Put a step that captures the current branch before the steps of a merge that names branches."""
-    if key != "merge" or not t.merges:
-        return made
+def _make_branch_step(t: Translation, node: Node) -> list[Node]:
+    """Make the step that captures the current branch for a merge that names branches."""
     message = "the work is done in place: `merge.source_branch` and `merge.target_branch` are the current branch"
     t.report.notice("merge", message, node)
-    branch = mapping(node, {"id": word("merge branch", node), "shell": word("git branch --show-current", node)})
-    put(branch, "capture", word("merge_branch", node))
-    return [branch, *made]
+    step = {"id": "merge branch", "shell": "git branch --show-current", "capture": "merge_branch"}
+    return [node_of(step, node)]
 
 
 def _policy_of(fields: dict[str, Node], root: Mapping) -> Node | None:
@@ -188,19 +153,16 @@ def _policy_of(fields: dict[str, Node], root: Mapping) -> Node | None:
 def _translate_setup(t: Translation, node: Node, where: Where) -> list[Node]:
     """Translate the steps of `setup`."""
     where.prefix = "setup"
-    if not isinstance(node, Mapping):
-        return translate_steps(t, read_phase(t, node), where)
-    fields = read_mapping(t, node, SETUP)
-    if "commands" not in node.entries:
-        t.report.error("value", "`setup` needs `commands`", node)
-    items = items_of(fields["commands"]) if "commands" in fields else []
-    if "timeout" in fields:
+    items = read_phase(t, node, SETUP, "`setup`")
+    timeout, captured = (
+        value_of(node, key) if isinstance(node, Mapping) else None for key in ("timeout", "capture_outputs")
+    )
+    if timeout is not None:
         message = "`timeout` of `setup` is taken as the time for each of its steps that has no own"
-        t.report.notice("setup-timeout", message, fields["timeout"])
-        items = add_timeouts(items, fields["timeout"])
+        t.report.notice("setup-timeout", message, timeout)
     made = translate_steps(t, items, where)
-    if "capture_outputs" in fields:
-        _capture_outputs(t, fields["capture_outputs"], made)
+    if captured is not None:
+        _capture_outputs(t, captured, made)
     return made
 
 
@@ -224,10 +186,10 @@ def _capture_outputs(t: Translation, node: Node, made: list[Node]) -> None:
             continue
         if "pattern" in fields:
             whole = f"output_{key.line}_{key.column}"
-            add_capture(step, whole, "stderr" if form == "stderr" else "text", key)
+            add_capture(step, key, {whole: "stderr" if form == "stderr" else "text"})
             append_on_success(step, make_cutting_step(t, name, whole, fields["pattern"], form == "lines", key))
         else:
-            add_capture(step, name, form, key)
+            add_capture(step, key, {name: form})
         t.declare(name, form, text_in(value_of(step, "id")))
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar
-from resile.dialects.native.nodes import mapping, put, text_in, value_of, word
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, plain
+from resile.dialects.native.nodes import Part, mapping, node_of, put, text_in, value_of, word
+from resile.dialects.prodigy.expressions import translate_condition
 from resile.dialects.prodigy.keys import COMPUTED, SECRET
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.key_tables import read_mapping
@@ -34,18 +35,14 @@ def translate_environment(
         elif given is not None:
             wrong(t, given, "a mapping of names to values")
     for name, (key, value) in entries.items():
-        kept: Node | None = (
-            _translate_computed(t, name, key, value, secrets, where) if isinstance(value, Mapping) else value
-        )
-        if kept is None:
-            continue
-        value = kept
-        if isinstance(value, Scalar) and value.value is not None:
-            written = _POSITIONAL.sub(lambda found: f"${{ARG_{found[1] or found[2]}}}", value.text)
+        kept = _translate_computed(t, name, key, value, secrets, where) if isinstance(value, Mapping) else value
+        if isinstance(kept, Scalar) and kept.value is not None:
+            written = _POSITIONAL.sub(lambda found: f"${{ARG_{found[1] or found[2]}}}", kept.text)
             # A value may refer to the variables before it; its own name refers to the caller's environment.
-            value = word(t.rewrite_fixed(word(written, value), where), value)
-            where.env[name] = value.text
-        out.entries[name] = (key, value)
+            kept = word(t.rewrite_fixed(word(written, kept), where), kept)
+            where.env[name] = kept.text
+        if kept is not None:
+            out.entries[name] = (key, kept)
     return out
 
 
@@ -54,7 +51,7 @@ def _translate_computed(
 ) -> Node | None:
     """Translate a variable that is a mapping: None for a computed value or a secret, else the plain value."""
     fields = read_mapping(t, node, COMPUTED)
-    kinds = [word_ for word_ in ("command", "condition", "value") if word_ in fields]
+    kinds = [kind for kind in ("command", "condition", "value") if kind in fields]
     if len(kinds) != 1:
         message = f"the variable `{shorten(name)}` needs `command`, `condition` or `value`, one of them"
         t.report.error("value", message, key)
@@ -64,9 +61,8 @@ def _translate_computed(
         return None
     match kinds[0]:
         case "command":
-            step = mapping(key, {"id": word(f"env {name}", key), "shell": t.rewrite_shell(fields["command"], where)})
-            put(step, "capture", word(name, key))
-            t.before_all.append(step)
+            command = t.rewrite_shell(fields["command"], where)
+            t.before_all.append(node_of({"id": f"env {name}", "shell": command, "capture": name}, key))
         case "condition":
             t.before_all.append(_make_conditional_step(t, name, key, fields, where))
         case "value":
@@ -78,22 +74,16 @@ def _translate_computed(
 
 def _make_conditional_step(t: Translation, name: str, key: Scalar, fields: dict[str, Node], where: Where) -> Node:
     """Make a step that captures the value for `false`, and replaces it if the condition holds."""
-    from resile.dialects.prodigy.step import translate_condition
-
-    given = {word_: text_in(fields.get(word_)) for word_ in ("when_true", "when_false")}
-    otherwise = {"id": word(f"env {name}", key), "shell": word(f"printf %s {quote(given['when_false'])}", key)}
-    held: dict[str, Node] = {"id": word("condition", key), "shell": word(f"printf %s {quote(given['when_true'])}", key)}
+    yes, no = (f"printf %s {quote(text_in(fields.get(key)))}" for key in ("when_true", "when_false"))
     condition = translate_condition(t, fields["condition"], where)
-    if condition is not None:
-        held["when"] = condition
-    then = mapping(key, {**held, "capture": word(name, key)})
-    return mapping(key, {**otherwise, "capture": word(name, key), "on_success": then})
+    then = Part(key, id="condition", shell=yes, when=condition, capture=name)
+    return node_of({"id": f"env {name}", "shell": no, "capture": name, "on_success": then}, key)
 
 
 def _read_plain_value(t: Translation, name: str, fields: dict[str, Node], secrets: Mapping) -> Node | None:
     """Read a plain value that is written as a mapping; None for a secret, which names its variable."""
     value, said = fields["value"], fields.get("secret")
-    if said is None or (isinstance(said, Scalar) and said.value is False):
+    if said is None or plain(said) is False:
         return value
     match = _FROM_ENV.fullmatch(text_in(value))
     if match is None or match[3]:
@@ -112,23 +102,22 @@ def translate_secrets(t: Translation, node: Node | None, out: Mapping) -> None:
         wrong(t, node, "a mapping of names to variables")
         return
     for name, (key, value) in node.entries.items():
-        if isinstance(value, Mapping):
-            fields = read_mapping(t, value, SECRET)
-            provider = text_in(fields.get("provider")) or "env"
-            if provider not in ("env", "file"):
-                message = f"`provider: {shorten(provider)}` is not run: secrets come from variables or files"
-                t.report.error("refused", message, fields["provider"], hint="provider: env or file")
-                continue
-            if "key" not in fields:
-                t.report.error("value", f"the secret `{shorten(name)}` needs `key`", key)
-                continue
+        if not isinstance(value, Mapping):
+            match = _FROM_ENV.fullmatch(text_in(value))
+            if match is None:
+                wrong(t, value, "the name of an environment variable", "API_KEY: SECRET_API_KEY")
+            else:
+                put(out, name, mapping(value, {"env": word(match[1] or match[2] or match[3], value)}), key)
+            continue
+        fields = read_mapping(t, value, SECRET)
+        provider = text_in(fields.get("provider")) or "env"
+        if provider not in ("env", "file"):
+            message = f"`provider: {shorten(provider)}` is not run: secrets come from variables or files"
+            t.report.error("refused", message, fields["provider"], hint="provider: env or file")
+        elif "key" not in fields:
+            t.report.error("value", f"the secret `{shorten(name)}` needs `key`", key)
+        else:
             put(out, name, mapping(value, {provider: fields["key"]}), key)
-            continue
-        match = _FROM_ENV.fullmatch(text_in(value))
-        if match is None:
-            wrong(t, value, "the name of an environment variable", "API_KEY: SECRET_API_KEY")
-            continue
-        put(out, name, mapping(value, {"env": word(match[1] or match[2] or match[3], value)}), key)
 
 
 def choose_profile(t: Translation, node: Node | None, profile: str) -> Mapping | None:
@@ -152,7 +141,6 @@ def choose_profile(t: Translation, node: Node | None, profile: str) -> Mapping |
 
 
 def _describe_profile(profile: tuple[str, Node]) -> str:
-    """The name of a profile with its description."""
     name, node = profile
     said = text_in(value_of(node, "description")) if isinstance(node, Mapping) else ""
     return f"{name} ({said})" if said else name

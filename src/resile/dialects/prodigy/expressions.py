@@ -14,6 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from resile.dialects.formats.nodes import Node, Scalar, describe
+from resile.dialects.native.nodes import text_in, word
+from resile.dialects.prodigy.variables import Translation, Where
+from resile.languages.references import is_one_reference
+
 _TOKEN = re.compile(
     r"\s*(?:(?P<reference>\$\{[^{}]*\})|(?P<text>'[^']*'|\"[^\"]*\")|(?P<number>-?\d+(?:\.\d+)?(?![\w.]))"
     r"|(?P<path>[A-Za-z_$@][\w-]*(?:\.[A-Za-z_][\w-]*|\[\d+\])*)|(?P<operator>\|\||&&|==|!=|>=|<=|=~|[=<>!()\[\],]))"
@@ -96,7 +101,6 @@ class _Parser:
         return self._parse_chain(self._parse_and, "||")
 
     def _parse_and(self) -> tuple[str, bool]:
-        """Parse parts joined by `&&`."""
         return self._parse_chain(self._parse_not, "&&")
 
     def _parse_chain(self, part: Callable[[], tuple[str, bool]], operator: str) -> tuple[str, bool]:
@@ -204,7 +208,6 @@ class _Parser:
         return found
 
     def _peek(self) -> tuple[str, str]:
-        """The next token."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
 
     def _accept(self, operator: str) -> bool:
@@ -215,7 +218,6 @@ class _Parser:
         return True
 
     def _expect(self, operator: str) -> None:
-        """Read the next token, which must be this one."""
         if not self._accept(operator):
             raise NotAnExpression(f"`{operator}` is missing")
 
@@ -239,3 +241,32 @@ def item_field_for(path: str) -> str:
     if parts[0] in ("item", "@", "$"):
         parts = parts[1:]
     return "item" + "".join(f"?.[{part if part.isdigit() else quote_text(part)}]" for part in parts)
+
+
+def translate_filter(t: Translation, node: Node) -> Scalar | None:
+    """Translate a map's `filter`; None after a report."""
+    return _translate(t, node, item_field_for, "filter", "severity == 'high' && score >= 10")
+
+
+def translate_condition(t: Translation, node: Node, where: Where) -> Node | None:
+    """Translate a condition to an expression of the native file; None after a report."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return node
+
+    def name_value(path: str) -> str:
+        """The reference to a variable, or its fixed value as a literal."""
+        found = t.reference_for(path, node, where, False)
+        if found is None:
+            return f"${{{path}}}"
+        return found if is_one_reference(found) else quote_text(found)
+
+    return _translate(t, node, name_value, "expression", "${count} > 3 && ${target} == 'release'")
+
+
+def _translate(t: Translation, node: Node, name: Name, what: str, example: str) -> Scalar | None:
+    """Translate an expression; None after a report."""
+    try:
+        return word(to_javascript(text_in(node), name), node)
+    except NotAnExpression as problem:
+        t.report.error("expression", f"{describe(node)} is no {what}: {problem}", node, hint=f"such as: {example}")
+        return None

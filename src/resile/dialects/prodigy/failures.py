@@ -9,22 +9,25 @@ on_exit_code          native, except for 0, whose steps run after a success
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
 from resile.dialects.native.nodes import (
     flag,
     is_null,
     items_of,
     mapping,
+    node_of,
     number,
     put,
+    put_in_step,
     sequence,
     text_in,
     value_of,
     word,
 )
 from resile.dialects.prodigy.keys import HANDLER, RETRY
-from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 
@@ -39,30 +42,21 @@ _SPEAKS_OF = {
 }
 
 
-def add_failure_keys(
-    t: Translation,
-    node: Mapping,
-    fields: dict[str, Node],
-    metadata: dict[str, Node],
-    where: Where,
-    out: Mapping,
-    allowed: Scalar | None,
-) -> None:
-    """Add the keys about failures to the native step."""
-    for key in ("max_attempts", "max_retries", "fail_workflow"):
-        if key in fields:
-            put(out, key, fields[key], node.entries[key][0])
-    if where.in_handler and "continue_on_error" in fields:
-        put(out, "continue_on_error", fields["continue_on_error"], node.entries["continue_on_error"][0])
+def add_failure_keys(step: StepDraft, allowed: Scalar | None) -> None:
+    """Add the keys about failures to the native step; the key `allowed`, if any, makes it tolerate its failure."""
+    t, fields, out = step.t, step.fields, step.out
+    step.copy("max_attempts", "max_retries", "fail_workflow")
+    if step.where.in_handler:
+        step.copy("continue_on_error")
     if "on_failure" in fields:
-        put(out, "on_failure", translate_handler(t, fields["on_failure"], where), node.entries["on_failure"][0])
+        step.put("on_failure", translate_handler(t, fields["on_failure"], step.where))
     retries = fields.get("retry", fields.get("retry_config", t.retries))
     if "retry" in fields and "retry_config" in fields:
-        t.report.error("conflict", "`retry_config` and `retry` say the same thing", node.entries["retry_config"][0])
+        t.report.error("conflict", "`retry_config` and `retry` say the same thing", step.key("retry_config"))
     if retries is not None:
-        _add_retry(t, retries, where, out)
-    elif "retries" in metadata:
-        put(out, "retry", metadata["retries"])
+        _add_retry(t, retries, step.where, out)
+    elif "retries" in step.metadata:
+        put(out, "retry", step.metadata["retries"])
     if allowed is None:
         return
     if is_null(value_of(out, "on_failure")):
@@ -98,23 +92,27 @@ def translate_handler(t: Translation, node: Node, where: Where) -> Node:
 def _add_shared_keys(item: Node, rest: dict[str, tuple[Scalar, Node]]) -> Node:
     """Add the keys that a handler has for all its commands to one of them."""
     beside = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
-    if not beside:
-        return item
-    if isinstance(item, Scalar):
-        item = mapping(item, {"claude" if item.text.startswith("/") else "shell": item})
+    item = as_mapping(item) if beside else item
     return Mapping({**beside, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
 
 
-def translate_exit_codes(t: Translation, fields: dict[str, Node], inner: Where) -> tuple[list[Node], Mapping] | None:
-    """Translate steps by exit code: those for 0, and the others."""
-    node = fields.get("on_exit_code")
+def as_mapping(item: Node) -> Node:
+    """A command that is written as a text, as a step."""
+    if not isinstance(item, Scalar):
+        return item
+    return mapping(item, {"claude" if item.text.startswith("/") else "shell": item})
+
+
+def add_exit_codes(step: StepDraft, inner: Where) -> list[Node]:
+    """Add the steps by exit code; return those for 0, which follow a success."""
+    t, node = step.t, step.fields.get("on_exit_code")
+    success: list[Node] = []
     if node is None:
-        return None
+        return success
     if not isinstance(node, Mapping):
         wrong(t, node, "a mapping of exit codes to steps")
-        return None
-    success: list[Node] = []
-    others = Mapping({}, node.line, node.column)
+        return success
+    others = mapping(node)
     for code, (key, value) in node.entries.items():
         t.report.withdraw(key)
         if code == "0":
@@ -122,7 +120,9 @@ def translate_exit_codes(t: Translation, fields: dict[str, Node], inner: Where) 
         else:
             made = t.translate_steps(items_of(value), inner.inner("on_failure", in_handler=True))
             others.entries[code] = (key, sequence(made, value))
-    return success, others
+    if others.entries:
+        put_in_step(step.out, "on_exit_code", others, step.key("on_exit_code"))
+    return success
 
 
 def _add_retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
@@ -131,7 +131,7 @@ def _add_retry(t: Translation, node: Node, where: Where, out: Mapping) -> None:
     if not isinstance(node, Mapping):
         return
     given = fields.get("attempts", fields.get("max_attempts"))
-    attempts = given.value if isinstance(given, Scalar) else ATTEMPTS_DEFAULT
+    attempts = plain(given) if isinstance(given, Scalar) else ATTEMPTS_DEFAULT
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         wrong(t, given or node, "a whole number of attempts from 1 on")
         return
@@ -160,38 +160,36 @@ def _add_last_answer(t: Translation, fields: dict[str, Node], where: Where, out:
             wrong(t, said, "stop, continue, or {fallback: {command: …}}")
             return
         made = t.translate_steps([command], where.inner("on_failure", in_handler=True))
-        entries: dict[str, Node] = {"strategy": word("fallback", said), "commands": sequence(made, command)}
-        put(out, "on_failure", mapping(said, entries), said)
+        put(out, "on_failure", node_of({"strategy": "fallback", "commands": sequence(made, command)}, said), said)
 
 
 def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -> Node:
     """Translate the growth of the waits: a word, `{type: word, …}` or `{word: {…}}`."""
     said = fields.get("backoff")
-    entries: dict[str, Node] = {"initial": fields.get("initial_delay", word("1s", node))}
-    entries["max_delay"] = fields.get("max_delay", word("30s", node))
-    kind: Node = word("exponential", node)
+    entries: dict[str, Any] = {"type": "exponential", "initial": "1s", "max_delay": "30s"}
+    for key, name in (("initial", "initial_delay"), ("max_delay", "max_delay")):
+        entries |= {key: fields[name]} if name in fields else {}
     if isinstance(said, Scalar):
-        kind = said
+        entries["type"] = said
     elif isinstance(said, Mapping):
         inside = dict(said.entries)
         named = next((key for key in inside if key in _BACKOFFS), "")
         if named:
-            kind, parts = word(named, inside[named][0]), inside.pop(named)[1]
+            place, parts = inside.pop(named)
+            entries["type"] = word(named, place)
             inside |= parts.entries if isinstance(parts, Mapping) else {}
-        elif "type" in inside:
-            kind = inside.pop("type")[1]
         names = {"base": "multiplier", "delay": "initial"}
         entries |= {names.get(key, key): value for key, (_, value) in inside.items()}
     elif said is not None:
         wrong(t, said, f"one of {', '.join(_BACKOFFS)}, or a mapping")
     jitter = fields.get("jitter")
-    if isinstance(jitter, Scalar) and jitter.value is True:
+    if jitter is not None and plain(jitter) is True:
         entries["jitter"] = fields.get("jitter_factor", number(JITTER_DEFAULT, jitter))
-    elif jitter is not None and not (isinstance(jitter, Scalar) and jitter.value is False):
+    elif jitter is not None and plain(jitter) is not False:
         wrong(t, jitter, "true or false")
     elif "jitter_factor" in fields:
         t.report.error("conflict", "`jitter_factor` has no meaning without `jitter: true`", fields["jitter_factor"])
-    return mapping(node, {"type": kind, **entries})
+    return node_of(entries, node)
 
 
 def _add_retry_handler(t: Translation, node: Node, limit: Scalar, backoff: Node, out: Mapping) -> None:
@@ -211,7 +209,6 @@ def _add_retry_handler(t: Translation, node: Node, limit: Scalar, backoff: Node,
         t.report.error("value", f"`retry_on` lists nothing: {describe(node)}", node)
         return
     name = f"retry_on_{node.line}_{node.column}"
-    pattern = word("(?i)" + "|".join(f"(?:{part})" for part in patterns), node)
-    rule = mapping(node, {"pattern": pattern, "max_retries": limit, "backoff": backoff})
-    t.handlers[name] = mapping(node, {"rules": Sequence([rule], node.line, node.column)})
+    text = "(?i)" + "|".join(f"(?:{part})" for part in patterns)
+    t.handlers[name] = node_of({"rules": [{"pattern": text, "max_retries": limit, "backoff": backoff}]}, node)
     put(out, "failure_handler", word(name, node), node)

@@ -10,44 +10,38 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Node, Scalar
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, REFUSED, Key, Reader, Table, table
+from resile.dialects.reading.key_tables import INVALID, REFUSED, Key, Table, table
 from resile.dialects.reading.values import node_itself
 from resile.errors import shorten
 
 
-def _refuse(what: str, hint: str) -> Reader:
-    """Make a reader that refuses its key by name."""
+def _key(name: str, kind: str, doc: str) -> Key:
+    return Key(name, kind, doc, node_itself)
 
-    def read_refused(reading: Reading, node: Node) -> Any:
+
+def _refusal(name: str, why: str, hint: str) -> Key:
+    """A key that is known but refused."""
+
+    def refuse(reading: Reading, node: Node) -> Any:
         """Report the refusal at the position of the value."""
-        reading.report.error("refused", what, node, hint=hint)
+        reading.report.error("refused", f"`{name}` is not run: {why}", node, hint=hint)
         return INVALID
 
-    return read_refused
+    return Key(name, REFUSED, f"{why[0].upper()}{why[1:]}.", refuse)
 
 
-def _refusal_of(name: str, why: str, hint: str) -> Key:
-    """A key that is known but refused."""
-    return Key(name, REFUSED, f"{why[0].upper()}{why[1:]}.", _refuse(f"`{name}` is not run: {why}", hint))
+def _always_true(name: str, doc: str, why: str) -> Key:
+    """A key that accepts only `true`, which is what Resile always does."""
 
-
-def _only_for(name: str, kind: str, doc: str, wanted: bool, why: str) -> Key:
-    """A key that accepts only the value that Resile always uses."""
-
-    def read_only(reading: Reading, node: Node) -> Any:
-        """Refuse any value but the wanted one."""
-        if isinstance(node, Scalar) and node.value is wanted:
+    def read_true(reading: Reading, node: Node) -> Any:
+        """Refuse any other value."""
+        if isinstance(node, Scalar) and node.value is True:
             return node
         shown = shorten(node.text) if isinstance(node, Scalar) else "…"
         reading.report.error("refused", f"`{name}: {shown}` is not run: {why}", node, hint=f"take `{name}` out")
         return INVALID
 
-    return Key(name, kind, doc, read_only)
-
-
-def _key(name: str, kind: str, doc: str) -> Key:
-    """A key whose value is kept as its node."""
-    return Key(name, kind, doc, node_itself)
+    return Key(name, "true", doc, read_true)
 
 
 _WITHOUT = "take it out"
@@ -77,15 +71,15 @@ WORKFLOW = table(
     _key("failure_threshold", "number from 0 to 1", "As in `error_policy`, over it."),
     _key("error_collection", "aggregate, immediate, batched:N", "As in `error_policy`, over it."),
     _key("retry_defaults", "mapping", "The `retry` of steps that have none."),
-    _refusal_of("version", "a Prodigy file has no versions", _WITHOUT),
-    _refusal_of("max_iterations", "a run goes through its steps once", "run it again with `resile rerun`"),
-    _refusal_of("config", "it never had a meaning", _WITHOUT),
-    _refusal_of("imports", _COMPOSITION, "copy the steps into this file"),
-    _refusal_of("extends", _COMPOSITION, "copy the steps into this file"),
-    _refusal_of("template", _COMPOSITION, "copy the steps into this file"),
-    _refusal_of("workflows", _COMPOSITION, "put each into a file of its own"),
-    _refusal_of("parameters", _COMPOSITION, "`$ARG` and `${ARG_1}` are given with --input"),
-    _refusal_of("defaults", _COMPOSITION, "write the keys at each step"),
+    _refusal("version", "a Prodigy file has no versions", _WITHOUT),
+    _refusal("max_iterations", "a run goes through its steps once", "run it again with `resile rerun`"),
+    _refusal("config", "it never had a meaning", _WITHOUT),
+    _refusal("imports", _COMPOSITION, "copy the steps into this file"),
+    _refusal("extends", _COMPOSITION, "copy the steps into this file"),
+    _refusal("template", _COMPOSITION, "copy the steps into this file"),
+    _refusal("workflows", _COMPOSITION, "put each into a file of its own"),
+    _refusal("parameters", _COMPOSITION, "`$ARG` and `${ARG_1}` are given with --input"),
+    _refusal("defaults", _COMPOSITION, "write the keys at each step"),
 )  # fmt: skip
 STEP = table(
     "a step", "One command; wherever it stands it means the same.",
@@ -132,18 +126,18 @@ STEP = table(
     _key("ignore_errors", "as `allow_failure`", "The same as `allow_failure`."),
     _key("continue_on_error", "true or false",
          "In a handler: the next command runs all the same; elsewhere as `allow_failure`."),
-    _only_for("temporary", "true", "The step's `env` is for this step alone, as it always is.", True,
-              "the environment of a step is its own"),
-    _refusal_of("clear_env", "steps have the caller's environment", "name what must be empty under `env`"),
-    _refusal_of("handler", "handlers of other programs are not known", "`shell` runs any program"),
-    _refusal_of("command", "what it names is not known", "`shell` or `claude` say what runs"),
-    _refusal_of("auto_commit", "commits are made by commands", "a step `shell: git commit -am …`"),
-    _refusal_of("commit_config", "commits are made by commands", "a step `shell: git commit -am …`"),
-    _refusal_of("analysis", "analysis was taken out of Prodigy", _WITHOUT),
-    _refusal_of("step_validate", "there is one way to check a step", _VALIDATE),
-    _refusal_of("skip_validation", "there is one way to check a step", _VALIDATE),
-    _refusal_of("validation_timeout", "there is one way to check a step", _VALIDATE),
-    _refusal_of("ignore_validation_failure", "there is one way to check a step", _VALIDATE),
+    _always_true("temporary", "The step's `env` is for this step alone, as it always is.",
+                 "the environment of a step is its own"),
+    _refusal("clear_env", "steps have the caller's environment", "name what must be empty under `env`"),
+    _refusal("handler", "handlers of other programs are not known", "`shell` runs any program"),
+    _refusal("command", "what it names is not known", "`shell` or `claude` say what runs"),
+    _refusal("auto_commit", "commits are made by commands", "a step `shell: git commit -am …`"),
+    _refusal("commit_config", "commits are made by commands", "a step `shell: git commit -am …`"),
+    _refusal("analysis", "analysis was taken out of Prodigy", _WITHOUT),
+    _refusal("step_validate", "there is one way to check a step", _VALIDATE),
+    _refusal("skip_validation", "there is one way to check a step", _VALIDATE),
+    _refusal("validation_timeout", "there is one way to check a step", _VALIDATE),
+    _refusal("ignore_validation_failure", "there is one way to check a step", _VALIDATE),
 )  # fmt: skip
 HANDLER = table(
     "on_failure", "What answers a failure; the keys of a step say what runs.",
@@ -164,7 +158,7 @@ METADATA = table(
     _key("continue_on_error", "true or false", "As `allow_failure` of the step."),
     _key("env", "mapping", "As `env` of the step."),
     _key("commit_required", "true or false", "As `commit_required` of the step."),
-    _refusal_of("analysis", "analysis was taken out of Prodigy", _WITHOUT),
+    _refusal("analysis", "analysis was taken out of Prodigy", _WITHOUT),
 )  # fmt: skip
 OUTPUT = table(
     "an output", "A file that a step makes.",
@@ -176,8 +170,7 @@ WRITE_FILE = table(
     _key("content", "text", "What stands in it."),
     _key("format", "text, json, yaml", "`json`: the content must be JSON, and is laid out; `yaml`: it must be YAML."),
     _key("mode", "permissions", "In octal."),
-    _only_for("create_dirs", "true", "Folders on the way are made, as they always are.", True,
-              "folders are always made"),
+    _always_true("create_dirs", "Folders on the way are made, as they always are.", "folders are always made"),
 )  # fmt: skip
 VALIDATE = table(
     "validate", "A check of what the step did.",
@@ -189,7 +182,7 @@ VALIDATE = table(
     _key("threshold", "number from 0 to 100", "How complete it must be; 100 where it is left out."),
     _key("timeout", "duration", "The time for each command of the check."),
     _key("on_incomplete", "list or mapping", "What runs before it is checked again."),
-    _refusal_of("expected_schema", "results are not compared with a schema", "check it in the command"),
+    _refusal("expected_schema", "results are not compared with a schema", "check it in the command"),
 )  # fmt: skip
 ON_INCOMPLETE = table(
     "on_incomplete", "What answers an incomplete result.",
@@ -199,7 +192,7 @@ ON_INCOMPLETE = table(
     _key("max_attempts", "whole number", "How often at the most; 2 where it is left out."),
     _key("fail_workflow", "true or false", "`false`: an incomplete result is accepted in the end."),
     _key("commit_required", "true or false", "Its commands must make a commit."),
-    _refusal_of("prompt", "nobody is asked while a run goes on", "say it in the command"),
+    _refusal("prompt", "nobody is asked while a run goes on", "say it in the command"),
 )  # fmt: skip
 GOAL_SEEK = table(
     "goal_seek", "A command that runs until a check of it reaches a score.",
@@ -234,7 +227,7 @@ RETRY = table(
     _key("retry_on", "list",
          "Only failures that speak of these: network, timeout, server_error, rate_limit, {pattern}."),
     _key("on_failure", "stop, continue, {fallback}", "What follows when all is spent."),
-    _refusal_of("retry_budget", "the number of attempts is the budget", "`attempts` and `max_delay` bound it"),
+    _refusal("retry_budget", "the number of attempts is the budget", "`attempts` and `max_delay` bound it"),
 )  # fmt: skip
 SETUP = table(
     "setup", "What runs before the map.",
@@ -248,9 +241,9 @@ CAPTURED = table(
     _key("source", "stdout, stderr", "Which output."),
     _key("multiline", "preserve, array", "`array`: a list of lines."),
     _key("pattern", "regular expression", "What is cut out of it: the first group, or the match; there must be one."),
-    _refusal_of("json_path", "values are cut out by references", "capture it as JSON and name `${v.field}`"),
-    _refusal_of("max_size", "all captured values have one limit", _WITHOUT),
-    _refusal_of("default", "a reference has its own default", "`${v:-text}` where it is used"),
+    _refusal("json_path", "values are cut out by references", "capture it as JSON and name `${v.field}`"),
+    _refusal("max_size", "all captured values have one limit", _WITHOUT),
+    _refusal("default", "a reference has its own default", "`${v:-text}` where it is used"),
 )  # fmt: skip
 PHASE = table(
     "a phase", "Steps, as a mapping.",
@@ -274,9 +267,9 @@ MAP = table(
     _key("timeout_config", "mapping", "Times for items and their commands."),
     _key("retry_on_failure", "whole number", "How often a failed item runs again."),
     _key("error_policy", "mapping", "As at the top of the file."),
-    _refusal_of("variables", "an item's values are `${item}` and what steps capture", "put them under `env`"),
-    _refusal_of("validation", "items are checked by their steps", _VALIDATE),
-    _refusal_of("agent_merge", "what an item commits is merged by git", _WITHOUT),
+    _refusal("variables", "an item's values are `${item}` and what steps capture", "put them under `env`"),
+    _refusal("validation", "items are checked by their steps", _VALIDATE),
+    _refusal("agent_merge", "what an item commits is merged by git", _WITHOUT),
 )  # fmt: skip
 TIMEOUTS = table(
     "timeout_config", "Times for items and their commands.",
@@ -285,18 +278,18 @@ TIMEOUTS = table(
     _key("timeout_policy", "PerAgent, PerCommand, Hybrid", "Which of the two count; what it leaves out is refused."),
     _key("timeout_action", "Dlq, GracefulTerminate", "A late item fails: SIGTERM, a grace time, SIGKILL."),
     _key("cleanup_grace_period_secs", "duration", "The grace time of the item's steps."),
-    _only_for("enable_monitoring", "true", "Every timeout is recorded, as always.", True, "every timeout is recorded"),
+    _always_true("enable_monitoring", "Every timeout is recorded, as always.", "every timeout is recorded"),
 )  # fmt: skip
 SECRET = table(
     "a secret", "Where a secret's value comes from.",
     _key("provider", "env, file", "An environment variable or a file."),
     _key("key", "text", "The variable, or the path."),
-    _refusal_of("version", "environment variables and files have no versions", _WITHOUT),
+    _refusal("version", "environment variables and files have no versions", _WITHOUT),
 )  # fmt: skip
 COMPUTED = table(
     "a value of env", "An environment variable whose value is computed.",
     _key("command", "command", "Its output is the value; it runs once, before all steps."),
-    _only_for("cache", "true", "The command runs once, as it always does.", True, "the command runs once"),
+    _always_true("cache", "The command runs once, as it always does.", "the command runs once"),
     _key("condition", "expression", "Decides between the two values."),
     _key("when_true", "text", "The value where the condition holds."),
     _key("when_false", "text", "The value where it does not."),

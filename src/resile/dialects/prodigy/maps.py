@@ -6,32 +6,36 @@ import re
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from resile.dialects.native.nodes import (
+    Part,
     flag,
     items_of,
     mapping,
-    mentions,
+    node_of,
     number,
     put,
     sequence,
     text_in,
     value_of,
+    walk,
     word,
 )
-from resile.dialects.prodigy.expressions import NotAnExpression, item_field_for, to_javascript
+from resile.dialects.prodigy.expressions import translate_filter
 from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
-from resile.dialects.prodigy.state_folder import FOLDER, make_folder_step
-from resile.dialects.prodigy.variables import Translation, Where
-from resile.dialects.reading.key_tables import read_mapping
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where
+from resile.dialects.reading.diagnostics import Place
+from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import wrong
 
+FOLDER = ".prodigy"
+"""The folder in which Prodigy and its users keep files."""
 STEP = "map"
 PARALLEL_DEFAULT = 10
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
-_SAME = ("json_path", "distinct", "offset", "max_items")
+_SAME = {key: key for key in ("json_path", "distinct", "offset", "max_items")} | {"limit": "max_items"}
 BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
 """Keys of `foreach` that may also be beside it; in a handler the last one belongs to the command."""
 _TIMED = ("claude", "shell")
@@ -49,39 +53,44 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
     inside = mapping(node)
     if "input" in fields:
         put(inside, "input", t.rewrite_text(fields["input"], where), node.entries["input"][0])
-    for key in _SAME:
+    for key, native in _SAME.items():
         if key in fields:
-            put(inside, key, fields[key], node.entries[key][0])
-    if "limit" in fields:
-        put(inside, "max_items", fields["limit"], node.entries["limit"][0])
+            put(inside, native, fields[key], node.entries[key][0])
     _select(t, fields, node, inside)
     parallel = _read_fixed_number(t, fields.get("max_parallel"), where)
     put(inside, "max_parallel", parallel or number(PARALLEL_DEFAULT, node))
-    template = read_phase(t, fields["agent_template"]) if "agent_template" in fields else []
+    template = fields.get("agent_template")
+    items = [] if template is None else read_phase(t, template)
     limits = _read_timeouts(t, fields, node, where, inside)
-    inner = Where(env=where.env, item=STEP, last={}, kept={}, taken={})
-    made = _translate_timed_steps(t, template, limits, inner)
-    if _makes_commits(fields.get("agent_template")):
+    made = _translate_timed_steps(t, items, limits, Where(env=where.env, item=STEP))
+    if any(_makes_commit(part) for part in walk(template)):
         put(inside, "isolation", word("worktree", node))
-        if made and mentions(fields.get("agent_template"), f"{FOLDER}/"):
-            made.insert(0, make_folder_step(node))
-    put(inside, "steps", sequence(made, fields.get("agent_template", node)))
+        made[:0] = make_folder_steps(template, node) if made else []
+    put(inside, "steps", sequence(made, template or node))
     kept = _policy_of(t, fields, node, policy)
     if kept is not None:
         put(inside, "error_policy", kept)
     return mapping(node, {"id": word(STEP, node), STEP: inside})
 
 
-def read_phase(t: Translation, node: Node) -> list[Node]:
+def make_folder_steps(root: Node | None, at: Place) -> list[Node]:
+    """Make a step that creates the folder `.prodigy`, as Prodigy does when it starts, if a text names a file in it."""
+    if not any(isinstance(part, Scalar) and f"{FOLDER}/" in part.text for part in walk(root)):
+        return []
+    return [node_of({"id": FOLDER, "shell": f"mkdir -p {FOLDER}"}, at)]
+
+
+def read_phase(t: Translation, node: Node, known: Table = PHASE, what: str = "a phase") -> list[Node]:
     """Read the steps of a phase: a list, or `commands` of a mapping; steps without a timeout get the phase's."""
     if not isinstance(node, Mapping):
         if not isinstance(node, Sequence):
             wrong(t, node, "a list of steps, or {commands: […]}")
         return items_of(node)
-    fields = read_mapping(t, node, PHASE)
-    if "commands" not in node.entries:
-        t.report.error("value", "a phase needs `commands`", node)
-    items = items_of(fields["commands"]) if "commands" in fields else []
+    fields = read_mapping(t, node, known)
+    if "commands" not in fields:
+        t.report.error("value", f"{what} needs `commands`", node)
+        return []
+    items = items_of(fields["commands"])
     return add_timeouts(items, fields["timeout"]) if "timeout" in fields else items
 
 
@@ -98,21 +107,16 @@ def add_timeouts(items: list[Node], timeout: Node) -> list[Node]:
 
 def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapping) -> None:
     """Add the selection and order of the map's items."""
-    if "filter" in fields:
-        said = fields["filter"]
-        try:
-            put(inside, "filter", word(to_javascript(text_in(said), item_field_for), said), node.entries["filter"][0])
-        except NotAnExpression as problem:
-            hint = "such as: severity == 'high' && score >= 10"
-            t.report.error("expression", f"{describe(said)} is no filter: {problem}", said, hint=hint)
+    if "filter" in fields and (condition := translate_filter(t, fields["filter"])) is not None:
+        put(inside, "filter", condition, node.entries["filter"][0])
     if "sort_by" not in fields:
         return
     said = fields["sort_by"]
     if any(found.upper() == "FIRST" for found in _NULLS.findall(text_in(said))):
         message = "`NULLS FIRST` is not run: items without the field come last"
         t.report.error("refused", message, said, hint="leave `NULLS` out")
-    fields_ = [part.strip().removeprefix("item.") for part in _NULLS.sub("", text_in(said)).split(",")]
-    put(inside, "sort_by", word(", ".join(fields_), said) if text_in(said) else said, node.entries["sort_by"][0])
+    order = [part.strip().removeprefix("item.") for part in _NULLS.sub("", text_in(said)).split(",")]
+    put(inside, "sort_by", word(", ".join(order), said) if text_in(said) else said, node.entries["sort_by"][0])
 
 
 def _read_fixed_number(t: Translation, node: Node | None, where: Where) -> Node | None:
@@ -156,11 +160,12 @@ def _read_timeouts(
 def _check_policy(t: Translation, config: dict[str, Node], has_agent: bool, has_commands: bool) -> None:
     """Refuse timeouts that `timeout_policy` would ignore, and any `timeout_action` but a failure."""
     said = config.get("timeout_policy")
-    policy = _POLICIES.get(text_in(said).lower().replace("_", "")) if said is not None else "both"
-    if said is not None and policy is None:
-        wrong(t, said, "one of PerAgent, PerCommand, Hybrid")
-    if said is not None and ((policy == "agent" and has_commands) or (policy == "command" and has_agent)):
-        t.report.error("conflict", f"`timeout_policy` leaves out some of these times: {describe(said)}", said)
+    if said is not None:
+        policy = _POLICIES.get(text_in(said).lower().replace("_", ""))
+        if policy is None:
+            wrong(t, said, "one of PerAgent, PerCommand, Hybrid")
+        if (policy == "agent" and has_commands) or (policy == "command" and has_agent):
+            t.report.error("conflict", f"`timeout_policy` leaves out some of these times: {describe(said)}", said)
     action = config.get("timeout_action")
     if action is not None and text_in(action).lower().replace("_", "") not in ("dlq", "gracefulterminate"):
         message = f"`timeout_action: {text_in(action)}` is not run: `on_item_failure` says what a failed item means"
@@ -173,7 +178,7 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
     kinds: dict[str, int] = {}
     left = {name: value for name, value in limits.items() if name != "grace"}
     for item in items:
-        kind = next((word_ for word_ in _TIMED if isinstance(item, Mapping) and word_ in item.entries), "")
+        kind = next((key for key in _TIMED if isinstance(item, Mapping) and key in item.entries), "")
         numbered = f"{kind}_{kinds.get(kind, 0)}"
         kinds[kind] = kinds.get(kind, 0) + 1
         limit = limits.get(numbered, limits.get(kind))
@@ -195,21 +200,12 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
     return result
 
 
-def _makes_commits(node: Node | None) -> bool:
-    """Does a command below a node make a commit, or require one? Then each item gets its own worktree."""
-    work = [] if node is None else [node]
-    while work:
-        part = work.pop()
-        if isinstance(part, Sequence):
-            work += part.items
-        elif isinstance(part, Mapping):
-            said = value_of(part, "commit_required")
-            if isinstance(said, Scalar) and said.value is True:
-                return True
-            if _COMMIT.search(text_in(value_of(part, "shell"))):
-                return True
-            work += [value for _, value in part.entries.values()]
-    return False
+def _makes_commit(node: Node) -> bool:
+    """Does a step make a commit, or require one? Then each item gets its own worktree."""
+    if not isinstance(node, Mapping):
+        return False
+    said = value_of(node, "commit_required")
+    return (said is not None and plain(said) is True) or bool(_COMMIT.search(text_in(value_of(node, "shell"))))
 
 
 def _policy_of(t: Translation, fields: dict[str, Node], node: Mapping, policy: Node | None) -> Node | None:
@@ -219,11 +215,9 @@ def _policy_of(t: Translation, fields: dict[str, Node], node: Mapping, policy: N
         t.report.error("conflict", "`error_policy` stands here and at the top of the file", where, hint="keep one")
     kept = fields.get("error_policy", policy)
     retries = fields.get("retry_on_failure")
-    if retries is None:
+    if retries is None or not (kept is None or isinstance(kept, Mapping)):
         return kept
-    if kept is not None and not isinstance(kept, Mapping):
-        return kept
-    count = retries.value if isinstance(retries, Scalar) else None
+    count = plain(retries)
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         wrong(t, retries, "a whole number from 0 on")
         return kept
@@ -234,51 +228,38 @@ def _policy_of(t: Translation, fields: dict[str, Node], node: Mapping, policy: N
     return Mapping({**entries, "retry_config": (word("retry_config", retries), config)}, node.line, node.column)
 
 
-def translate_foreach(t: Translation, fields: dict[str, Node], where: Where, out: Mapping, name: str) -> bool:
-    """Translate `foreach` in each of its spellings; return False if it is incomplete."""
-    node = fields["foreach"]
-    given: dict[str, Node] = {"foreach": node}
-    if isinstance(node, Mapping):
-        given = read_mapping(t, node, FOREACH)
+def add_foreach(step: StepDraft) -> bool:
+    """Add the action of `foreach` in each of its spellings; return False if it is incomplete."""
+    t, fields, where, node = step.t, step.fields, step.where, step.fields["foreach"]
+    given: dict[str, Node] = read_mapping(t, node, FOREACH) if isinstance(node, Mapping) else {"foreach": node}
     for key in BESIDE_FOREACH if not where.in_handler else BESIDE_FOREACH[:-1]:
         if key in fields and key in given:
-            t.report.error(
-                "conflict", f"`{key}` stands in `foreach` and beside it", fields[key], hint="keep one of them"
-            )
+            message = f"`{key}` stands in `foreach` and beside it"
+            t.report.error("conflict", message, fields[key], hint="keep one of them")
         elif key in fields:
             given[key] = fields[key]
     sources = [given[key] for key in ("foreach", "input", "items") if key in given]
     if len(sources) != 1 or "do" not in given:
         t.report.error("value", "`foreach` needs its items and `do`", node, hint="foreach: {foreach: […], do: […]}")
         return False
-    # Inner steps get names of their own, and can refer to the steps around them.
-    inner = replace(where, item=name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
-    inside = mapping(node, {"input": _translate_items(t, sources[0], where)})
-    put(inside, "max_parallel", _parallel_limit_of(given.get("parallel"), node))
-    if "max_items" in given:
-        put(inside, "max_items", given["max_items"])
-    goes_on = given.get("continue_on_error")
-    if goes_on is None or (isinstance(goes_on, Scalar) and goes_on.value is False):
-        stop = mapping(node, {"continue_on_failure": flag(False, goes_on or node)})
-        put(inside, "error_policy", stop)
-    elif not (isinstance(goes_on, Scalar) and goes_on.value is True):
+    items = sources[0]
+    # A text is a command that prints the items.
+    rewrite = t.rewrite_text if isinstance(items, Sequence) else t.rewrite_shell
+    parallel = _parallel_limit_of(given.get("parallel"), node)
+    inside = Part(node, input=rewrite(items, where), max_parallel=parallel, max_items=given.get("max_items"))
+    goes_on = given.get("continue_on_error", flag(False, node))
+    if plain(goes_on) is False:
+        inside["error_policy"] = mapping(node, {"continue_on_failure": flag(False, goes_on)})
+    elif plain(goes_on) is not True:
         wrong(t, goes_on, "true or false")
-    put(inside, "steps", sequence(t.translate_steps(items_of(given["do"]), inner), given["do"]))
-    put(out, "map", inside, node)
+    # Inner steps get names of their own, and can refer to the steps around them.
+    inner = replace(where, item=step.name, prefix="do", count=0, taken={}, last={}, kept={}, is_top=True)
+    inside["steps"] = sequence(t.translate_steps(items_of(given["do"]), inner), given["do"])
+    put(step.out, "map", inside.to_node(), node)
     return True
 
 
-def _translate_items(t: Translation, node: Node, where: Where) -> Node:
-    """Translate the items of a `foreach`: a list, or a command."""
-    if isinstance(node, Sequence):
-        return t.rewrite_data(node, where)
-    return t.rewrite_shell(node, where)
-
-
 def _parallel_limit_of(node: Node | None, at: Node) -> Node:
-    """How many items run at once."""
-    if node is None or (isinstance(node, Scalar) and node.value is False):
+    if node is None or plain(node) is False:
         return number(1, at)
-    if isinstance(node, Scalar) and node.value is True:
-        return number(PARALLEL_DEFAULT, node)
-    return node
+    return number(PARALLEL_DEFAULT, node) if plain(node) is True else node

@@ -89,7 +89,6 @@ class ShellLocals:
 
 
 def _stretch_around(stretches: list[tuple[int, int]], at: int) -> tuple[int, int] | None:
-    """The range around an offset, or None."""
     number = bisect_right(stretches, at, key=itemgetter(0)) - 1
     return stretches[number] if number >= 0 and at < stretches[number][1] else None
 
@@ -253,7 +252,6 @@ class _Level(Command):
             self.is_certain = False
 
     def _close(self) -> _Compound:
-        """End the innermost compound command."""
         ended = self.open.pop()
         self.pipeline, self.is_piped = ended.pipeline, ended.is_piped
         return ended

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe, plain
 from resile.dialects.native.failures.commands import attach_dangling
-from resile.dialects.native.nodes import flag, items_of, mapping, put, put_in_step, sequence, text_in, value_of, word
-from resile.dialects.prodigy.actions import ACTIONS, translate_analysis, translate_prompt, translate_write_file
+from resile.dialects.native.nodes import flag, items_of, mapping, put, sequence, text_in, value_of, word
+from resile.dialects.prodigy.actions import ACTIONS, add_write_file, translate_analysis, translate_prompt
 from resile.dialects.prodigy.capture import add_captures, make_capture_steps
-from resile.dialects.prodigy.expressions import NotAnExpression, quote_text, to_javascript
-from resile.dialects.prodigy.failures import add_failure_keys, translate_exit_codes
+from resile.dialects.prodigy.expressions import translate_condition
+from resile.dialects.prodigy.failures import add_exit_codes, add_failure_keys
 from resile.dialects.prodigy.keys import METADATA, STEP
-from resile.dialects.prodigy.maps import BESIDE_FOREACH, translate_foreach
-from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.prodigy.maps import BESIDE_FOREACH, add_foreach
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
 from resile.dialects.reading.values import name_problem
 from resile.errors import shorten
-from resile.languages.references import is_one_reference
 from resile.model.limits import NAME_CHARACTERS_MAX
 
 _FLAGS = ("allow_failure", "ignore_errors")
@@ -76,27 +75,29 @@ def _translate_single(t: Translation, node: Mapping, where: Where, given: list[s
     name = _choose_name(node, where)
     here = replace(where, env=_environment_of(t, fields, metadata, where))
     out = mapping(node, {"id": word(name, value_of(node, "id") or value_of(node, "name") or node)})
-    kind = _add_action(t, node, fields, here, out, name, given[0] if given else "")
+    step = StepDraft(t, node, fields, metadata, here, out, name)
+    kind = _add_action(step, given[0] if given else "")
     if not kind:
         return []
-    _copy_settings(t, node, fields, metadata, here, out)
+    _copy_settings(step)
     inner = here.inner("on_success")
     if where.is_top:
         inner.last |= {kind: name, "any": name}
-    add_captures(t, node, fields, here, out, name)
-    add_failure_keys(t, node, fields, metadata, here, out, _find_tolerating_key(node, metadata, here))
+    add_captures(step)
+    add_failure_keys(step, _find_tolerating_key(step))
     _remember(node, where, kind, name)
-    _add_success_steps(t, node, fields, inner, out)
+    _add_success_steps(step, inner)
     return [out]
 
 
 def _environment_of(t: Translation, fields: dict[str, Node], metadata: dict[str, Node], where: Where) -> dict[str, str]:
     """The fixed values of a step's environment: those around it and its own."""
-    fixed = where.env
+    fixed = dict(where.env)
     for given in (metadata.get("env"), fields.get("env")):
-        if isinstance(given, Mapping):
-            values = {name: value for name, (_, value) in given.entries.items() if isinstance(value, Scalar)}
-            fixed = {**fixed, **{name: t.rewrite_fixed(value, where) for name, value in values.items()}}
+        entries = given.entries if isinstance(given, Mapping) else {}
+        fixed |= {
+            name: t.rewrite_fixed(value, where) for name, (_, value) in entries.items() if isinstance(value, Scalar)
+        }
     return fixed
 
 
@@ -107,20 +108,18 @@ def _translate_test(t: Translation, node: Mapping, where: Where) -> list[Node]:
     if not isinstance(inner, Mapping) or not inner.entries.keys() <= {"command", "on_failure"}:
         t.report.error("value", "`test` takes `command` and `on_failure`", inner, hint="write it as `shell`")
         return []
-    for key, (place, value) in inner.entries.items():
-        rest["shell" if key == "command" else key] = (place, value)
+    rest |= {"shell" if key == "command" else key: entry for key, entry in inner.entries.items()}
     return translate_step(t, Mapping(rest, node.line, node.column), where)
 
 
 def _choose_name(node: Mapping, where: Where) -> str:
     """Choose a unique name for a step: its label if that is a valid name, else its number."""
     where.count += 1
-    name = ""
-    for key in _LABELS:
-        name = name or " ".join(text_in(value_of(node, key)).split()).replace("|", "/")[: NAME_CHARACTERS_MAX - 10]
     seek = value_of(node, "goal_seek")
-    if not name and isinstance(seek, Mapping):
-        name = " ".join(text_in(value_of(seek, "goal")).split()).replace("|", "/")[: NAME_CHARACTERS_MAX - 10]
+    labels = [value_of(node, key) for key in _LABELS]
+    labels += [value_of(seek, "goal")] if isinstance(seek, Mapping) else []
+    texts = [" ".join(text_in(label).split()).replace("|", "/") for label in labels]
+    name = next(filter(None, texts), "")[: NAME_CHARACTERS_MAX - 10]
     if not name or name == "end" or name_problem(name) or ('"' in name and "'" in name):
         name = f"{where.prefix}-{where.count}"
     first = name
@@ -131,141 +130,107 @@ def _choose_name(node: Mapping, where: Where) -> str:
     return name
 
 
-def _add_action(
-    t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping, name: str, action: str
-) -> str:
+def _add_action(step: StepDraft, action: str) -> str:
     """Add the action to the native step; return its kind, or an empty text after a report."""
     match action:
         case "shell":
-            put(out, "shell", t.rewrite_shell(fields["shell"], where), node.entries["shell"][0])
+            step.put("shell", step.t.rewrite_shell(step.fields["shell"], step.where))
         case "claude":
-            put(out, "agent", translate_prompt(t, fields["claude"], fields, where), node.entries["claude"][0])
+            step.put("agent", translate_prompt(step, step.fields["claude"]), "claude")
         case "analyze":
-            put(out, "agent", translate_analysis(t, fields["analyze"], where), node.entries["analyze"][0])
+            step.put("agent", translate_analysis(step), "analyze")
             return "claude"
         case "write_file":
-            translate_write_file(t, fields["write_file"], where, out, node.entries["write_file"][0])
+            add_write_file(step)
         case "foreach":
-            return "foreach" if translate_foreach(t, fields, where, out, name) else ""
+            return "foreach" if add_foreach(step) else ""
         case "goal_seek":
-            from resile.dialects.prodigy.validation import translate_goal_seek
+            from resile.dialects.prodigy.validation import add_goal_seek
 
-            return translate_goal_seek(t, fields["goal_seek"], where, out)
+            return add_goal_seek(step)
         case _:
-            return _add_implied_action(t, node, fields, where, out)
+            return _add_implied_action(step)
     return action
 
 
-def _add_implied_action(t: Translation, node: Mapping, fields: dict[str, Node], where: Where, out: Mapping) -> str:
+def _add_implied_action(step: StepDraft) -> str:
     """Add the action of a step without one: its check, or a slash command written as a name."""
-    if "validate" in fields:
-        check = fields["validate"]
+    t, check, label = step.t, step.fields.get("validate"), step.fields.get("name")
+    if check is not None:
         if isinstance(check, Scalar):
-            put(out, "validate", t.rewrite_shell(check, where), node.entries["validate"][0])
+            step.put("validate", t.rewrite_shell(check, step.where))
         else:
-            put(out, "noop", flag(True, check))
+            put(step.out, "noop", flag(True, check))
         return "validate"
-    if "name" in fields and text_in(fields["name"]):
-        label = fields["name"]
+    if label is not None and text_in(label):
         message = "a step with just a name is taken as a slash command"
         t.report.notice("slash-command", message, label, hint=f"write it as `claude: /{shorten(text_in(label))}`")
-        command = word("/" + text_in(label).lstrip("/"), label)
-        put(out, "agent", translate_prompt(t, command, fields, where), label)
+        put(step.out, "agent", translate_prompt(step, word("/" + text_in(label).lstrip("/"), label)), label)
         return "claude"
-    if node.entries.keys() <= STEP.keys.keys():
+    if step.node.entries.keys() <= STEP.keys.keys():
         # An unknown key may have been meant as the action, and is already reported.
-        t.report.error("action", "this step does nothing", node, hint=did_you_mean("", ACTIONS, "actions"))
+        t.report.error("action", "this step does nothing", step.node, hint=did_you_mean("", ACTIONS, "actions"))
     return ""
 
 
-def _copy_settings(
-    t: Translation, node: Mapping, fields: dict[str, Node], metadata: dict[str, Node], where: Where, out: Mapping
-) -> None:
+def _copy_settings(step: StepDraft) -> None:
     """Copy the keys that mean the same in a native file."""
+    t, node, fields, where, out = step.t, step.node, step.fields, step.where, step.out
     for key in ("timeout", "commit_required"):
-        if key in fields:
-            put(out, key, fields[key], node.entries[key][0])
-        elif key in metadata:
-            put(out, key, metadata[key])
+        if key in step.metadata:
+            put(out, key, step.metadata[key])
+    step.copy("timeout", "commit_required")
     for key, native in (("working_dir", "working_dir"), ("output", "outputs")):
         if key in fields:
-            put(out, native, t.rewrite_text(fields[key], where), node.entries[key][0])
-    env = Mapping({}, node.line, node.column)
-    if where.is_top:
-        env.entries |= mapping(node, t.computed).entries
-    for given in (metadata.get("env"), fields.get("env")):
-        written = None if given is None else t.rewrite_data(given, where)
+            step.put(native, t.rewrite_text(fields[key], where), key)
+    env = mapping(node, t.computed if where.is_top else {})
+    for given in (step.metadata.get("env"), fields.get("env")):
+        written = None if given is None else t.rewrite_text(given, where)
         if isinstance(written, Mapping):
             env.entries |= written.entries
         elif written is not None:
             put(out, "env", written)
     if env.entries:
         put(out, "env", env, node)
-    if "when" in fields:
-        condition = translate_condition(t, fields["when"], where)
-        if condition is not None:
-            put(out, "when", condition, node.entries["when"][0])
+    if "when" in fields and (condition := translate_condition(t, fields["when"], where)) is not None:
+        step.put("when", condition)
 
 
-def translate_condition(t: Translation, node: Node, where: Where) -> Node | None:
-    """Translate a condition to an expression of the native file."""
-    if not isinstance(node, Scalar) or not isinstance(node.value, str):
-        return node
-
-    def name_value(path: str) -> str:
-        """The reference to a variable, or its fixed value as a literal."""
-        found = t.reference_for(path, node, where, False)
-        if found is None:
-            return f"${{{path}}}"
-        return found if is_one_reference(found) else quote_text(found)
-
-    try:
-        return word(to_javascript(node.text, name_value), node)
-    except NotAnExpression as problem:
-        hint = "such as: ${count} > 3 && ${target} == 'release'"
-        t.report.error("expression", f"{describe(node)} is no expression: {problem}", node, hint=hint)
-        return None
-
-
-def _find_tolerating_key(node: Mapping, metadata: dict[str, Node], where: Where) -> Scalar | None:
+def _find_tolerating_key(step: StepDraft) -> Scalar | None:
     """Find the key by which a step tolerates its failure."""
-    words = _FLAGS if where.in_handler or "foreach" in node.entries else (*_FLAGS, "continue_on_error")
-    given = [node.entries[key] for key in words if key in node.entries]
-    if "continue_on_error" in metadata:
-        given.append((word("metadata", metadata["continue_on_error"]), metadata["continue_on_error"]))
-    return next((key for key, value in given if isinstance(value, Scalar) and value.value is True), None)
+    entries, own = step.node.entries, step.metadata.get("continue_on_error")
+    words = _FLAGS if step.where.in_handler or "foreach" in entries else (*_FLAGS, "continue_on_error")
+    given = [entries[key] for key in words if key in entries]
+    if own is not None:
+        given.append((word("metadata", own), own))
+    return next((key for key, value in given if plain(value) is True), None)
 
 
 def _remember(node: Mapping, where: Where, kind: str, name: str) -> None:
     """Remember the step to which `shell.output`, `claude.output` and `CAPTURED_OUTPUT` refer in later texts."""
     said = value_of(node, "capture_output")
-    if isinstance(said, Scalar) and said.value is False:
+    if said is not None and plain(said) is False:
         return
     where.last |= {kind: name, "any": name}
-    if isinstance(said, Scalar) and said.value is True:
+    if said is not None and plain(said) is True:
         where.kept |= {kind: name, "any": name}
 
 
-def _add_success_steps(t: Translation, node: Mapping, fields: dict[str, Node], inner: Where, out: Mapping) -> None:
+def _add_success_steps(step: StepDraft, inner: Where) -> None:
     """Add the steps that follow a success."""
-    after = make_capture_steps(t, node, fields, inner, out)
-    if "validate" in fields and "validate" not in out.entries:
+    t, fields = step.t, step.fields
+    after = make_capture_steps(step, inner)
+    if "validate" in fields and "validate" not in step.out.entries:
         from resile.dialects.prodigy.validation import make_validation_steps
 
-        after += make_validation_steps(t, fields["validate"], inner, out, value_of(node, "on_failure"))
-    goal = value_of(node, "goal_seek")
-    if isinstance(goal, Mapping):
+        after += make_validation_steps(step, inner)
+    if isinstance(value_of(step.node, "goal_seek"), Mapping):
         from resile.dialects.prodigy.validation import make_goal_steps
 
-        after += make_goal_steps(t, goal, inner, out)
+        after += make_goal_steps(step, inner)
     if "on_success" in fields:
         after += translate_steps(t, items_of(fields["on_success"]), inner)
-    codes = translate_exit_codes(t, fields, inner)
-    if codes is not None:
-        again, others = codes
-        after += again
-        if others.entries:
-            put_in_step(out, "on_exit_code", others, node.entries["on_exit_code"][0])
+    after += add_exit_codes(step, inner)
     if after:
-        at = node.entries["on_success"][0] if "on_success" in fields else node
-        put(out, "on_success", sequence(after, at), at)
+        at = step.key("on_success") if "on_success" in fields else step.node
+        put(step.out, "on_success", sequence(after, at), at)

@@ -11,16 +11,16 @@ result that is still incomplete after them is a failure of the step, which its `
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, plain
 from resile.dialects.native.nodes import (
+    Part,
     flag,
     is_null,
     items_of,
     mapping,
+    node_of,
     number,
     put,
     sequence,
@@ -28,9 +28,11 @@ from resile.dialects.native.nodes import (
     value_of,
     word,
 )
-from resile.dialects.prodigy.failures import translate_handler
+from resile.dialects.prodigy.capture import add_capture
+from resile.dialects.prodigy.failures import as_mapping, translate_handler
 from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
-from resile.dialects.prodigy.variables import Translation, Where
+from resile.dialects.prodigy.maps import add_timeouts
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
@@ -39,8 +41,8 @@ THRESHOLD_DEFAULT = 100
 ATTEMPTS_DEFAULT = 2
 TRIES_DEFAULT = 5
 _COMPLETE = "test ${validation.complete} = true || { echo ${validation.summary} >&2; exit 1; }"
-_REPEATED = ("working_dir", "timeout", "env", "capture", "outputs", "commit_required")
-_NATIVE_ACTIONS = ("shell", "agent", "write_file", "python", "noop", "map")
+_REPEATED = ("shell", "agent", "write_file", "python", "noop", "map",
+             "working_dir", "timeout", "env", "capture", "outputs", "commit_required")  # fmt: skip
 MEASURE = """\
 import json, re
 
@@ -80,104 +82,82 @@ def main(text, code, file, threshold):
 class _Check:
     """Makes the steps of one validation, once for each list that needs them."""
 
-    def __init__(self, t: Translation, at: Mapping, commands: list[Node], file: Node | None, threshold: Node) -> None:
-        self.t = t
+    def __init__(self, step: StepDraft, at: Mapping, fields: dict[str, Node], commands: list[Node]) -> None:
+        self.step = step
+        self.t = step.t
         self.at = at
         self.commands = commands
-        self.file = file
-        self.threshold = threshold
-        self.again: list[Node] = []
+        self.file = fields.get("result_file")
+        self.threshold = fields.get("threshold", number(THRESHOLD_DEFAULT, at))
+        value = plain(self.threshold)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
+            wrong(self.t, self.threshold, "a number from 0 to 100")
 
     def make_steps(self, where: Where, *, is_repeated: bool = False) -> list[Node]:
         """Make the steps that check and measure; without commands, a repeated check runs the step's own action."""
-        made = self.t.translate_steps(self.commands, where)
-        if is_repeated and not made:
-            made = self.again
+        beside = replace(where, prefix="check", count=0, taken={"measure": 1, "complete": 1})
+        made = self.t.translate_steps(self.commands, beside)
+        if is_repeated and not self.commands:
+            made = [self.repeat_action("check")]
         for number_, step in enumerate(made):
             if isinstance(step, Mapping):
-                self._capture_result(step, number_ > 0)
-        return [*made, self._make_measure_step(where, bool(made))]
-
-    def _capture_result(self, step: Mapping, is_later: bool) -> None:
-        """Let a command of the check capture its output and exit code; those after a failed one are skipped."""
-        own = value_of(step, "capture")
-        kept: dict[str, Node] = {}
-        if isinstance(own, Mapping):
-            kept = {key: value for key, (_, value) in own.entries.items()}
-        kept |= {"validation_text": word("text", step), "validation_code": word("exit_code", step)}
-        put(step, "capture", mapping(step, kept), step)
-        if is_null(value_of(step, "on_failure")):
-            put(step, "on_failure", mapping(step, {"accept": flag(True, step)}), step)
-        if is_later:
-            condition = text_in(value_of(step, "when"))
-            passed = "${validation_code} == 0"
-            put(step, "when", word(f"{passed} && ({condition})" if condition else passed, step), step)
-
-    def _make_measure_step(self, where: Where, has_commands: bool) -> Node:
-        """Make the step that measures the result and captures it."""
-        at = self.at
-        inputs: dict[str, Node] = {
-            "text": word("${validation_text}" if has_commands else "", at),
-            "code": word("${validation_code}", at) if has_commands else number(0, at),
-            "file": word("", at) if self.file is None else self.t.rewrite_text(self.file, where),
+                _capture_result(step, is_later=number_ > 0)
+        inputs = {
+            "text": "${validation_text}" if made else "",
+            "code": "${validation_code}" if made else 0,
+            "file": "" if self.file is None else self.t.rewrite_text(self.file, where),
             "threshold": self.threshold,
         }
-        source = mapping(at, {"source": word(MEASURE, at), "inputs": mapping(at, inputs)})
-        capture = mapping(at, {"validation": word("json", at)})
-        return mapping(at, {"id": word("measure", at), "python": source, "capture": capture})
+        program = {"source": MEASURE, "inputs": inputs}
+        return [*made, node_of({"id": "measure", "python": program, "capture": {"validation": "json"}}, self.at)]
+
+    def make_verdict(self, name: str, answer: Node | None) -> Node:
+        """Make the step that fails while the result is incomplete, and what answers its failure."""
+        return Part(self.at, id=name, validate=_COMPLETE, on_failure=answer).to_node()
+
+    def repeat_action(self, name: str) -> Mapping:
+        """Make a step that repeats the action of the native step."""
+        out = self.step.out
+        kept = {key: entry for key, entry in out.entries.items() if key in _REPEATED}
+        return Mapping({"id": (word("id", out), word(name, out)), **kept}, out.line, out.column)
 
 
-def make_validation_steps(
-    t: Translation, node: Node, inner: Where, out: Mapping, on_failure: Node | None
-) -> list[Node]:
+def _capture_result(step: Mapping, *, is_later: bool) -> None:
+    """Let a command of a check capture its output and exit code; those after a failed one are skipped."""
+    add_capture(step, step, {"validation_text": "text", "validation_code": "exit_code"})
+    if is_null(value_of(step, "on_failure")):
+        put(step, "on_failure", node_of({"accept": True}, step), step)
+    if is_later:
+        condition = text_in(value_of(step, "when"))
+        passed = "${validation_code} == 0"
+        put(step, "when", word(f"{passed} && ({condition})" if condition else passed, step), step)
+
+
+def make_validation_steps(step: StepDraft, inner: Where) -> list[Node]:
     """Make the steps that follow a step with `validate`."""
+    t, node, on_failure = step.t, step.fields["validate"], value_of(step.node, "on_failure")
     if not isinstance(node, Mapping):
         several = node if isinstance(node, Sequence) else sequence([mapping(node, {"shell": node})], node)
         node = mapping(node, {"commands": several})
     fields = read_mapping(t, node, VALIDATE)
-    commands = _commands_of(t, node, fields)
-    threshold = fields.get("threshold", number(THRESHOLD_DEFAULT, node))
-    _check_threshold(t, threshold)
-    check = _Check(t, node, commands, fields.get("result_file"), threshold)
-    if not commands:
-        if "result_file" not in fields:
-            t.report.error("value", "`validate` has neither a command nor a `result_file`", node)
-        check.again = [_repeat_action(out, "check")]
+    check = _Check(step, node, fields, _commands_of(t, node, fields))
+    if not check.commands and "result_file" not in fields:
+        t.report.error("value", "`validate` has neither a command nor a `result_file`", node)
     inner.last = {}
-    made = check.make_steps(_place_beside(inner, "check"))
+    made = check.make_steps(inner)
     loop = fields.get("on_incomplete")
     accepted = value_of(loop, "fail_workflow") if isinstance(loop, Mapping) else None
-    if on_failure is None or _is_no(on_failure) or (accepted is not None and _is_no(accepted)):
-        return [*made, _make_completion_step(t, node, loop, inner, check)]
-    verdict = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
+    if _is_off(on_failure) or (accepted is not None and _is_off(accepted)):
+        return [*made, check.make_verdict("complete", None if loop is None else _translate_loop(check, loop, inner))]
+    assert on_failure is not None
     if loop is not None:
-        made.append(_make_completion_step(t, node, loop, inner, check, is_last=False))
-        put(verdict, "id", word("validated", node))
-    put(verdict, "on_failure", _translate_own_handler(t, on_failure, inner, check, out, loop), on_failure)
-    return [*made, verdict]
+        made.append(check.make_verdict("complete", _translate_first_loop(check, loop, inner)))
+    answer = _translate_own_handler(check, on_failure, inner, loop)
+    return [*made, check.make_verdict("complete" if loop is None else "validated", answer)]
 
 
-def _is_no(node: Node) -> bool:
-    """Is this `false` or null?"""
-    return isinstance(node, Scalar) and (node.value is False or node.value is None)
-
-
-def _make_completion_step(
-    t: Translation, node: Mapping, loop: Node | None, inner: Where, check: _Check, *, is_last: bool = True
-) -> Mapping:
-    """Make the step that fails while the result is incomplete; accept that result if another step gives the verdict."""
-    complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
-    if loop is not None:
-        answer = _translate_loop(t, loop, inner, check)
-        if not is_last and answer.entries.pop("fail_workflow", None) is not None:
-            put(answer, "accept", flag(True, loop))
-        put(complete, "on_failure", answer, loop)
-    return complete
-
-
-def _place_beside(where: Where, prefix: str) -> Where:
-    """The same context with another prefix for unnamed steps."""
-    return replace(where, prefix=prefix, count=0, taken={"measure": 1, "complete": 1})
+def _is_off(node: Node | None) -> bool:
+    return is_null(node) or (node is not None and plain(node) is False)
 
 
 def _commands_of(t: Translation, node: Mapping, fields: dict[str, Node]) -> list[Node]:
@@ -185,151 +165,115 @@ def _commands_of(t: Translation, node: Mapping, fields: dict[str, Node]) -> list
     single = [key for key in ("shell", "command", "claude") if key in fields]
     if len(single) + ("commands" in fields) > 1:
         t.report.error("conflict", "`validate` has more than one check", node, hint="`commands` takes several")
-    items = items_of(fields["commands"]) if "commands" in fields else []
-    for key in single:
-        items.append(mapping(node, {"claude" if key == "claude" else "shell": fields[key]}))
-    if "timeout" not in fields:
-        return items
-    timed: list[Node] = []
-    for item in items:
-        if isinstance(item, Scalar):
-            item = mapping(item, {"claude" if item.text.startswith("/") else "shell": item})
-        if isinstance(item, Mapping) and "timeout" not in item.entries:
-            entry = (word("timeout", fields["timeout"]), fields["timeout"])
-            item = Mapping({**item.entries, "timeout": entry}, item.line, item.column)
-        timed.append(item)
-    return timed
-
-
-def _check_threshold(t: Translation, node: Node) -> None:
-    """Check that a threshold is a number of percent."""
-    value = node.value if isinstance(node, Scalar) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
-        wrong(t, node, "a number from 0 to 100")
+    items = list(items_of(fields["commands"])) if "commands" in fields else []
+    items += [mapping(node, {"claude" if key == "claude" else "shell": fields[key]}) for key in single]
+    return add_timeouts([as_mapping(item) for item in items], fields["timeout"]) if "timeout" in fields else items
 
 
 def _read_count(t: Translation, node: Node | None, default: int) -> int:
     """Read a number of attempts."""
     if node is None:
         return default
-    value = node.value if isinstance(node, Scalar) else None
+    value = plain(node)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1_000:
         wrong(t, node, "a whole number from 1 to 999")
         return default
     return value
 
 
-def _is_false(t: Translation, node: Node | None) -> bool:
-    """Is the value of a key `false`?"""
-    if node is None:
-        return False
-    if not isinstance(node, Scalar) or not isinstance(node.value, bool):
-        wrong(t, node, "true or false")
-    return isinstance(node, Scalar) and node.value is False
+def _last_answer(t: Translation, is_fatal: Node | None, at: Place) -> dict[str, Node]:
+    """How an incomplete result counts when all attempts are used up: as a failure, or as accepted."""
+    if is_fatal is not None and not isinstance(plain(is_fatal), bool):
+        wrong(t, is_fatal, "true or false")
+    return {"accept" if is_fatal is not None and plain(is_fatal) is False else "fail_workflow": flag(True, at)}
 
 
-def _translate_loop(t: Translation, node: Node, inner: Where, check: _Check) -> Mapping:
+def _translate_loop(check: _Check, node: Node, inner: Where) -> Mapping:
     """Translate `on_incomplete`: its commands, then the check again, up to `max_attempts` times."""
-    fields: dict[str, Any] = {"commands": node}
-    if isinstance(node, Mapping):
-        fields = read_mapping(t, node, ON_INCOMPLETE)
-    items: list[Node] = []
-    if "commands" in fields:
-        items += items_of(fields["commands"])
-    single = {key: fields[key] for key in ("shell", "claude") if key in fields}
-    items += [mapping(node, {key: value}) for key, value in single.items()]
+    t = check.t
+    fields = read_mapping(t, node, ON_INCOMPLETE) if isinstance(node, Mapping) else {"commands": node}
+    items = list(items_of(fields["commands"])) if "commands" in fields else []
+    single = [mapping(node, {key: fields[key]}) for key in ("shell", "claude") if key in fields]
+    items += single
     if not items:
         t.report.error("value", "`on_incomplete` has no command", node)
     if single and "commands" in fields:
         t.report.error("conflict", "`commands` and a command both say what runs", node)
     if "commit_required" in fields:
-        entry = (word("commit_required", fields["commit_required"]), fields["commit_required"])
+        shared = mapping(node, {"commit_required": fields["commit_required"]}).entries
         items = [
-            Mapping({"commit_required": entry, **item.entries}, item.line, item.column)
-            if isinstance(item, Mapping)
-            else item
+            Mapping({**shared, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
             for item in items
         ]
     where = inner.inner("on_incomplete", in_handler=True)
-    made = t.translate_steps(items, where)
-    again = check.make_steps(_place_beside(where, "check"), is_repeated=True)
-    out = mapping(node, {"commands": sequence([*made, *again], node)})
-    put(out, "max_attempts", number(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node))
-    _set_last_answer(out, _is_false(t, fields.get("fail_workflow")), node)
-    return out
+    commands = sequence([*t.translate_steps(items, where), *check.make_steps(where, is_repeated=True)], node)
+    attempts = number(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node)
+    last = _last_answer(t, fields.get("fail_workflow"), node)
+    return mapping(node, {"commands": commands, "max_attempts": attempts, **last})
 
 
-def _set_last_answer(out: Mapping, is_accepted: bool, at: Place) -> None:
-    """Set how an incomplete result counts when all attempts are used up."""
-    put(out, "accept" if is_accepted else "fail_workflow", flag(True, at))
+def _translate_first_loop(check: _Check, node: Node, inner: Where) -> Mapping:
+    """Translate `on_incomplete` where another step gives the verdict: accept a result that stays incomplete."""
+    answer = _translate_loop(check, node, inner)
+    if answer.entries.pop("fail_workflow", None) is not None:
+        put(answer, "accept", flag(True, node))
+    return answer
 
 
-def _translate_own_handler(
-    t: Translation, node: Node, inner: Where, check: _Check, out: Mapping, loop: Node | None
-) -> Node:
+def _translate_own_handler(check: _Check, node: Node, inner: Where, loop: Node | None) -> Node:
     """Translate the step's own `on_failure`; another execution runs the command and its check again."""
     if isinstance(node, Scalar) and not isinstance(node.value, str):
-        return mapping(node, {"accept": flag(True, node)})
-    made = translate_handler(t, node, inner)
+        return node_of({"accept": True}, node)
+    made = translate_handler(check.t, node, inner)
     answer = made if isinstance(made, Mapping) else mapping(node, {"commands": made})
     commands = value_of(answer, "commands")
     for key in ("max_attempts", "max_retries"):
-        if key in out.entries and key not in answer.entries:
-            answer.entries[key] = out.entries[key]
-    attempts = value_of(answer, "max_attempts") or value_of(answer, "max_retries")
-    if isinstance(commands, Sequence) and attempts is not None:
+        if key in check.step.out.entries and key not in answer.entries:
+            answer.entries[key] = check.step.out.entries[key]
+    if isinstance(commands, Sequence) and answer.entries.keys() & {"max_attempts", "max_retries"}:
         where = inner.inner("on_failure", in_handler=True)
-        commands.items += [_repeat_action(out, "again")] if check.commands else []
-        commands.items += check.make_steps(_place_beside(where, "check"), is_repeated=True)
+        commands.items += [check.repeat_action("again")] if check.commands else []
+        commands.items += check.make_steps(where, is_repeated=True)
         if loop is not None:
-            commands.items.append(_make_completion_step(t, check.at, loop, where, check, is_last=False))
+            commands.items.append(check.make_verdict("complete", _translate_first_loop(check, loop, where)))
     stays = value_of(answer, "fail_workflow")
-    if not (isinstance(stays, Scalar) and stays.value is True):
+    if stays is None or plain(stays) is not True:
         answer.entries.pop("fail_workflow", None)
         put(answer, "accept", flag(True, node))
     return answer
 
 
-def _repeat_action(out: Mapping, name: str) -> Mapping:
-    """Make a step that repeats the action of a native step."""
-    kept = {key: entry for key, entry in out.entries.items() if key in (*_NATIVE_ACTIONS, *_REPEATED)}
-    return Mapping({"id": (word("id", out), word(name, out)), **kept}, out.line, out.column)
-
-
-def translate_goal_seek(t: Translation, node: Node, where: Where, out: Mapping) -> str:
+def add_goal_seek(step: StepDraft) -> str:
     """Add the action that `goal_seek` tries; return its kind, or an empty text if it has none."""
+    t, node = step.t, step.fields["goal_seek"]
     fields = read_mapping(t, node, GOAL_SEEK)
     given = [key for key in ("shell", "claude") if key in fields]
     if len(given) != 1 or "validate" not in fields:
         if isinstance(node, Mapping):
             t.report.error("value", "`goal_seek` needs `validate`, and `shell` or `claude`", node)
         return ""
-    written = t.rewrite_shell(fields["shell"], where) if given == ["shell"] else t.rewrite_text(fields["claude"], where)
-    put(out, "shell" if given == ["shell"] else "agent", written, fields[given[0]])
+    if given == ["shell"]:
+        put(step.out, "shell", t.rewrite_shell(fields["shell"], step.where))
+    else:
+        put(step.out, "agent", t.rewrite_text(fields["claude"], step.where))
     if "timeout_seconds" in fields:
-        put(out, "timeout", fields["timeout_seconds"])
+        put(step.out, "timeout", fields["timeout_seconds"])
     return given[0]
 
 
-def make_goal_steps(t: Translation, node: Mapping, inner: Where, out: Mapping) -> list[Node]:
+def make_goal_steps(step: StepDraft, inner: Where) -> list[Node]:
     """Make the steps that check `goal_seek`, and the tries after the first."""
-    fields = {key: value for key, (_, value) in node.entries.items()}
+    t, node = step.t, step.node.entries["goal_seek"][1]
+    assert isinstance(node, Mapping)
+    fields = {key: value for key, (_, value) in node.entries.items() if key != "result_file"}
     if "validate" not in fields:
         return []
-    threshold = fields.get("threshold", number(THRESHOLD_DEFAULT, node))
-    _check_threshold(t, threshold)
-    check = _Check(t, node, [mapping(node, {"shell": fields["validate"]})], None, threshold)
-    where = inner.inner("on_failure", in_handler=True)
+    check = _Check(step, node, fields, [mapping(node, {"shell": fields["validate"]})])
     tries = _read_count(t, fields.get("max_attempts"), TRIES_DEFAULT)
-    complete = mapping(node, {"id": word("complete", node), "validate": word(_COMPLETE, node)})
-    again = [_repeat_action(out, "try"), *check.make_steps(_place_beside(where, "check"))]
-    loop = mapping(node, {"commands": sequence(again, node)})
-    put(loop, "max_attempts", number(tries, node))
-    _set_last_answer(loop, _is_false(t, fields.get("fail_on_incomplete")), node)
-    is_single = tries == 1
-    answer = mapping(node, {"accept": flag(True, node)}) if "accept" in loop.entries else None
-    if not is_single:
-        answer = loop
-    if answer is not None:
-        put(complete, "on_failure", answer, node)
-    return [*check.make_steps(_place_beside(inner, "check")), complete]
+    again = [check.repeat_action("try"), *check.make_steps(inner.inner("on_failure", in_handler=True))]
+    last = _last_answer(t, fields.get("fail_on_incomplete"), node)
+    answer = mapping(node, {"commands": sequence(again, node), "max_attempts": number(tries, node), **last})
+    if tries == 1:
+        answer = mapping(node, last)
+    is_answered = tries > 1 or "accept" in last
+    return [*check.make_steps(inner), check.make_verdict("complete", answer if is_answered else None)]

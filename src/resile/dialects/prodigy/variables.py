@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Node, Scalar
-from resile.dialects.native.nodes import word
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
+from resile.dialects.native.nodes import put, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.values import IDENTIFIER
 from resile.errors import shorten
@@ -37,6 +38,8 @@ _TOKEN = re.compile(r"\\.|\$\$|\$\{([^{}$]*)\}|\$([A-Za-z_]\w*|\d+)", re.DOTALL)
 _REFERENCE = re.compile(
     r"([A-Za-z_]\w*)((?:\.[\w-]+|\[-?\d{1,9}\])*)(?:(?::-|\|\s*default:\s*)(['\"]?)([^'\"]*)\3)?", re.DOTALL
 )
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+(?![.|])")
+"""A variable of the shell: it has no dotted path and no filter."""
 _DEFAULT_REFUSED = frozenset("[]{}$`\\\"'\n")
 _GIT_LISTS = ("files_added", "files_modified", "files_deleted", "files_changed", "commits", "commit_count",
               "insertions", "deletions")  # fmt: skip
@@ -72,14 +75,14 @@ class Where(Struct):
 
     def inner(self, prefix: str, *, in_handler: bool = False) -> Where:
         """The context of a list of commands inside this one."""
-        return Where(
-            env=self.env,
-            item=self.item,
+        return replace(
+            self,
             in_handler=in_handler or self.in_handler,
             last=dict(self.last),
             kept=dict(self.kept),
             taken={},
             prefix=prefix,
+            count=0,
             is_top=False,
         )
 
@@ -115,26 +118,19 @@ class Translation(Reading):
 
     def rewrite_shell(self, node: Node, where: Where) -> Node:
         """Rewrite the variables of a shell command."""
-        return self._rewrite_node(node, where, True)
+        return self._rewrite_scalar(node, where, True) if isinstance(node, Scalar) else node
 
     def rewrite_text(self, node: Node, where: Where) -> Node:
-        """Rewrite the variables of a text that no shell reads."""
-        return self._rewrite_node(node, where, False)
-
-    def rewrite_data(self, node: Node, where: Where) -> Node:
-        """Rewrite the variables in all texts of some data."""
-        from resile.dialects.formats.nodes import Mapping, Sequence
-
-        if isinstance(node, Mapping):
-            entries = {name: (key, self.rewrite_data(value, where)) for name, (key, value) in node.entries.items()}
-            return Mapping(entries, node.line, node.column)
+        """Rewrite the variables of a text that no shell reads, or of all texts in a list or mapping."""
+        if isinstance(node, Scalar):
+            return self._rewrite_scalar(node, where, False)
         if isinstance(node, Sequence):
-            return Sequence([self.rewrite_data(item, where) for item in node.items], node.line, node.column)
-        return self.rewrite_text(node, where)
+            return Sequence([self.rewrite_text(item, where) for item in node.items], node.line, node.column)
+        entries = {name: (key, self.rewrite_text(value, where)) for name, (key, value) in node.entries.items()}
+        return Mapping(entries, node.line, node.column)
 
-    def _rewrite_node(self, node: Node, where: Where, is_shell: bool) -> Node:
-        """Rewrite the variables of a text node as references."""
-        if not isinstance(node, Scalar) or not isinstance(node.value, str) or "$" not in node.text:
+    def _rewrite_scalar(self, node: Scalar, where: Where, is_shell: bool) -> Scalar:
+        if not isinstance(node.value, str) or "$" not in node.text:
             return node
         return word(self.rewrite(node.text, node, where, is_shell), node)
 
@@ -154,25 +150,21 @@ class Translation(Reading):
 
         def replace_token(token: re.Match[str]) -> str:
             """Leave a token unchanged, or replace it by a reference."""
-            braced, bare = token[1], token[2]
-            if braced is None and bare is None:
+            name, is_bare = token[1] if token[2] is None else token[2], token[2] is not None
+            if name is None:
                 return token[0]
-            name = braced if bare is None else bare
-            if names is not None and _is_shell_local(names, name, token.start(), bare is not None):
-                root = IDENTIFIER.match(name)
-                if root is not None and names.may_lack(root[0], token.start()) and root[0] not in lacking:
+            root = _SHELL_NAME.match(name)
+            if names is not None and root is not None and names.holds(root[0], token.start(), is_bare):
+                if names.may_lack(root[0], token.start()) and root[0] not in lacking:
                     lacking[root[0]] = self.reference_for(root[0], node, where, is_shell) or ""
                 # Only the shell expands `${name-}`; Resile leaves it alone.
-                return f"${{{name}-}}" if bare is None and self._would_take(name, where) else token[0]
-            found = self.reference_for(name, node, where, is_shell, is_bare=bare is not None)
+                is_known = name in self.captured or (where.item and name in _ITEM)
+                return f"${{{name}-}}" if is_known and not is_bare else token[0]
+            found = self.reference_for(name, node, where, is_shell, is_bare=is_bare)
             return token[0] if found is None else found
 
         written = _TOKEN.sub(replace_token, text)
         return "".join(f"{name}={value}; " for name, value in lacking.items() if value) + written
-
-    def _would_take(self, name: str, where: Where) -> bool:
-        """Would Resile expand `${name}`?"""
-        return name in self.captured or bool(where.item and name in _ITEM)
 
     def reference_for(
         self, name: str, node: Node, where: Where, is_shell: bool, *, is_bare: bool = False
@@ -191,12 +183,17 @@ class Translation(Reading):
             return f"${{{fixed}}}"
         found = self._resolve(root, path, node, where, has_default=default is not None)
         if found is None:
-            return self._reference_for_unknown(name, root, path, default, is_shell, is_bare, where)
-        if default is not None and not _DEFAULT_REFUSED.isdisjoint(default):
+            # A variable of the shell, or of the environment.
+            if default is None or is_bare or path or root in where.env:
+                return None
+            if is_shell:
+                return f"${{{root}:-{default}}}" if "|" in name else None
+            return default if not _DEFAULT_REFUSED.isdisjoint(default) else f"${{env.{root}:-{default}}}"
+        if default is None:
+            return f"${{{found}}}"
+        if not _DEFAULT_REFUSED.isdisjoint(default):
             message = f"the default of `${{{shorten(name)}}}` is not taken: it holds quotes, brackets or a line break"
             self.report.warning("default", message, node)
-            return f"${{{found}}}"
-        if default is None:
             return f"${{{found}}}"
         if found in self.capturers:
             found = f"{reference_to_step(self.capturers[found])}.outputs.{found}"
@@ -214,60 +211,36 @@ class Translation(Reading):
         return None
 
     def _refuse_list(self, name: str, node: Node) -> None:
-        """Refuse a list of changed files."""
         message = f"`${{{shorten(name)}}}`: lists of what a step changed in git are not provided"
         hint = "capture them in a step before: shell: git diff --name-only HEAD~1, capture: changed"
         self.report.error("refused", message, node, hint=hint)
-
-    def _reference_for_unknown(
-        self, name: str, root: str, path: str, default: str | None, is_shell: bool, is_bare: bool, where: Where
-    ) -> str | None:
-        """The reference for a variable that the workflow does not define: of the shell, or of the environment."""
-        if default is None or is_bare or path or root in where.env:
-            return None
-        if is_shell:
-            return f"${{{root}:-{default}}}" if "|" in name else None
-        return default if not _DEFAULT_REFUSED.isdisjoint(default) else f"${{env.{root}:-{default}}}"
 
     def _resolve(self, root: str, path: str, node: Node, where: Where, *, has_default: bool = False) -> str | None:
         """The native name of a variable, or None if the workflow does not define it."""
         if root == "ARG" or re.fullmatch(r"ARG_\d{1,3}", root):
             self.inputs[root] = self.inputs.get(root, False) or not has_default
             return None if path else f"inputs.{root}"
-        if root in ("item", "item_json", "item_id", "item_index", "index", "total"):
-            return self._resolve_item(root, path, where)
+        if root in ("item", "item_json"):
+            return f"item{path}" if where.item else None
+        if root in ("item_id", "item_index", "index", "total"):
+            if path or not where.item:
+                return None
+            return {"item_id": "item_id", "total": f"{reference_to_step(where.item)}.total"}.get(root, "item_index")
         if root in _OWN_KINDS or root in ("CAPTURED_OUTPUT", "error", "validation", "merge", "env"):
             return self._resolve_special(root, path.lstrip("."), where)
-        if (root, path.lstrip(".")) in self.files:
-            return self.files[root, path.lstrip(".")]
+        field = path.removeprefix(".")
+        if (root, field) in self.files:
+            return self.files[root, field]
         if root in self.captured:
-            return self._resolve_captured(root, path)
+            return f"{root}_{field}" if field in STREAMS and self.captured[root] != "json" else root + path
         if root == "map" and path:
             # Prodigy's `results` include those of failed items.
             return "map" + re.sub(r"\A\.results\b", ".outcomes", path)
-        if root in ("step", "workflow") and path.lstrip(".") in _GIT_LISTS:
+        if root in ("step", "workflow") and field in _GIT_LISTS:
             self._refuse_list(root + path, node)
         if root in _PLACES and root not in where.env and not path:
             return _PLACES[root]
         return None
-
-    def _resolve_item(self, root: str, path: str, where: Where) -> str | None:
-        """The native name of the item, its index, its id, or the number of items."""
-        if not where.item:
-            return None
-        match root:
-            case "item" | "item_json":
-                return f"item{path}"
-            case "total":
-                return None if path else f"{reference_to_step(where.item)}.total"
-        return None if path else ("item_id" if root == "item_id" else "item_index")
-
-    def _resolve_captured(self, name: str, path: str) -> str:
-        """The native name of a captured value, or of a stream of the step that captured it."""
-        field = path.removeprefix(".")
-        if field in STREAMS and self.captured[name] != "json":
-            return f"{name}_{field}"
-        return name + path
 
     def _resolve_special(self, root: str, field: str, where: Where) -> str | None:
         """The native name of a variable that Prodigy itself provides."""
@@ -297,6 +270,35 @@ class Translation(Reading):
             self.capturers.setdefault(name, step)
 
 
+class StepDraft(Struct):
+    """One step of the file during its translation: the values of its keys, its context, and the native step `out`.
+
+    `metadata` has the values of the key `metadata`; `name` is the name of the native step.
+    """
+
+    t: Translation
+    node: Mapping
+    fields: dict[str, Node]
+    metadata: dict[str, Node]
+    where: Where
+    out: Mapping
+    name: str
+
+    def key(self, name: str) -> Scalar:
+        """The node of one of the step's keys."""
+        return self.node.entries[name][0]
+
+    def put(self, key: str, value: Node, source: str = "") -> None:
+        """Set a key of the native step at the position of the key `source`, which has the same name by default."""
+        put(self.out, key, value, self.key(source or key))
+
+    def copy(self, *names: str) -> None:
+        """Copy those of these keys that the step has to the native step."""
+        for name in names:
+            if name in self.fields:
+                self.put(name, self.fields[name])
+
+
 def _shell_locals_of(text: str) -> ShellLocals:
     """The variables that a command sets itself."""
     from resile.dialects.prodigy.shell_locals import find_shell_locals
@@ -307,33 +309,8 @@ def _shell_locals_of(text: str) -> ShellLocals:
     return find_shell_locals(text, roots, references)
 
 
-def _is_shell_local(names: ShellLocals, name: str, at: int, is_bare: bool) -> bool:
-    """Does the command set this variable? Shell variables have no dotted path and no filter."""
-    root = IDENTIFIER.match(name)
-    return (
-        root is not None and name[root.end() : root.end() + 1] not in (".", "|") and names.holds(root[0], at, is_bare)
-    )
-
-
 def reference_to_step(name: str) -> str:
     """The reference to a step by its name."""
     if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", name):
         return f"steps.{name}"
     return f'steps["{name}"]' if "'" in name else f"steps['{name}']"
-
-
-def find_dotted_names(node: Any) -> set[str]:
-    """Find every `root.field` in the texts below a node."""
-    from resile.dialects.formats.nodes import Mapping, Sequence
-
-    found: set[str] = set()
-    work: list[Any] = [node]
-    while work:
-        part = work.pop()
-        if isinstance(part, Mapping):
-            work += [value for _, value in part.entries.values()]
-        elif isinstance(part, Sequence):
-            work += part.items
-        elif "." in part.text:
-            found.update(re.findall(r"\b([A-Za-z_]\w*\.[A-Za-z_]\w*)", part.text))
-    return found
