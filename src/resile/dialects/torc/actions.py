@@ -11,12 +11,13 @@ A run on one machine has one worker. A failed action is tolerated, except in `en
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
-from resile.dialects.native.nodes import mapping, node_of, step_node, word
+from resile.dialects.native.nodes import StepPart, node_of, word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.torc.cluster import report_cluster_only
@@ -30,7 +31,6 @@ BEGIN = "begin"
 _ABOUT_JOBS = ("on_jobs_ready", "on_jobs_complete")
 _AT_START = ("on_workflow_start", "on_worker_start")
 _AT_END = ("on_workflow_complete", "on_worker_complete")
-_OF_COMMANDS = ("commands",)
 _OF_NODES = ("scheduler", "scheduler_type", "num_allocations", "start_one_worker_per_node", "max_parallel_jobs")
 
 
@@ -53,7 +53,7 @@ def read_actions(
         trigger, kind = fields["trigger_type"], fields["action_type"]
         chosen = _find_jobs(reading, entry, fields, jobs, names)
         is_commands = kind == "run_commands"
-        for key in _OF_NODES if is_commands else _OF_COMMANDS:
+        for key in _OF_NODES if is_commands else ("commands",):
             if key in entry.entries:
                 reading.report.error("conflict", f"`{key}` has no meaning with `{kind}`", entry.entries[key][0])
         needed = "commands" if is_commands else "scheduler"
@@ -66,24 +66,17 @@ def read_actions(
             actions.append(Action(trigger, fields["commands"], chosen, entry))
         elif names.find_known({fields["scheduler"].text: fields["scheduler"]}, schedulers, "scheduler"):
             report_cluster_only(reading, entry, "`schedule_nodes`")
-            allocations.append(_make_allocation(entry, fields, chosen))
+            allocation = {
+                "scheduler": fields["scheduler"],
+                "trigger": trigger,
+                "steps": chosen,
+                "count": fields.get("num_allocations", 1),
+                "worker_per_node": fields.get("start_one_worker_per_node", False),
+                "worker_parallel_max": fields.get("max_parallel_jobs"),
+                "persistent": fields.get("persistent", False),
+            }
+            allocations.append(node_of(allocation, entry))
     return actions, allocations
-
-
-def _make_allocation(entry: Mapping, fields: dict[str, Any], jobs: tuple[str, ...]) -> Node:
-    """Make one request for machines, with the fields of the model."""
-    return node_of(
-        {
-            "scheduler": fields["scheduler"],
-            "trigger": fields["trigger_type"],
-            "steps": jobs,
-            "count": fields.get("num_allocations", 1),
-            "worker_per_node": fields.get("start_one_worker_per_node", False),
-            "worker_parallel_max": fields.get("max_parallel_jobs"),
-            "persistent": fields.get("persistent", False),
-        },
-        entry,
-    )
 
 
 def _find_jobs(
@@ -109,9 +102,9 @@ class Steps(Struct):
     entries: dict[str, tuple[Scalar, Node]]
     needs: dict[str, tuple[str, ...]]
 
-    def add(self, name: str, at: Place, step: Mapping, needs: tuple[str, ...] = ()) -> None:
+    def add(self, name: str, at: Place, keys: dict[str, Any], needs: tuple[str, ...] = ()) -> None:
         """Add a step with the position `at`."""
-        self.entries[name] = word(name, at), step
+        self.entries[name] = word(name, at), StepPart(at, **keys).to_node()
         self.needs[name] = needs
 
     def make_node(self, at: Place) -> Mapping:
@@ -129,11 +122,9 @@ class Steps(Struct):
 def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: str) -> None:
     """Add steps for the actions, and make jobs wait for them."""
     jobs = list(steps.entries)
-    before = ""
-    for trigger in _AT_START:
-        for action in [action for action in actions if action.trigger == trigger]:
-            before = _add(reading, steps, action, (before,) if before else ())
-    first = (before,) if before else ()
+    first: tuple[str, ...] = ()
+    for action in _triggered_by(_AT_START, actions):
+        first = (_add(reading, steps, action, first),)
     for action in actions:
         if action.trigger == "on_jobs_complete":
             _add(reading, steps, action, tuple(f"{job}|{begin}" for job in action.jobs))
@@ -147,27 +138,28 @@ def place_actions(reading: Reading, steps: Steps, actions: list[Action], begin: 
     for name in jobs:
         if not steps.needs[name] and name != begin:
             steps.needs[name] = first
-    last = [action for trigger in _AT_END for action in actions if action.trigger == trigger]
+    last = _triggered_by(_AT_END, actions)
     commands = [command for action in last for command in action.commands]
     if commands:
-        at = last[0].node
-        steps.add("end", at, mapping(at, {"shell": _make_script(reading, commands, at)}))
+        steps.add("end", last[0].node, {"shell": _make_script(reading, commands)})
+
+
+def _triggered_by(triggers: tuple[str, ...], actions: list[Action]) -> list[Action]:
+    """The actions with one of these triggers, in the order of the triggers."""
+    return [action for trigger in triggers for action in actions if action.trigger == trigger]
 
 
 def _add(reading: Reading, steps: Steps, action: Action, needs: tuple[str, ...]) -> str:
     """Add a step for an action, whose failure is tolerated; return its name."""
-    at = action.node
     name = find_free_name(action.trigger, steps.entries)
-    rules = node_of([{"then": "tolerate", "text": f"{action.trigger}: an action"}], at)
-    steps.add(
-        name, at, step_node(at, {"shell": _make_script(reading, list(action.commands), at), "rules": rules}), needs
-    )
+    rules = [{"then": "tolerate", "text": f"{action.trigger}: an action"}]
+    keys = {"shell": _make_script(reading, action.commands), "rules": rules}
+    steps.add(name, action.node, keys, needs)
     return name
 
 
-def _make_script(reading: Reading, commands: list[Scalar], at: Place) -> Scalar:
-    """Make the script that runs commands one after the other."""
-    return word(ENVIRONMENT + script_of([escape_for_bash(reading, command.text, command) for command in commands]), at)
+def _make_script(reading: Reading, commands: Iterable[Scalar]) -> str:
+    return ENVIRONMENT + script_of([escape_for_bash(reading, command.text, command) for command in commands])
 
 
 def find_free_name(wanted: str, taken: dict[str, Any]) -> str:

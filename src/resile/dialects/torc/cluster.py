@@ -14,7 +14,7 @@ from resile.dialects.formats.nodes import Mapping, Node, Scalar
 from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.context import Reading
 from resile.dialects.torc.keys import SCHEDULER
-from resile.dialects.torc.values import read_list, take_name
+from resile.dialects.torc.values import read_named
 from resile.errors import shorten
 from resile.model.cluster import Workers
 
@@ -33,26 +33,23 @@ def read_schedulers(reading: Reading, root: Mapping, fields: dict[str, Any]) -> 
     """Read all schedulers by name, with their common options."""
     defaults = _read_defaults(reading, fields.get("slurm_defaults", {}))
     result: dict[str, Node] = {}
-    for node, given in read_list(reading, fields.get("slurm_schedulers"), SCHEDULER, "name"):
-        name: Scalar = given["name"]
+    for name, (node, given) in read_named(reading, fields.get("slurm_schedulers"), SCHEDULER, "the scheduler").items():
         if "account" not in given and "account" not in defaults:
             hint = "write `account` here or in `slurm_defaults`"
-            reading.report.error("value", f"the scheduler `{shorten(name.text)}` has no `account`", node, hint=hint)
+            reading.report.error("value", f"the scheduler `{shorten(name)}` has no `account`", node, hint=hint)
         if "num_nodes" in node.entries:
             place = node.entries["num_nodes"][0]
             reading.report.notice("alias", "`num_nodes` is taken as `nodes` here", place, hint="write `nodes`")
-        if take_name(reading, result, name, "the scheduler"):
-            options = defaults | {key.replace("_", "-"): str(given[key]) for key in _OPTIONS if key in given}
-            scheduler = {
-                "walltime_seconds": given.get("walltime", WALLTIME_SECONDS_DEFAULT),
-                "nodes": given.get("nodes", 1),
-                "options": options,
-                "extra": given.get("extra", ""),
-            }
-            result[name.text] = node_of(scheduler, node)
-    for key in ("slurm_schedulers", *(() if result else ("slurm_defaults",))):
-        if key in root.entries and (result or key == "slurm_defaults"):
-            report_cluster_only(reading, root.entries[key][0], f"`{key}`")
+        scheduler = {
+            "walltime_seconds": given.get("walltime", WALLTIME_SECONDS_DEFAULT),
+            "nodes": given.get("nodes", 1),
+            "options": defaults | {key.replace("_", "-"): str(given[key]) for key in _OPTIONS if key in given},
+            "extra": given.get("extra", ""),
+        }
+        result[name] = node_of(scheduler, node)
+    key = "slurm_schedulers" if result else "slurm_defaults"
+    if key in root.entries:
+        report_cluster_only(reading, root.entries[key][0], f"`{key}`")
     return result
 
 

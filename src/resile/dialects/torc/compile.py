@@ -15,7 +15,7 @@ from resile.dialects.native.context import NativeReading
 from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.torc.keys import TABLES
-from resile.dialects.torc.lower import lower
+from resile.dialects.torc.lower import Lowering
 from resile.dialects.torc.values import without_nulls
 from resile.model.workflow import Workflow
 
@@ -30,7 +30,7 @@ def compile_torc(source: Source, root: Node | None, report: Diagnostics) -> Work
         report.error("type", f"a Torc file is a mapping, not {describe(tree)}", tree)
     if not isinstance(tree, Mapping):
         return None
-    native = lower(Reading(source, report), without_nulls(tree))
+    native = Lowering(Reading(source, report), without_nulls(tree)).lower()
     if report.errors:
         return None
     reading = NativeReading(source, Diagnostics(source.file))

@@ -18,7 +18,8 @@ from resile.model.limits import STEPS_MAX
 EDGES_MAX = 10 * STEPS_MAX
 CYCLE_JOBS_SHOWN = 50
 REFERENCE = re.compile(r"\$\{(files|user_data)\.(input|output)\.([^}\n]*)\}")
-_KINDS = (("file", "files", "file"), ("user_data", "user_data", "user data"))
+_KINDS = {"files": ("file", "file"), "user_data": ("user_data", "user data")}
+"""For each section: the word in the keys of its patterns, and what one entry is called."""
 
 
 class Names:
@@ -62,7 +63,6 @@ class Names:
         return list(found)
 
     def _is_new(self, node: Scalar) -> bool:
-        """Was nothing reported at this position before?"""
         return (node.line, node.column) not in self._reported
 
     def _remember(self, node: Scalar) -> bool:
@@ -88,6 +88,7 @@ class Dependencies:
         self.jobs = jobs
         self.files = files
         self.user_data = user_data
+        self.sections: dict[str, dict[str, Any]] = {"files": files, "user_data": user_data}
         self.names = Names(reading)
         self.writers: dict[str, dict[str, list[str]]] = {"files": {}, "user_data": {}}
 
@@ -95,8 +96,8 @@ class Dependencies:
         """Find the jobs that each job waits for, with the node that names or implies each."""
         for job in self.jobs.values():
             self._add_references(job)
-            for kind, section, what in _KINDS:
-                self._resolve(job, kind, section, what)
+            for section in _KINDS:
+                self._resolve(job, section)
         for job in self.jobs.values():
             for section, found in self.writers.items():
                 for name in job.lists.get(f"output_{section}", ()):
@@ -109,29 +110,22 @@ class Dependencies:
             total += len(result[job.name])
         if total > EDGES_MAX:
             hint = "a job between two stages waits for the first and is waited for by the second"
-            self.reading.report.error(
-                "limit", f"the jobs have more than {EDGES_MAX} dependencies", self.root, hint=hint
-            )
+            message = f"the jobs have more than {EDGES_MAX} dependencies"
+            self.reading.report.error("limit", message, self.root, hint=hint)
         return result
-
-    def _entries_of(self, section: str) -> dict[str, Any]:
-        """The files or the user data by name."""
-        return self.files if section == "files" else self.user_data
 
     def _add_references(self, job: Job) -> None:
         """Add the files and data that a job's command names to its lists."""
         for word in ("invocation_script", "command"):
             for section, way, name in REFERENCE.findall(job.texts.get(word, "")):
-                known = self._entries_of(section)
-                if name not in known:
-                    what = "file" if section == "files" else "user data"
-                    self.names.report_unknown(name, job.at(word), known, what)
-                else:
+                if name in self.sections[section]:
                     job.lists.setdefault(f"{way}_{section}", {})[name] = job.at(word)
+                else:
+                    self.names.report_unknown(name, job.at(word), self.sections[section], _KINDS[section][1])
 
-    def _resolve(self, job: Job, kind: str, section: str, what: str) -> None:
+    def _resolve(self, job: Job, section: str) -> None:
         """Find the files or data of a job, by names and by patterns."""
-        existing = self._entries_of(section)
+        existing, (kind, what) = self.sections[section], _KINDS[section]
         for way in ("input", "output"):
             word = f"{way}_{section}"
             listed, patterns = job.lists.get(word, {}), job.lists.get(f"{way}_{kind}_regexes", {})
@@ -146,18 +140,15 @@ class Dependencies:
         """Warn of files that jobs read, that no job writes, and that do not exist."""
         import os
 
-        writers, checked = self.writers["files"], set[str]()
+        first_use: dict[str, Scalar] = {}
         for job in self.jobs.values():
             for name, node in job.lists.get("input_files", {}).items():
-                if name in writers or name in checked:
-                    continue
-                checked.add(name)
-                if not os.path.exists(self.files[name]):
-                    message = (
-                        f"no job writes the file `{shorten(name)}`, and `{shorten(self.files[name])}` is not there"
-                    )
-                    hint = "paths are seen from the folder that the run is started in"
-                    self.reading.report.warning("missing-file", message, node, hint=hint)
+                first_use.setdefault(name, node)
+        for name, node in first_use.items():
+            if name not in self.writers["files"] and not os.path.exists(self.files[name]):
+                message = f"no job writes the file `{shorten(name)}`, and `{shorten(self.files[name])}` is not there"
+                hint = "paths are seen from the folder that the run is started in"
+                self.reading.report.warning("missing-file", message, node, hint=hint)
 
     def _find_needed_by(self, job: Job) -> dict[str, Scalar]:
         """Find the jobs that a job waits for."""

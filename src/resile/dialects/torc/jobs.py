@@ -13,11 +13,12 @@ from typing import Any
 from msgspec import Struct
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, describe
+from resile.dialects.native.nodes import word
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.values import name_problem
 from resile.dialects.torc.keys import FILE, JOB, USER_DATA
-from resile.dialects.torc.parameters import Combinations, Filler, Template, Value, fill_all, read_combinations
-from resile.dialects.torc.values import read_list, take_name
+from resile.dialects.torc.parameters import Combinations, Filler, read_combinations
+from resile.dialects.torc.values import is_free_name, read_list, read_named
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
 
@@ -33,6 +34,7 @@ LISTS = (
     "input_user_data_regexes",
     "output_user_data_regexes",
 )
+_TELL_APART = "put a parameter into the name that tells them apart"
 _TEXTS = ("command", "invocation_script", "resource_requirements", "scheduler")
 
 
@@ -45,9 +47,9 @@ class Job(Struct):
     texts: dict[str, str]
     lists: dict[str, dict[str, Scalar]]
 
-    def at(self, word: str) -> Scalar:
+    def at(self, key: str) -> Scalar:
         """The node of one of its texts."""
-        node: Scalar = self.fields[word]
+        node: Scalar = self.fields[key]
         return node
 
 
@@ -82,16 +84,19 @@ def _expand(
     """Add the jobs of one entry."""
     filler = Filler(reading, combinations)
     name = filler.template_of(fields["name"])
-    texts = {word: filler.template_of(fields[word]) for word in _TEXTS if word in fields}
-    lists = {word: [filler.template_of(node) for node in fields[word]] for word in LISTS if word in fields}
+    texts = {key: filler.template_of(fields[key]) for key in _TEXTS if key in fields}
+    lists = {key: [filler.template_of(node) for node in fields[key]] for key in LISTS if key in fields}
     merged: dict[str, int] = {}
     for row in combinations.rows:
         job = Job(
             name.fill(row),
             entry,
             fields,
-            {word: template.fill(row) for word, template in texts.items()},
-            {word: fill_all(found, row, escape=word.endswith("regexes")) for word, found in lists.items()},
+            {key: template.fill(row) for key, template in texts.items()},
+            {
+                key: {one.fill(row, escape=key.endswith("regexes")): one.node for one in found}
+                for key, found in lists.items()
+            },
         )
         first = jobs.get(job.name)
         if first is None:
@@ -120,14 +125,13 @@ def _check_name(reading: Reading, job: Job) -> bool:
 
 def _merge(reading: Reading, first: Job, other: Job) -> bool:
     """Add the lists of another expansion of the same name; return False after reporting different texts."""
-    different = next((word for word in first.texts if first.texts[word] != other.texts[word]), "")
+    different = next((key for key in first.texts if first.texts[key] != other.texts[key]), "")
     if different:
         message = f"two expansions are called `{shorten(first.name)}` and differ in `{different}`"
-        hint = "put a parameter into the name that tells them apart"
-        reading.report.error("duplicate", message, first.at("name"), hint=hint)
+        reading.report.error("duplicate", message, first.at("name"), hint=_TELL_APART)
         return False
-    for word, names in other.lists.items():
-        first.lists[word].update(names)
+    for key, names in other.lists.items():
+        first.lists[key].update(names)
     return True
 
 
@@ -153,7 +157,14 @@ def read_files(reading: Reading, node: Node | None, shared: dict[str, Scalar]) -
         _check_path(reading, fields["path"])
         own: set[str] = set()
         for row in combinations.rows:
-            _add_file(reading, files, own, name, path, row)
+            called, where = name.fill(row), path.fill(row)
+            if called in own:
+                if files[called] != where:
+                    message = f"two expansions are called `{shorten(called)}` and have different paths"
+                    reading.report.error("duplicate", message, name.node, hint=_TELL_APART)
+            elif is_free_name(reading, files, word(called, name.node), "the file"):
+                own.add(called)
+                files[called] = where
         if len(files) > STEPS_MAX:
             reading.report.error("limit", f"the file has more than {STEPS_MAX} files", entry)
             break
@@ -169,30 +180,12 @@ def _check_path(reading: Reading, path: Scalar) -> None:
         reading.report.warning("path", message, path)
 
 
-def _add_file(
-    reading: Reading, files: dict[str, str], own: set[str], name: Template, path: Template, row: tuple[Value, ...]
-) -> None:
-    """Add one file; expansions of one name must have one path."""
-    called, where = name.fill(row), path.fill(row)
-    if called in own and files[called] != where:
-        hint = "put a parameter into the name that tells them apart"
-        message = f"two expansions are called `{shorten(called)}` and have different paths"
-        reading.report.error("duplicate", message, name.node, hint=hint)
-    elif called not in own and take_name(
-        reading, files, Scalar(called, called, name.node.line, name.node.column), "the file"
-    ):
-        own.add(called)
-        files[called] = where
-
-
 def read_user_data(reading: Reading, node: Node | None) -> dict[str, Datum]:
     """Read the user data by name."""
     import msgspec
 
     result: dict[str, Datum] = {}
-    for _, fields in read_list(reading, node, USER_DATA, "name"):
-        name: Scalar = fields["name"]
-        if take_name(reading, result, name, "the user data"):
-            text = msgspec.json.encode(fields["data"]).decode() if "data" in fields else None
-            result[name.text] = Datum(name, text)
+    for name, (_, fields) in read_named(reading, node, USER_DATA, "the user data").items():
+        text = msgspec.json.encode(fields["data"]).decode() if "data" in fields else None
+        result[name] = Datum(fields["name"], text)
     return result

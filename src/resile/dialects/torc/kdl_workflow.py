@@ -16,6 +16,7 @@ from resile.dialects.formats.kdl import KdlNode, parse_document
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
 from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.diagnostics import Diagnostics
+from resile.dialects.torc.jobs import LISTS
 from resile.errors import shorten
 
 
@@ -23,7 +24,8 @@ class Shape(Struct, frozen=True):
     """How the nodes inside one block become keys.
 
     `lists` collect the arguments of all nodes of a name under a key; `maps` are blocks of pairs; `sections` are nodes
-    that become one mapping each in a list, with the first argument as the name if `named`.
+    that become one mapping each in a list, with the first argument as the name if `named`. The text of the key
+    `json` is JSON; `instead` ends the message about unexpected arguments.
     """
 
     lists: dict[str, str] = {}
@@ -31,38 +33,21 @@ class Shape(Struct, frozen=True):
     sections: dict[str, tuple[str, Shape]] = {}
     named: bool = True
     json: str = ""
+    instead: str = ""
 
 
-_LISTS = (
-    "depends_on_regex:depends_on_regexes input_file:input_files input_file_regex:input_file_regexes"
-    " output_file:output_files output_file_regex:output_file_regexes input_user_data_regex:input_user_data_regexes"
-    " output_user_data_regex:output_user_data_regexes use_parameter:use_parameters"
-)
-_SINGULAR = dict(pair.split(":") for pair in _LISTS.split())
-_SAME = ("depends_on", "input_user_data", "output_user_data")
+def _lists(*keys: str) -> dict[str, str]:
+    """Keys of lists, by their own name and by the singular for one item."""
+    singular = {key.removesuffix("es") if key.endswith("regexes") else key.removesuffix("s"): key for key in keys}
+    return singular | {key: key for key in keys}
+
+
 _OLD_NAME = "depends_on_job"
-_JOB = Shape(
-    lists={
-        **_SINGULAR,
-        **{key: key for key in _SINGULAR.values()},
-        **{key: key for key in _SAME},
-        _OLD_NAME: "depends_on",
-    },
-    maps=("parameters",),
-)
-_FILE = Shape(lists={"use_parameter": "use_parameters", "use_parameters": "use_parameters"}, maps=("parameters",))
-_RULE = Shape(lists={"exit_codes": "exit_codes", "exit_code": "exit_codes"}, named=False)
-_ACTION = Shape(
-    lists={
-        "job": "jobs",
-        "jobs": "jobs",
-        "command": "commands",
-        "commands": "commands",
-        "job_name_regex": "job_name_regexes",
-        "job_name_regexes": "job_name_regexes",
-    },
-    named=False,
-)
+_JOB = Shape(lists=_lists(*LISTS, "use_parameters") | {_OLD_NAME: "depends_on"}, maps=("parameters",))
+_FILE = Shape(lists=_lists("use_parameters"), maps=("parameters",))
+_PAIRS = Shape(named=False, instead=", but a block of names and values")
+_RULE = Shape(lists=_lists("exit_codes"), named=False)
+_ACTION = Shape(lists=_lists("jobs", "commands", "job_name_regexes"), named=False)
 _WORKFLOW = Shape(
     maps=("parameters", "slurm_defaults", "resource_monitor", "metadata"),
     sections={
@@ -105,7 +90,7 @@ def _fill(into: Mapping, nodes: list[KdlNode], shape: Shape, report: Diagnostics
                 report.error("value", f"`{word}` has no value", node)
             _gather(into, node, shape.lists[word], list(node.arguments), report)
         elif word in shape.maps:
-            _put(into, node.name, _make_pairs(node, report), report)
+            _put(into, node.name, _make_section(node, _PAIRS, report), report)
         else:
             _put(into, node.name, _read_value(node, shape, report), report)
 
@@ -137,28 +122,15 @@ def _put(into: Mapping, key: Scalar, value: Node, report: Diagnostics) -> None:
 def _make_section(node: KdlNode, shape: Shape, report: Diagnostics) -> Mapping:
     """Make a mapping of a node with a block: its name, its properties, and the nodes of the block."""
     result = Mapping({}, node.line, node.column)
-    wanted = 1 if shape.named else 0
-    if len(node.arguments) != wanted:
-        what = f'one name: `{node.name.text} "name"`' if wanted else "no arguments"
+    if len(node.arguments) != bool(shape.named):
+        what = f'one name: `{node.name.text} "name"`' if shape.named else f"no arguments{shape.instead}"
         report.error("value", f"`{node.name.text}` takes {what}", node)
-    if wanted and node.arguments:
+    if shape.named and node.arguments:
         name = node.arguments[0]
         result.entries["name"] = (name, name)
     for key, value in node.properties.values():
         _put(result, key, value, report)
     _fill(result, node.children or [], shape, report)
-    return result
-
-
-def _make_pairs(node: KdlNode, report: Diagnostics) -> Mapping:
-    """Make a mapping of a block of names and values."""
-    result = Mapping({}, node.line, node.column)
-    if node.arguments:
-        report.error("value", f"`{node.name.text}` takes no arguments, but a block of names and values", node)
-    for key, value in node.properties.values():
-        _put(result, key, value, report)
-    for child in node.children or []:
-        _put(result, child.name, _read_value(child, Shape(), report), report)
     return result
 
 

@@ -11,7 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
-from resile.dialects.native.nodes import flag, mapping, node_of, number, sequence, step_node, word, workflow_node
+from resile.dialects.native.nodes import (
+    items_of,
+    node_of,
+    number,
+    sequence,
+    step_node,
+    text_in,
+    value_of,
+    word,
+    workflow_node,
+)
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.suggestions import did_you_mean
@@ -22,7 +32,7 @@ from resile.dialects.torc.dependencies import Dependencies
 from resile.dialects.torc.jobs import Job, read_files, read_jobs, read_user_data
 from resile.dialects.torc.keys import MONITOR, RESOURCES, WORKFLOW
 from resile.dialects.torc.rules import Handler, make_parking_rule, read_handlers
-from resile.dialects.torc.values import read_list, take_name, without_nulls
+from resile.dialects.torc.values import read_named, without_nulls
 from resile.errors import shorten
 
 RUNTIME_SECONDS_DEFAULT = 3_600.0
@@ -33,12 +43,7 @@ _Entry = tuple[Scalar, Node]
 """A key with its value, as an entry of a mapping."""
 
 
-def lower(reading: Reading, root: Mapping) -> Mapping:
-    """Lower a Torc file to a native tree, and report its errors."""
-    return _Lowering(reading, root).lower()
-
-
-class _Lowering:
+class Lowering:
     """State of lowering one file.
 
     `parts` caches keys of native steps that jobs share, by the handler or resources that the jobs name.
@@ -75,7 +80,7 @@ class _Lowering:
         )
         waits = any(action.trigger == "on_jobs_complete" for action in actions)
         if waits or any("|" in need for needs in steps.needs.values() for need in needs):
-            steps.add(begin, self.root, mapping(self.root, {"noop": flag(True, self.root)}))
+            steps.add(begin, self.root, {"noop": True})
         self._sort(steps)
         place_actions(self.reading, steps, actions, begin)
         self._report_steps(len(steps.entries) - ("end" in steps.entries) - len(self.jobs))
@@ -85,7 +90,7 @@ class _Lowering:
     def _make_tree(self, steps: Steps, allocations: list[Node]) -> Mapping:
         """Make the tree of the workflow with these steps."""
         if not steps.entries:
-            steps.add("end", _TOP, mapping(_TOP, {"noop": flag(True, _TOP)}))
+            steps.add("end", _TOP, {"noop": True})
         parts: dict[str, Any] = {
             "resile": 1,
             "shell_program": "bash",
@@ -94,31 +99,30 @@ class _Lowering:
         }
         if "name" in self.fields:
             parts["name"] = self.root.entries["name"][1]
-        cluster_parts = {
+        settings = {
             "schedulers": self.schedulers,
             "wanted": self._find_wanted_schedulers(),
             "nodes": self._find_machine_counts(),
             "allocations": allocations,
         }
-        cluster = make_cluster(self.reading, self.root, self.fields, cluster_parts)
+        cluster = make_cluster(self.reading, self.root, self.fields, settings)
         if cluster:
             parts["cluster"] = cluster
         return workflow_node(_TOP, {key: node_of(value, _TOP) for key, value in parts.items()})
 
     def _read_resources(self) -> dict[str, tuple[Mapping, dict[str, Any]]]:
         """Read the resource requirements by name."""
-        result: dict[str, tuple[Mapping, dict[str, Any]]] = {}
-        given = self.fields.get("resource_requirements")
-        for node, fields in read_list(self.reading, given, RESOURCES, "name", "num_cpus", "memory"):
-            name: Scalar = fields["name"]
-            if name.text == "default":
+        given, what = self.fields.get("resource_requirements"), "the resource requirements"
+        result = read_named(self.reading, given, RESOURCES, what, "num_cpus", "memory")
+        for name, (node, fields) in result.items():
+            if name == "default":
                 message = "`default` is the name of what jobs have that ask for nothing"
-                self.reading.report.error("name", message, name, hint="call these requirements something else")
-            elif take_name(self.reading, result, name, "the resource requirements"):
-                result[name.text] = (node, fields)
-                if "runtime" not in node.entries:
-                    message = "no `runtime`: an hour is what Torc assumes, and here it is enforced"
-                    self.reading.report.notice("runtime", message, node, hint="write `runtime: PT4H` for four hours")
+                self.reading.report.error(
+                    "name", message, fields["name"], hint="call these requirements something else"
+                )
+            elif "runtime" not in node.entries:
+                message = "no `runtime`: an hour is what Torc assumes, and here it is enforced"
+                self.reading.report.notice("runtime", message, node, hint="write `runtime: PT4H` for four hours")
         return result
 
     def _check_labels(self) -> None:
@@ -163,20 +167,16 @@ class _Lowering:
 
     def _failure_keys_of(self, job: Job) -> dict[str, _Entry]:
         """The keys for a job's failures: its handler, and the rule that parks failures that no rule answers."""
-        parks = self.fields.get("use_pending_failed", False)
         node: Scalar | None = job.fields.get("failure_handler")
         if node is not None and not self._is_known(node.text, node, self.handlers, "failure handler"):
             node = None
-        handler = self.handlers[node.text] if node is not None else None
-        part = "failure_handler", node.text if node is not None else ""
+        part = "failure_handler", "" if node is None else node.text
         if part not in self.parts:
-            entries: dict[str, Node] = {}
-            if parks and (handler is None or not handler.catches_all):
-                listed = () if handler is None else handler.listed
-                rules = [*((node,) if node is not None else ()), make_parking_rule(listed)]
-                entries["rules"] = sequence(rules, self.root)
-            elif node is not None:
-                entries["failure_handler"] = node
+            entries: dict[str, Node] = {} if node is None else {"failure_handler": node}
+            handler = None if node is None else self.handlers[node.text]
+            if self.fields.get("use_pending_failed", False) and (handler is None or not handler.catches_all):
+                parking = make_parking_rule(() if handler is None else handler.listed)
+                entries = {"rules": sequence([*entries.values(), parking], self.root)}
             self.parts[part] = step_node(self.root, entries).entries
         return self.parts[part]
 
@@ -213,15 +213,12 @@ class _Lowering:
 
     def _find_machine_counts(self) -> dict[str, int]:
         """Find the number of machines of each job that needs more than one."""
-        result: dict[str, int] = {}
-        for job in self.jobs.values():
-            node, fields = self.resources.get(job.texts.get("resource_requirements", ""), (None, {}))
-            if node is not None and fields.get("num_nodes", 1) > 1:
-                result[job.name] = fields["num_nodes"]
-        for node, fields in self.resources.values():
-            if fields.get("num_nodes", 1) > 1:
+        counts = {name: fields.get("num_nodes", 1) for name, (_, fields) in self.resources.items()}
+        for name, (node, _) in self.resources.items():
+            if counts[name] > 1:
                 report_cluster_only(self.reading, node.entries["num_nodes"][0], "`num_nodes`")
-        return result
+        found = {job.name: counts.get(job.texts.get("resource_requirements", ""), 1) for job in self.jobs.values()}
+        return {name: count for name, count in found.items() if count > 1}
 
     def _sort(self, steps: Steps) -> None:
         """Sort jobs that become ready together by size, largest first, if the file asks for it."""
@@ -231,8 +228,8 @@ class _Lowering:
 
         def size_of(name: str) -> tuple[float, float, float]:
             """The resources of a step, the most important first."""
-            job = self.jobs.get(name)
-            _, share = self.resources.get(job.texts.get("resource_requirements", ""), (None, {})) if job else (None, {})
+            wanted = self.jobs[name].texts.get("resource_requirements", "") if name in self.jobs else ""
+            share = self.resources[wanted][1] if wanted in self.resources else {}
             runtime, memory = share.get("runtime", RUNTIME_SECONDS_DEFAULT if share else 0.0), share.get("memory", 0)
             rest = (-runtime, -memory) if method == "gpus_runtime_memory" else (-memory, -runtime)
             return (-share.get("num_gpus", 0), *rest)
@@ -255,8 +252,7 @@ class _Lowering:
             if ("failure handler", name) not in self.used:
                 message = f"no job has the failure handler `{shorten(name)}`"
                 self.reading.report.warning("unused", message, handler.node)
-        sections = [self.fields.get(key) for key in ("jobs", "files")]
-        taken = {name for section in sections for name in _parameters_used_in(section)}
+        taken = {name for key in ("jobs", "files") for name in _parameters_used_in(self.fields.get(key))}
         for name, node in self.shared.items():
             if name not in taken:
                 message = f"nothing uses the parameter `{shorten(name)}`"
@@ -267,8 +263,7 @@ class _Lowering:
 def _parameters_used_in(section: Node | None) -> set[str]:
     """The shared parameters that the entries of a section use."""
     found: set[str] = set()
-    for item in getattr(section, "items", ()):
-        entry = item.entries.get("use_parameters") if isinstance(item, Mapping) else None
-        if entry is not None:
-            found |= {node.text for node in getattr(entry[1], "items", [entry[1]]) if isinstance(node, Scalar)}
+    for item in section.items if isinstance(section, Sequence) else ():
+        used = value_of(item, "use_parameters") if isinstance(item, Mapping) else None
+        found |= {text_in(node) for node in items_of(used)} if used is not None else set()
     return found

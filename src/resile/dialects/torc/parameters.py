@@ -10,9 +10,9 @@ Formats: `0Nd` for whole numbers, `.Nf` for others; a number of the other kind i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from decimal import Decimal
 from itertools import product
+from math import prod
 from typing import Any
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ Value = int | float | str
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
+_QUOTED = re.compile(r"(['\"]).*\1", re.DOTALL)
 _FORMAT = re.compile(r"0([0-9]{1,4})d|\.([0-9]{1,4})f", re.ASCII)
 
 
@@ -60,13 +61,6 @@ def _parse_value(text: str) -> Value:
     return float(text) if _REAL.fullmatch(text) else text
 
 
-def _parse_item(text: str) -> Value:
-    """Parse a value of a list, where a quoted number is text."""
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    return _parse_value(text)
-
-
 def _parse_list(inner: str) -> list[Value]:
     """Parse the values of a list, which commas separate."""
     if not inner.strip():
@@ -76,7 +70,8 @@ def _parse_list(inner: str) -> list[Value]:
         raise ValueError(f"has more than {STEPS_MAX} values")
     if "" in parts:
         raise ValueError("has a comma with nothing beside it")
-    return [_parse_item(part) for part in parts]
+    # A quoted number is text.
+    return [part[1:-1] if _QUOTED.fullmatch(part) else _parse_value(part) for part in parts]
 
 
 def _parse_range(text: str) -> list[Value]:
@@ -112,13 +107,12 @@ def read_combinations(
             hint = did_you_mean(name.text, shared, "parameters") or "declare it under `parameters` of the workflow"
             reading.report.error("unknown-parameter", f"there is no shared parameter {describe(name)}", name, hint=hint)
     chosen = own or {name.text: shared[name.text] for name in used if name.text in shared}
-    mode = fields.get("parameter_mode", "product")
-    if "parameter_mode" in fields and not chosen:
+    if chosen:
+        return _combine(reading, node, chosen, fields.get("parameter_mode", "product"))
+    if "parameter_mode" in fields:
         place = node.entries["parameter_mode"][0]
         reading.report.error("conflict", "`parameter_mode` has no meaning without parameters", place)
-    if not chosen:
-        return NONE
-    return _combine(reading, node, chosen, mode)
+    return NONE
 
 
 def _combine(reading: Reading, node: Mapping, chosen: dict[str, Scalar], mode: str) -> Combinations | None:
@@ -139,9 +133,7 @@ def _combine(reading: Reading, node: Mapping, chosen: dict[str, Scalar], mode: s
             reading.report.error("value", f"zip needs lists of one length: {told}", node.entries["parameter_mode"][0])
             return None
         return Combinations(tuple(lists), tuple(zip(*lists.values(), strict=True)))
-    total = 1
-    for size in sizes.values():
-        total *= size
+    total = prod(sizes.values())
     if total > STEPS_MAX:
         reading.report.error("limit", f"these parameters have {total} combinations, more than {STEPS_MAX}", node)
         return None
@@ -174,9 +166,8 @@ class Filler:
         report = self._reading.report
         if form and found is None:
             hint = "formats are `0Nd` for whole numbers and `.Nf` for others"
-            report.warning(
-                "format", f"`{shorten(hole)}`: the format is not known, the value is printed plainly", node, hint=hint
-            )
+            message = f"`{shorten(hole)}`: the format is not known, the value is printed plainly"
+            report.warning("format", message, node, hint=hint)
         elif found is not None and int(found[1] or found[2]) > NAME_CHARACTERS_MAX:
             report.error("limit", f"`{shorten(hole)}` is wider than {NAME_CHARACTERS_MAX} characters", node)
 
@@ -201,11 +192,6 @@ class Template(Struct, frozen=True):
         return "".join(out)
 
 
-def fill_all(templates: Iterable[Template], row: tuple[Value, ...], *, escape: bool = False) -> dict[str, Scalar]:
-    """Fill values into names; each name keeps the node that it comes from."""
-    return {template.fill(row, escape=escape): template.node for template in templates}
-
-
 def format_value(value: Value, form: str) -> str:
     """Format a value; ignore a format for another kind of value."""
     found = _FORMAT.fullmatch(form) if form else None
@@ -213,12 +199,8 @@ def format_value(value: Value, form: str) -> str:
         return format(value, f"0{min(int(found[1]), NAME_CHARACTERS_MAX)}d")
     if found is not None and isinstance(value, float) and found[2] is not None:
         return format(value, f".{min(int(found[2]), NAME_CHARACTERS_MAX)}f")
-    if isinstance(value, float):
-        return _format_float(value)
-    return str(value)
-
-
-def _format_float(value: float) -> str:
-    """Format a number without an exponent and without a needless `.0`."""
+    if not isinstance(value, float):
+        return str(value)
+    # No exponent, and no needless `.0`.
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -19,7 +19,7 @@ from resile.dialects.native.nodes import node_of
 from resile.dialects.reading.context import Reading
 from resile.dialects.torc.commands import escape_for_bash
 from resile.dialects.torc.keys import HANDLER, RULE
-from resile.dialects.torc.values import read_list, take_name
+from resile.dialects.torc.values import read_list, read_named
 from resile.errors import shorten
 
 ATTEMPTS_DEFAULT = 3
@@ -43,12 +43,10 @@ def make_parking_rule(listed: tuple[int, ...] = ()) -> Node:
 
 def read_handlers(reading: Reading, node: Node | None) -> dict[str, Handler]:
     """Read every failure handler by name."""
-    result: dict[str, Handler] = {}
-    for _, fields in read_list(reading, node, HANDLER, "name", "rules"):
-        name: Scalar = fields["name"]
-        if take_name(reading, result, name, "the failure handler"):
-            result[name.text] = _make_handler(reading, name, read_list(reading, fields["rules"], RULE))
-    return result
+    return {
+        name: _make_handler(reading, fields["name"], read_list(reading, fields["rules"], RULE))
+        for name, (_, fields) in read_named(reading, node, HANDLER, "the failure handler", "rules").items()
+    }
 
 
 def _make_handler(reading: Reading, name: Scalar, drafts: list[tuple[Mapping, dict[str, Any]]]) -> Handler:
@@ -111,6 +109,5 @@ def _report_attempts(reading: Reading, node: Mapping, attempts: int) -> None:
         return
     retries = "1 retry" if attempts == 2 else f"{attempts - 1} retries"
     message = f"`max_retries: {attempts}` is {attempts} attempts of a job in all, as Torc counts: {retries}"
-    reading.report.notice(
-        "attempts", message, place, hint=f"for {attempts} retries write `max_retries: {attempts + 1}`"
-    )
+    hint = f"for {attempts} retries write `max_retries: {attempts + 1}`"
+    reading.report.notice("attempts", message, place, hint=hint)

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from resile.dialects.native.nodes import is_null, items_of, walk
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Table, read_mapping
 from resile.dialects.reading.values import text, wrong
@@ -21,12 +22,9 @@ EXIT_CODE_MAX = 255
 PATTERN_CHARACTERS_MAX = 1_000
 PATTERN_REPEATS_MAX = 5
 
-_PERIOD = re.compile(
-    r"P(?:(\d{1,9}(?:\.\d{1,9})?)Y)?(?:(\d{1,9}(?:\.\d{1,9})?)M)?(?:(\d{1,9}(?:\.\d{1,9})?)W)?"
-    r"(?:(\d{1,9}(?:\.\d{1,9})?)D)?(?:T(?:(\d{1,9}(?:\.\d{1,9})?)H)?(?:(\d{1,9}(?:\.\d{1,9})?)M)?"
-    r"(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?",
-    re.ASCII,
-)
+_NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
+_DATE, _TIME = ("".join(f"(?:{_NUMBER}{unit})?" for unit in units) for units in ("YMWD", "HMS"))
+_PERIOD = re.compile(f"P{_DATE}(?:T{_TIME})?", re.ASCII)
 _PERIOD_SECONDS = (31_557_600.0, 2_629_800.0, 604_800.0, 86_400.0, 3_600.0, 60.0, 1.0)
 _WALLTIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
 # A repeated group inside another takes exponential time in Python's backtracking engine; Torc's engine does not
@@ -42,8 +40,7 @@ def named_text(reading: Reading, node: Node) -> Any:
 
 def texts(reading: Reading, node: Node) -> Any:
     """Read one text or a list of texts, as their nodes."""
-    items = node.items if isinstance(node, Sequence) else [node]
-    return tuple(item for item in items if named_text(reading, item) is not INVALID)
+    return tuple(item for item in items_of(node) if named_text(reading, item) is not INVALID)
 
 
 def commands(reading: Reading, node: Node) -> Any:
@@ -88,60 +85,55 @@ def _check_bounds(reading: Reading, node: Node, seconds: float) -> Any:
 
 def exit_codes(reading: Reading, node: Node) -> Any:
     """Read exit codes that a failure can have."""
-    items = node.items if isinstance(node, Sequence) else [node]
     codes: list[int] = []
-    for item in items:
-        value = item.value if isinstance(item, Scalar) else None
-        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= EXIT_CODE_MAX:
+    for item in items_of(node):
+        value = plain(item)
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if is_whole and 1 <= value <= EXIT_CODE_MAX:
             codes.append(value)
             continue
-        hint = ""
-        if isinstance(value, int) and not isinstance(value, bool) and value < 0:
-            hint = "a process that a signal ended has the code 128+N here: 137 for SIGKILL, 143 for SIGTERM"
-        wrong(reading, item, f"an exit code from 1 to {EXIT_CODE_MAX}", hint)
+        hint = "a process that a signal ended has the code 128+N here: 137 for SIGKILL, 143 for SIGTERM"
+        wrong(reading, item, f"an exit code from 1 to {EXIT_CODE_MAX}", hint if is_whole and value < 0 else "")
     return tuple(codes)
 
 
 def data(reading: Reading, node: Node) -> Any:
     """Read any data that JSON can represent."""
-    value = plain(node)
-    work: list[Any] = [value]
-    while work:
-        part = work.pop()
-        if isinstance(part, float) and not math.isfinite(part):
-            reading.report.error("value", f"JSON can't hold the number {part}", node)
+    for part in walk(node):
+        if isinstance(part, Scalar) and isinstance(part.value, float) and not math.isfinite(part.value):
+            reading.report.error("value", f"JSON can't hold the number {part.value}", node)
             return INVALID
-        work += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    return value
+    return plain(node)
 
 
 def options(reading: Reading, node: Node) -> Any:
     """Read options of a batch system; a value is text, a number, or true for an option without one."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of options to values")
-    result: dict[str, Scalar] = {}
-    for name, (_, value) in node.entries.items():
-        if isinstance(value, Scalar) and value.value is not None:
-            result[name] = value
-        else:
+    for _, value in node.entries.values():
+        if not _has_value(value):
             wrong(reading, value, "text, a number, true or false")
-    return result
+    return {name: value for name, (_, value) in node.entries.items() if _has_value(value)}
 
 
 def parameters(reading: Reading, node: Node) -> Any:
     """Read parameters: names, and texts that describe their values."""
     if not isinstance(node, Mapping):
         return wrong(reading, node, "a mapping of names to values")
-    result: dict[str, Scalar] = {}
+    result: dict[str, Node] = {}
     for name, (key, value) in node.entries.items():
         if not name or set(name) & set("{}:$"):
             reading.report.error("name", f"`{shorten(name)}` can't be the name of a parameter", key)
-        elif isinstance(value, Scalar) and value.value is not None:
+        elif _has_value(value):
             result[name] = value
         else:
             hint = 'a list is written as text: "[1, 2, 3]"' if isinstance(value, Sequence) else ""
             wrong(reading, value, 'values as text: "1:10", "[a,b]" or one value', hint)
     return result
+
+
+def _has_value(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is not None
 
 
 def compile_pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[str] | None:
@@ -166,11 +158,7 @@ def compile_pattern(reading: Reading, source: str, node: Scalar) -> re.Pattern[s
 
 def without_nulls(node: Mapping) -> Mapping:
     """Remove keys with a null value, which mean the same as missing keys."""
-    entries = {
-        name: entry
-        for name, entry in node.entries.items()
-        if not (isinstance(entry[1], Scalar) and entry[1].value is None)
-    }
+    entries = {name: entry for name, entry in node.entries.items() if not is_null(entry[1])}
     return node if len(entries) == len(node.entries) else Mapping(entries, node.line, node.column)
 
 
@@ -190,20 +178,29 @@ def read_list(
             continue
         entry = without_nulls(item)
         fields = read_mapping(reading, entry, known)
-        missing = [word for word in required if word not in entry.entries]
-        for word in missing:
-            reading.report.error("value", f"{known.name} needs `{word}`", item)
+        for word in required:
+            if word not in entry.entries:
+                reading.report.error("value", f"{known.name} needs `{word}`", item)
         if all(word in fields for word in required):
             result.append((entry, fields))
     return result
 
 
-def take_name(reading: Reading, taken: dict[str, Any], name: Scalar, what: str) -> bool:
-    """Report a name that is empty or taken; is it free?"""
+def read_named(
+    reading: Reading, node: Node | None, known: Table, what: str, *required: str
+) -> dict[str, tuple[Mapping, dict[str, Any]]]:
+    """Read the entries of a section by name, as `read_list` does; report a name that is empty or taken."""
+    result: dict[str, tuple[Mapping, dict[str, Any]]] = {}
+    for entry, fields in read_list(reading, node, known, "name", *required):
+        if is_free_name(reading, result, fields["name"], what):
+            result[fields["name"].text] = (entry, fields)
+    return result
+
+
+def is_free_name(reading: Reading, taken: dict[str, Any], name: Scalar, what: str) -> bool:
+    """Is this name free? Report one that is empty or taken."""
     if not name.text.strip():
         reading.report.error("name", f"the name of {what} is empty", name)
-        return False
-    if name.text in taken:
+    elif name.text in taken:
         reading.report.error("duplicate", f"{what} `{shorten(name.text)}` is here twice", name)
-        return False
-    return True
+    return bool(name.text.strip()) and name.text not in taken
