@@ -27,7 +27,7 @@ from resile.dialects.native.nodes import (
     word,
 )
 from resile.dialects.prodigy.keys import HANDLER, RETRY
-from resile.dialects.prodigy.variables import StepDraft, Translation, Where
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
 
@@ -77,7 +77,9 @@ def translate_handler(t: Translation, node: Node, where: Where) -> Node:
     fields = read_mapping(t, Mapping(own, node.line, node.column), HANDLER)
     out = Mapping({key: entry for key, entry in own.items() if key != "commands"}, node.line, node.column)
     if "commands" in fields:
-        commands = [_add_shared_keys(item, rest) for item in items_of(fields["commands"])]
+        shared = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
+        commands = items_of(fields["commands"])
+        commands = add_defaults([as_mapping(item) for item in commands], shared) if shared else commands
         put(out, "commands", sequence(t.translate_steps(commands, inner), fields["commands"]), own["commands"][0])
         doubled = next((key for key in rest if key in ("shell", "claude")), "")
         if doubled:
@@ -87,13 +89,6 @@ def translate_handler(t: Translation, node: Node, where: Where) -> Node:
         made = t.translate_steps([Mapping(rest, node.line, node.column)], inner)
         put(out, "commands", sequence(made, node), next(iter(rest.values()))[0])
     return out
-
-
-def _add_shared_keys(item: Node, rest: dict[str, tuple[Scalar, Node]]) -> Node:
-    """Add the keys that a handler has for all its commands to one of them."""
-    beside = {key: entry for key, entry in rest.items() if key not in ("shell", "claude")}
-    item = as_mapping(item) if beside else item
-    return Mapping({**beside, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
 
 
 def as_mapping(item: Node) -> Node:
@@ -169,9 +164,7 @@ def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -
     entries: dict[str, Any] = {"type": "exponential", "initial": "1s", "max_delay": "30s"}
     for key, name in (("initial", "initial_delay"), ("max_delay", "max_delay")):
         entries |= {key: fields[name]} if name in fields else {}
-    if isinstance(said, Scalar):
-        entries["type"] = said
-    elif isinstance(said, Mapping):
+    if isinstance(said, Mapping):
         inside = dict(said.entries)
         named = next((key for key in inside if key in _BACKOFFS), "")
         if named:
@@ -181,7 +174,7 @@ def _translate_backoff(t: Translation, fields: dict[str, Node], node: Mapping) -
         names = {"base": "multiplier", "delay": "initial"}
         entries |= {names.get(key, key): value for key, (_, value) in inside.items()}
     elif said is not None:
-        wrong(t, said, f"one of {', '.join(_BACKOFFS)}, or a mapping")
+        entries["type"] = said
     jitter = fields.get("jitter")
     if jitter is not None and plain(jitter) is True:
         entries["jitter"] = fields.get("jitter_factor", number(JITTER_DEFAULT, jitter))

@@ -23,7 +23,7 @@ from resile.dialects.native.nodes import (
 )
 from resile.dialects.prodigy.expressions import translate_filter
 from resile.dialects.prodigy.keys import FOREACH, MAP, PHASE, TIMEOUTS
-from resile.dialects.prodigy.variables import StepDraft, Translation, Where
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import Table, read_mapping
 from resile.dialects.reading.values import wrong
@@ -35,7 +35,6 @@ PARALLEL_DEFAULT = 10
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _COMMIT = re.compile(r"\bgit\b[^\n|;&]{0,200}\bcommit\b")
 _NULLS = re.compile(r"\s+NULLS\s+(FIRST|LAST)", re.IGNORECASE)
-_SAME = {key: key for key in ("json_path", "distinct", "offset", "max_items")} | {"limit": "max_items"}
 BESIDE_FOREACH = ("do", "parallel", "max_items", "continue_on_error")
 """Keys of `foreach` that may also be beside it; in a handler the last one belongs to the command."""
 _TIMED = ("claude", "shell")
@@ -50,27 +49,26 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
     for key in ("input", "agent_template"):
         if key not in node.entries:
             t.report.error("value", f"`map` needs `{key}`", node)
-    inside = mapping(node)
+    step = StepDraft(t, node, fields, where, mapping(node), STEP)
     if "input" in fields:
-        put(inside, "input", t.rewrite_text(fields["input"], where), node.entries["input"][0])
-    for key, native in _SAME.items():
-        if key in fields:
-            put(inside, native, fields[key], node.entries[key][0])
-    _select(t, fields, node, inside)
-    parallel = _read_fixed_number(t, fields.get("max_parallel"), where)
-    put(inside, "max_parallel", parallel or number(PARALLEL_DEFAULT, node))
+        step.put("input", t.rewrite_text(fields["input"], where))
+    step.copy("json_path", "distinct", "offset", "max_items")
+    if "limit" in fields:
+        step.put("max_items", fields["limit"], "limit")
+    _select(step)
+    parallel = _read_fixed_number(step, fields.get("max_parallel"))
+    put(step.out, "max_parallel", parallel or number(PARALLEL_DEFAULT, node))
     template = fields.get("agent_template")
     items = [] if template is None else read_phase(t, template)
-    limits = _read_timeouts(t, fields, node, where, inside)
-    made = _translate_timed_steps(t, items, limits, Where(env=where.env, item=STEP))
+    made = _translate_timed_steps(t, items, _read_timeouts(step), Where(env=where.env, item=STEP))
     if any(_makes_commit(part) for part in walk(template)):
-        put(inside, "isolation", word("worktree", node))
+        put(step.out, "isolation", word("worktree", node))
         made[:0] = make_folder_steps(template, node) if made else []
-    put(inside, "steps", sequence(made, template or node))
-    kept = _policy_of(t, fields, node, policy)
+    put(step.out, "steps", sequence(made, template or node))
+    kept = _policy_of(step, policy)
     if kept is not None:
-        put(inside, "error_policy", kept)
-    return mapping(node, {"id": word(STEP, node), STEP: inside})
+        put(step.out, "error_policy", kept)
+    return mapping(node, {"id": word(STEP, node), STEP: step.out})
 
 
 def make_folder_steps(root: Node | None, at: Place) -> list[Node]:
@@ -90,25 +88,15 @@ def read_phase(t: Translation, node: Node, known: Table = PHASE, what: str = "a 
     if "commands" not in fields:
         t.report.error("value", f"{what} needs `commands`", node)
         return []
-    items = items_of(fields["commands"])
-    return add_timeouts(items, fields["timeout"]) if "timeout" in fields else items
+    timeout = {"timeout": fields["timeout"]} if "timeout" in fields else {}
+    return add_defaults(items_of(fields["commands"]), mapping(node, timeout).entries)
 
 
-def add_timeouts(items: list[Node], timeout: Node) -> list[Node]:
-    """Give this timeout to the steps that have none."""
-    entry = (word("timeout", timeout), timeout)
-    return [
-        Mapping({**item.entries, "timeout": entry}, item.line, item.column)
-        if isinstance(item, Mapping) and "timeout" not in item.entries
-        else item
-        for item in items
-    ]
-
-
-def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapping) -> None:
+def _select(step: StepDraft) -> None:
     """Add the selection and order of the map's items."""
+    t, fields = step.t, step.fields
     if "filter" in fields and (condition := translate_filter(t, fields["filter"])) is not None:
-        put(inside, "filter", condition, node.entries["filter"][0])
+        step.put("filter", condition)
     if "sort_by" not in fields:
         return
     said = fields["sort_by"]
@@ -116,26 +104,25 @@ def _select(t: Translation, fields: dict[str, Node], node: Mapping, inside: Mapp
         message = "`NULLS FIRST` is not run: items without the field come last"
         t.report.error("refused", message, said, hint="leave `NULLS` out")
     order = [part.strip().removeprefix("item.") for part in _NULLS.sub("", text_in(said)).split(",")]
-    put(inside, "sort_by", word(", ".join(order), said) if text_in(said) else said, node.entries["sort_by"][0])
+    step.put("sort_by", word(", ".join(order), said) if text_in(said) else said)
 
 
-def _read_fixed_number(t: Translation, node: Node | None, where: Where) -> Node | None:
+def _read_fixed_number(step: StepDraft, node: Node | None) -> Node | None:
     """Read a number that may be written as a variable of the file's environment."""
     if node is None or not isinstance(node, Scalar) or not isinstance(node.value, str):
         return node
     match = _VARIABLE.fullmatch(node.text)
-    text = where.env.get(match[1], "") if match else node.text
+    text = step.where.env.get(match[1], "") if match else node.text
     if match and not text:
         message = f"{describe(node)} is not known before the run"
-        t.report.error("value", message, node, hint=f"give `{match[1]}` a value under `env`")
+        step.t.report.error("value", message, node, hint=f"give `{match[1]}` a value under `env`")
         return None
     return number(int(text), node) if text.isascii() and text.isdigit() and len(text) < 10 else word(text, node)
 
 
-def _read_timeouts(
-    t: Translation, fields: dict[str, Node], node: Mapping, where: Where, inside: Mapping
-) -> dict[str, Node]:
+def _read_timeouts(step: StepDraft) -> dict[str, Node]:
     """Add the timeout of an item to the map; return those of its commands by kind."""
+    t, fields = step.t, step.fields
     given = [fields[key] for key in ("agent_timeout_secs", "timeout_per_agent") if key in fields]
     config: dict[str, Node] = {}
     if "timeout_config" in fields:
@@ -152,8 +139,8 @@ def _read_timeouts(
     _check_policy(t, config, bool(given), bool(limits))
     if "cleanup_grace_period_secs" in config:
         limits["grace"] = config["cleanup_grace_period_secs"]
-    if given and (seconds := _read_fixed_number(t, given[0], where)) is not None:
-        put(inside, "item_timeout", seconds, node)
+    if given and (seconds := _read_fixed_number(step, given[0])) is not None:
+        put(step.out, "item_timeout", seconds, step.node)
     return limits
 
 
@@ -184,9 +171,7 @@ def _translate_timed_steps(t: Translation, items: list[Node], limits: dict[str, 
         limit = limits.get(numbered, limits.get(kind))
         for name in (numbered, kind):
             left.pop(name, None)
-        if limit is not None:
-            (item,) = add_timeouts([item], limit)
-        made.append(item)
+        made += add_defaults([item], mapping(item, {} if limit is None else {"timeout": limit}).entries)
     for name, value in left.items():
         if name in _TIMED:
             t.report.notice("command-timeout", f"no command of the items is of the kind `{name}`", value)
@@ -208,11 +193,12 @@ def _makes_commit(node: Node) -> bool:
     return (said is not None and plain(said) is True) or bool(_COMMIT.search(text_in(value_of(node, "shell"))))
 
 
-def _policy_of(t: Translation, fields: dict[str, Node], node: Mapping, policy: Node | None) -> Node | None:
+def _policy_of(step: StepDraft, policy: Node | None) -> Node | None:
     """The error policy of the map: its own, or the file's."""
+    t, fields, node = step.t, step.fields, step.node
     if "error_policy" in fields and policy is not None:
-        where = node.entries["error_policy"][0]
-        t.report.error("conflict", "`error_policy` stands here and at the top of the file", where, hint="keep one")
+        message = "`error_policy` stands here and at the top of the file"
+        t.report.error("conflict", message, step.key("error_policy"), hint="keep one")
     kept = fields.get("error_policy", policy)
     retries = fields.get("retry_on_failure")
     if retries is None or not (kept is None or isinstance(kept, Mapping)):

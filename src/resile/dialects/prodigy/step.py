@@ -75,7 +75,7 @@ def _translate_single(t: Translation, node: Mapping, where: Where, given: list[s
     name = _choose_name(node, where)
     here = replace(where, env=_environment_of(t, fields, metadata, where))
     out = mapping(node, {"id": word(name, value_of(node, "id") or value_of(node, "name") or node)})
-    step = StepDraft(t, node, fields, metadata, here, out, name)
+    step = StepDraft(t, node, fields, here, out, name, metadata)
     kind = _add_action(step, given[0] if given else "")
     if not kind:
         return []
@@ -94,10 +94,8 @@ def _environment_of(t: Translation, fields: dict[str, Node], metadata: dict[str,
     """The fixed values of a step's environment: those around it and its own."""
     fixed = dict(where.env)
     for given in (metadata.get("env"), fields.get("env")):
-        entries = given.entries if isinstance(given, Mapping) else {}
-        fixed |= {
-            name: t.rewrite_fixed(value, where) for name, (_, value) in entries.items() if isinstance(value, Scalar)
-        }
+        for name, (_, value) in given.entries.items() if isinstance(given, Mapping) else ():
+            fixed |= {name: t.rewrite_fixed(value, where)} if isinstance(value, Scalar) else {}
     return fixed
 
 

@@ -31,8 +31,7 @@ from resile.dialects.native.nodes import (
 from resile.dialects.prodigy.capture import add_capture
 from resile.dialects.prodigy.failures import as_mapping, translate_handler
 from resile.dialects.prodigy.keys import GOAL_SEEK, ON_INCOMPLETE, VALIDATE
-from resile.dialects.prodigy.maps import add_timeouts
-from resile.dialects.prodigy.variables import StepDraft, Translation, Where
+from resile.dialects.prodigy.variables import StepDraft, Translation, Where, add_defaults
 from resile.dialects.reading.diagnostics import Place
 from resile.dialects.reading.key_tables import read_mapping
 from resile.dialects.reading.values import wrong
@@ -167,7 +166,9 @@ def _commands_of(t: Translation, node: Mapping, fields: dict[str, Node]) -> list
         t.report.error("conflict", "`validate` has more than one check", node, hint="`commands` takes several")
     items = list(items_of(fields["commands"])) if "commands" in fields else []
     items += [mapping(node, {"claude" if key == "claude" else "shell": fields[key]}) for key in single]
-    return add_timeouts([as_mapping(item) for item in items], fields["timeout"]) if "timeout" in fields else items
+    if "timeout" not in fields:
+        return items
+    return add_defaults([as_mapping(item) for item in items], mapping(node, {"timeout": fields["timeout"]}).entries)
 
 
 def _read_count(t: Translation, node: Node | None, default: int) -> int:
@@ -200,11 +201,7 @@ def _translate_loop(check: _Check, node: Node, inner: Where) -> Mapping:
     if single and "commands" in fields:
         t.report.error("conflict", "`commands` and a command both say what runs", node)
     if "commit_required" in fields:
-        shared = mapping(node, {"commit_required": fields["commit_required"]}).entries
-        items = [
-            Mapping({**shared, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
-            for item in items
-        ]
+        items = add_defaults(items, mapping(node, {"commit_required": fields["commit_required"]}).entries)
     where = inner.inner("on_incomplete", in_handler=True)
     commands = sequence([*t.translate_steps(items, where), *check.make_steps(where, is_repeated=True)], node)
     attempts = number(_read_count(t, fields.get("max_attempts"), ATTEMPTS_DEFAULT) + 1, node)

@@ -279,10 +279,10 @@ class StepDraft(Struct):
     t: Translation
     node: Mapping
     fields: dict[str, Node]
-    metadata: dict[str, Node]
     where: Where
     out: Mapping
     name: str
+    metadata: dict[str, Node] = {}
 
     def key(self, name: str) -> Scalar:
         """The node of one of the step's keys."""
@@ -297,6 +297,14 @@ class StepDraft(Struct):
         for name in names:
             if name in self.fields:
                 self.put(name, self.fields[name])
+
+
+def add_defaults(items: list[Node], entries: dict[str, tuple[Scalar, Node]]) -> list[Node]:
+    """Add these keys to the mappings among some items, each where it has no such key itself."""
+    return [
+        Mapping({**entries, **item.entries}, item.line, item.column) if isinstance(item, Mapping) else item
+        for item in items
+    ]
 
 
 def _shell_locals_of(text: str) -> ShellLocals:

@@ -18,22 +18,11 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.values import name_problem
 from resile.dialects.torc.keys import FILE, JOB, USER_DATA
 from resile.dialects.torc.parameters import Combinations, Filler, read_combinations
-from resile.dialects.torc.values import is_free_name, read_list, read_named
+from resile.dialects.torc.values import is_free_name, read_list, read_named, texts
 from resile.errors import shorten
 from resile.model.limits import STEPS_MAX
 
-LISTS = (
-    "depends_on",
-    "input_files",
-    "output_files",
-    "input_user_data",
-    "output_user_data",
-    "depends_on_regexes",
-    "input_file_regexes",
-    "output_file_regexes",
-    "input_user_data_regexes",
-    "output_user_data_regexes",
-)
+LISTS = tuple(name for name, key in JOB.keys.items() if key.read is texts and name != "use_parameters")
 _TELL_APART = "put a parameter into the name that tells them apart"
 _TEXTS = ("command", "invocation_script", "resource_requirements", "scheduler")
 
@@ -84,7 +73,7 @@ def _expand(
     """Add the jobs of one entry."""
     filler = Filler(reading, combinations)
     name = filler.template_of(fields["name"])
-    texts = {key: filler.template_of(fields[key]) for key in _TEXTS if key in fields}
+    filled = {key: filler.template_of(fields[key]) for key in _TEXTS if key in fields}
     lists = {key: [filler.template_of(node) for node in fields[key]] for key in LISTS if key in fields}
     merged: dict[str, int] = {}
     for row in combinations.rows:
@@ -92,7 +81,7 @@ def _expand(
             name.fill(row),
             entry,
             fields,
-            {key: template.fill(row) for key, template in texts.items()},
+            {key: template.fill(row) for key, template in filled.items()},
             {
                 key: {one.fill(row, escape=key.endswith("regexes")): one.node for one in found}
                 for key, found in lists.items()

@@ -22,14 +22,9 @@ from resile.dialects.torc.values import (
 from resile.model.limits import PARALLEL_MAX, RETRIES_MAX
 
 COUNT_MAX = 1_000_000
-TRIGGERS = (
-    "on_workflow_start",
-    "on_workflow_complete",
-    "on_jobs_ready",
-    "on_jobs_complete",
-    "on_worker_start",
-    "on_worker_complete",
-)
+TRIGGERS = tuple(f"on_{event}" for event in (
+    "workflow_start", "workflow_complete", "jobs_ready", "jobs_complete", "worker_start", "worker_complete",
+))  # fmt: skip
 SORT_METHODS = ("gpus_runtime_memory", "gpus_memory_runtime", "none")
 _NAMES = "name or list of names"
 _PATTERNS = "regular expression or list of them"
@@ -40,8 +35,7 @@ _PARAMETER_KEYS = (
 )
 
 JOB = table(
-    "a job",
-    "One command.",
+    "a job", "One command.",
     Key("name", "text", "What the job is called; parameters may stand in it.", named_text),
     Key("command", "text", "The command, for bash. `${files.input.NAME}` and its kin are filled in.", named_text),
     Key("invocation_script", "text", "Stands in front of the command.", named_text),
@@ -61,53 +55,43 @@ JOB = table(
     Key("output_user_data_regexes", _PATTERNS, "The same, by patterns of names.", texts),
     Key("scheduler", "name", "Where it wants to run on a cluster.", named_text),
     *_PARAMETER_KEYS,
-)
+)  # fmt: skip
 FILE = table(
-    "a file",
-    "A path with a name.",
+    "a file", "A path with a name.",
     Key("name", "text", "What it is called; parameters may stand in it.", named_text),
     Key("path", "text", "Where it is, from the folder that the run is started in.", named_text),
     *_PARAMETER_KEYS,
-)
+)  # fmt: skip
 USER_DATA = table(
-    "user data",
-    "A piece of JSON with a name.",
+    "user data", "A piece of JSON with a name.",
     Key("name", "text", "What it is called.", named_text),
     Key("data", "any", "The data. Without it, it is what the job that puts it out writes to stdout.", data),
     Key("is_ephemeral", "boolean", "A label: data lives as long as its run.", boolean),
-)
+)  # fmt: skip
 RESOURCES = table(
-    "resource requirements",
-    "What a job takes of the machine.",
+    "resource requirements", "What a job takes of the machine.",
     Key("name", "text", "What jobs call it by.", named_text),
     Key("num_cpus", "integer", "CPUs.", integer(1, PARALLEL_MAX)),
     Key("memory", "size", "Memory: `512m`, `4g`.", memory),
     Key("num_gpus", "integer", "GPUs.", integer(0, PARALLEL_MAX)),
     Key("num_nodes", "integer", "Machines of a cluster.", integer(1, PARALLEL_MAX)),
     Key("runtime", "ISO 8601 duration", "How long an attempt may take; it is enforced. One hour by default.", period),
-)
+)  # fmt: skip
 HANDLER = table(
-    "a failure handler",
-    "Rules that jobs share by name.",
+    "a failure handler", "Rules that jobs share by name.",
     Key("name", "text", "What jobs call it by.", named_text),
     Key("rules", "list of rules", "Listed exit codes first, then the one that matches all.", node_itself),
-)
+)  # fmt: skip
 RULE = table(
-    "a rule",
-    "One answer to a failure.",
+    "a rule", "One answer to a failure.",
     Key("exit_codes", "exit code or list", "Which failures it answers.", exit_codes),
     Key("match_all_exit_codes", "boolean", "It answers all that no rule lists.", boolean),
-    Key(
-        "recovery_script",
-        "text",
-        "Runs with bash before the job runs again; its own failure changes nothing.",
-        named_text,
-    ),
+    Key("recovery_script", "text", "Runs with bash before the job runs again; its own failure changes nothing.",
+        named_text),
     Key("max_retries", "integer", "How many attempts a job has in all.", integer(0, RETRIES_MAX)),
-)
+)  # fmt: skip
 SCHEDULER = table(
-    "a Slurm scheduler",
-    "One kind of allocation; kept for a cluster.",
+    "a Slurm scheduler", "One kind of allocation; kept for a cluster.",
     Key("name", "text", "What jobs and actions call it by.", named_text),
     Key("account", "text", "Who pays.", text),
     Key("nodes", "integer", "Machines.", integer(1, PARALLEL_MAX)),
@@ -120,10 +104,9 @@ SCHEDULER = table(
     Key("tmp", "text", "Disk of a node.", text),
     Key("ntasks_per_node", "integer", "Tasks on a node.", integer(1, PARALLEL_MAX)),
     Key("extra", "text", "Other options, handed over as they stand.", text),
-)
+)  # fmt: skip
 ACTION = table(
-    "an action",
-    "What happens when something has happened.",
+    "an action", "What happens when something has happened.",
     Key("trigger_type", ", ".join(TRIGGERS), "When.", choice(*TRIGGERS)),
     Key("action_type", "run_commands, schedule_nodes", "What.", choice("run_commands", "schedule_nodes")),
     Key("jobs", _NAMES, "For the triggers about jobs: which.", texts),
@@ -135,19 +118,17 @@ ACTION = table(
     Key("start_one_worker_per_node", "boolean", "A worker on each machine.", boolean),
     Key("max_parallel_jobs", "integer", "How many jobs a worker runs at once.", integer(1, PARALLEL_MAX)),
     Key("persistent", "boolean", "It is there for every worker.", boolean),
-)
+)  # fmt: skip
 MONITOR = table(
-    "`resource_monitor`",
-    "Labels: the usage of every attempt is measured by the kernel, always.",
+    "`resource_monitor`", "Labels: the usage of every attempt is measured by the kernel, always.",
     Key("enabled", "boolean", "A label.", boolean),
     Key("granularity", "summary, time_series", "A label.", choice("summary", "time_series")),
     Key("sample_interval_seconds", "integer", "A label.", integer(1, COUNT_MAX)),
     Key("generate_plots", "boolean", "A label.", boolean),
     Key("metrics", "list of texts", "A label.", texts),
-)
+)  # fmt: skip
 WORKFLOW = table(
-    "the file",
-    "A workflow of Torc.",
+    "the file", "A workflow of Torc.",
     Key("name", "text", "What the workflow is called.", non_empty(text, "the name")),
     Key("user", "text", "A label.", text),
     Key("description", "text", "A label.", text),
@@ -169,5 +150,5 @@ WORKFLOW = table(
     Key("compute_node_wait_for_new_jobs_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
     Key("compute_node_ignore_workflow_completion", "boolean", "Kept for a cluster.", boolean),
     Key("compute_node_wait_for_healthy_database_minutes", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
-)
+)  # fmt: skip
 TABLES = (WORKFLOW, JOB, FILE, USER_DATA, RESOURCES, HANDLER, RULE, SCHEDULER, ACTION, MONITOR)

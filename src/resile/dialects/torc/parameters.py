@@ -182,14 +182,10 @@ class Template(Struct, frozen=True):
         """Fill in the values of one row; `escape` them if the text is a pattern."""
         if len(self.pieces) == 1:
             return self.node.text
-        out: list[str] = []
-        for piece in self.pieces:
-            if isinstance(piece, str):
-                out.append(piece)
-            else:
-                value = format_value(row[piece[0]], piece[1])
-                out.append(re.escape(value) if escape else value)
-        return "".join(out)
+        quote = re.escape if escape else str
+        return "".join(
+            piece if isinstance(piece, str) else quote(format_value(row[piece[0]], piece[1])) for piece in self.pieces
+        )
 
 
 def format_value(value: Value, form: str) -> str:
