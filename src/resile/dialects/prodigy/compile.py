@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe
+from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from resile.dialects.native.compile import compile_native
-from resile.dialects.native.nodes import Part, items_of, mapping, node_of, text_in, value_of
+from resile.dialects.native.nodes import Part, items_of, mapping, node_of, sequence, text_in, value_of, word
 from resile.dialects.prodigy.capture import add_capture, append_on_success, find_names, make_cutting_step
 from resile.dialects.prodigy.environment import choose_profile, translate_environment, translate_secrets
 from resile.dialects.prodigy.keys import CAPTURED, SETUP, TABLES, WORKFLOW
 from resile.dialects.prodigy.maps import make_folder_steps, make_map_step, read_phase
-from resile.dialects.prodigy.serde_forms import documented_form_of
 from resile.dialects.prodigy.step import translate_steps
 from resile.dialects.prodigy.variables import Translation, Where
 from resile.dialects.reading.context import Source
@@ -36,6 +35,7 @@ NAME = "prodigy"
 __all__ = ["TABLES", "compile_prodigy"]
 
 _LISTS = ("commands", "steps", "tasks")
+_KEYS_WITH_DURATIONS = frozenset(("error_policy", "retry_config", "retry", "retry_defaults", "circuit_breaker"))
 _POLICY = ("on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection")
 
 
@@ -55,7 +55,7 @@ def _translate(source: Source, root: Node, report: Diagnostics) -> Mapping | Non
     if not isinstance(root, Mapping):
         report.error("type", f"expected a list of steps or a mapping, not {describe(root)}", root)
         return None
-    root = documented_form_of(root)
+    root = _documented_form_of(root)
     t = Translation(source, report, translate_steps)
     fields = read_mapping(t, root, WORKFLOW)
     find_names(t, root)
@@ -80,6 +80,43 @@ def _translate(source: Source, root: Node, report: Diagnostics) -> Mapping | Non
         inputs=inputs or None,
         steps=[*folder, *t.before_all, *made],
     ).to_node()
+
+
+def _documented_form_of(root: Mapping, in_policy: bool = False) -> Mapping:
+    """Rewrite values from the forms of Prodigy's own parser to those of its documentation.
+
+        !custom NAME            custom:NAME           as `on_item_failure`
+        {secs: 1, nanos: 0}     1000ms                in error policies, retries and breakers
+
+    The YAML parser has already turned `!word VALUE` into `word: VALUE` (formats/yaml.py).
+    """
+    entries: dict[str, tuple[Scalar, Node]] = {}
+    for name, (key, value) in root.entries.items():
+        custom = value_of(value, "custom") if isinstance(value, Mapping) and name == "on_item_failure" else None
+        if isinstance(custom, Scalar):
+            value = word(f"custom:{custom.text}", value)
+        entries[name] = (key, _rewrite(value, in_policy or name in _KEYS_WITH_DURATIONS))
+    return Mapping(entries, root.line, root.column)
+
+
+def _rewrite(node: Node, in_policy: bool) -> Node:
+    """Rewrite a value; durations occur in policies only."""
+    if isinstance(node, Sequence):
+        return sequence([_rewrite(item, in_policy) for item in node.items], node)
+    if isinstance(node, Scalar):
+        return node
+    return (_duration_of(node) if in_policy else None) or _documented_form_of(node, in_policy)
+
+
+def _duration_of(node: Mapping) -> Scalar | None:
+    """The duration of `{secs, nanos}`, or None for another mapping."""
+    if not node.entries or not node.entries.keys() <= {"secs", "nanos"}:
+        return None
+    parts = plain(node)
+    seconds, nanoseconds = parts.get("secs", 0), parts.get("nanos", 0)
+    if type(seconds) is not int or type(nanoseconds) is not int or min(seconds, nanoseconds) < 0:
+        return None
+    return word(f"{seconds * 1000 + nanoseconds // 1_000_000}ms", node)
 
 
 def _check_mode(t: Translation, root: Mapping, fields: dict[str, Node]) -> None:

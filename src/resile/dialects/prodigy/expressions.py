@@ -103,15 +103,14 @@ class _Parser:
     def _parse_and(self) -> tuple[str, bool]:
         return self._parse_chain(self._parse_not, "&&")
 
-    def _parse_chain(self, part: Callable[[], tuple[str, bool]], operator: str) -> tuple[str, bool]:
+    def _parse_chain(self, parse_part: Callable[[], tuple[str, bool]], operator: str) -> tuple[str, bool]:
         """Parse parts with one operator in between."""
-        result = part()
-        parts = [result]
+        parts = [parse_part()]
         while self._accept(operator):
-            parts.append(part())
+            parts.append(parse_part())
         if len(parts) == 1:
-            return result
-        return "(" + f" {operator} ".join(self.condition_of(found) for found in parts) + ")", False
+            return parts[0]
+        return "(" + f" {operator} ".join(self.condition_of(part) for part in parts) + ")", False
 
     def _parse_not(self) -> tuple[str, bool]:
         """Parse a part, or its negation."""

@@ -12,6 +12,7 @@ from resile.dialects.native.nodes import (
     flag,
     items_of,
     mapping,
+    mentions,
     node_of,
     number,
     put,
@@ -73,9 +74,8 @@ def make_map_step(t: Translation, node: Node, where: Where, policy: Node | None)
 
 def make_folder_steps(root: Node | None, at: Place) -> list[Node]:
     """Make a step that creates the folder `.prodigy`, as Prodigy does when it starts, if a text names a file in it."""
-    if not any(isinstance(part, Scalar) and f"{FOLDER}/" in part.text for part in walk(root)):
-        return []
-    return [node_of({"id": FOLDER, "shell": f"mkdir -p {FOLDER}"}, at)]
+    step = node_of({"id": FOLDER, "shell": f"mkdir -p {FOLDER}"}, at)
+    return [step] if mentions(root, f"{FOLDER}/") else []
 
 
 def read_phase(t: Translation, node: Node, known: Table = PHASE, what: str = "a phase") -> list[Node]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from resile.dialects.formats.nodes import Mapping, Mark, Node, Scalar, Sequence, describe
 from resile.dialects.native.nodes import (
+    WorkflowPart,
     items_of,
     node_of,
     number,
@@ -20,7 +21,6 @@ from resile.dialects.native.nodes import (
     text_in,
     value_of,
     word,
-    workflow_node,
 )
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import read_mapping
@@ -91,38 +91,34 @@ class Lowering:
         """Make the tree of the workflow with these steps."""
         if not steps.entries:
             steps.add("end", _TOP, {"noop": True})
-        parts: dict[str, Any] = {
-            "resile": 1,
-            "shell_program": "bash",
-            "failure_handlers": {name: {"rules": handler.rules} for name, handler in self.handlers.items()},
-            "steps": steps.make_node(self.root),
-        }
-        if "name" in self.fields:
-            parts["name"] = self.root.entries["name"][1]
         settings = {
             "schedulers": self.schedulers,
             "wanted": self._find_wanted_schedulers(),
             "nodes": self._find_machine_counts(),
             "allocations": allocations,
         }
-        cluster = make_cluster(self.reading, self.root, self.fields, settings)
-        if cluster:
-            parts["cluster"] = cluster
-        return workflow_node(_TOP, {key: node_of(value, _TOP) for key, value in parts.items()})
+        return WorkflowPart(
+            _TOP,
+            resile=1,
+            name=self.root.entries["name"][1] if "name" in self.fields else None,
+            shell_program="bash",
+            failure_handlers={name: {"rules": handler.rules} for name, handler in self.handlers.items()},
+            steps=steps.make_node(self.root),
+            cluster=make_cluster(self.reading, self.root, self.fields, settings) or None,
+        ).to_node()
 
     def _read_resources(self) -> dict[str, tuple[Mapping, dict[str, Any]]]:
         """Read the resource requirements by name."""
         given, what = self.fields.get("resource_requirements"), "the resource requirements"
         result = read_named(self.reading, given, RESOURCES, what, "num_cpus", "memory")
+        report = self.reading.report
         for name, (node, fields) in result.items():
             if name == "default":
                 message = "`default` is the name of what jobs have that ask for nothing"
-                self.reading.report.error(
-                    "name", message, fields["name"], hint="call these requirements something else"
-                )
+                report.error("name", message, fields["name"], hint="call these requirements something else")
             elif "runtime" not in node.entries:
                 message = "no `runtime`: an hour is what Torc assumes, and here it is enforced"
-                self.reading.report.notice("runtime", message, node, hint="write `runtime: PT4H` for four hours")
+                report.notice("runtime", message, node, hint="write `runtime: PT4H` for four hours")
         return result
 
     def _check_labels(self) -> None:
@@ -241,10 +237,8 @@ class Lowering:
         if more:
             jobs = "1 job" if len(self.jobs) == 1 else f"{len(self.jobs)} jobs"
             steps = "1 more step" if more == 1 else f"{more} more steps"
-            message = (
-                f"the workflow has {jobs} and {steps}, for its actions and for jobs that run whatever became of others"
-            )
-            self.reading.report.notice("steps", message, self.root)
+            reason = "for its actions and for jobs that run whatever became of others"
+            self.reading.report.notice("steps", f"the workflow has {jobs} and {steps}, {reason}", self.root)
 
     def _check_used(self) -> None:
         """Warn of failure handlers and parameters that nothing uses."""
