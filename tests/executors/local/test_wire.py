@@ -35,7 +35,7 @@ def test_a_start_arrives_as_it_was_sent() -> None:
     sent = wire.start_frame(LAUNCH)
     assert sent is not None
     (fields,) = frames_of(sent)
-    start = wire.decode_start(fields)
+    start = wire.Start(fields)
     assert (fields[0], start.key, start.argv, start.fallback) == (
         wire.START,
         b"3 2",
@@ -61,12 +61,12 @@ def test_a_configuration_arrives_as_it_was_sent() -> None:
 
 def test_frames_are_taken_whole() -> None:
     """Frames come out in order, and half a frame stays in the inbox until the rest has come."""
-    last = wire.drain_frame()
+    last = wire.frame(wire.DRAIN)
     inbox = bytearray(wire.kill_frame(7, 1) + wire.acknowledge_frame(12) + last[:-1])
     kill, acknowledge = wire.take_frames(inbox)
     assert (kill[0], wire.decode_key(kill)) == (wire.KILL, b"7 1")
     assert (acknowledge[0], wire.decode_count(acknowledge)) == (wire.ACKNOWLEDGE, 12)
-    inbox += last[-1:] + wire.terminate_frame()
+    inbox += last[-1:] + wire.frame(wire.TERMINATE)
     assert (list(wire.take_frames(inbox)), inbox) == ([[wire.DRAIN], [wire.TERMINATE]], b"")
 
 
@@ -74,7 +74,7 @@ def test_frames_are_taken_whole() -> None:
 def test_a_malformed_start_is_refused(fields: list[bytes]) -> None:
     """Too few fields, and a number that is none, raise what costs the connection and not the launcher."""
     with pytest.raises(ValueError, match=r"values to unpack|invalid literal"):
-        wire.decode_start(fields)
+        wire.Start(fields)
 
 
 def test_a_frame_that_is_too_long_is_refused() -> None:

@@ -19,7 +19,6 @@ from threading import Thread
 
 import msgspec
 
-from resile.c_modules import socket
 from resile.executors.functions.calls import (
     Begun,
     Call,
@@ -33,6 +32,7 @@ from resile.executors.functions.calls import (
 )
 from resile.executors.functions.spool import Spool, write_all
 from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting, decode_message
+from resile.executors.local.launcher.system_calls import socket
 
 WAKE_AT = 64
 CLOSE_SECONDS_MAX = 5.0

@@ -16,7 +16,6 @@ from contextlib import suppress
 
 import msgspec
 
-from resile.c_modules import socket
 from resile.executors.functions.calls import (
     Begun,
     Call,
@@ -29,6 +28,7 @@ from resile.executors.functions.calls import (
     perform,
 )
 from resile.executors.functions.spool import Spool, write_all
+from resile.executors.local.launcher.system_calls import socket
 from resile.languages.python.modules import NO_HOME, Home, import_module, load_file
 
 MESSAGE_BYTES_MAX = 64 * 1024

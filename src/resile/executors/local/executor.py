@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from errno import EINVAL
 
-from resile.c_modules import socket
 from resile.errors import ResileError
 from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Withdrawn
 from resile.executors.local import prestart, processes, recovery, wire
 from resile.executors.local.launcher import system_calls
+from resile.executors.local.launcher.system_calls import socket
 from resile.executors.local.prestart import Prestarted
 from resile.executors.local.recovery import Key, SpooledAttempt
 from resile.executors.local.segments import SegmentReader
@@ -114,7 +114,7 @@ class LocalExecutor(SegmentReader):
         self._settle(attempts)
 
     def drain(self) -> None:
-        self._send(wire.drain_frame())
+        self._send(wire.frame(wire.DRAIN))
 
     def reports(self) -> list[Report]:
         self._receive()
@@ -425,7 +425,7 @@ def dismiss(connection: socket.socket) -> None:
     """Terminate a launcher of another epoch with its attempts, and wait until it is gone."""
     try:
         connection.settimeout(GREETING_SECONDS_MAX)
-        connection.sendall(wire.terminate_frame())
+        connection.sendall(wire.frame(wire.TERMINATE))
         while connection.recv(RECEIVE_BYTES):
             pass
     except OSError:

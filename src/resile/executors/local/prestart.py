@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from resile.c_modules import socket
+from resile.executors.local.launcher.system_calls import socket
 
 # Make packages of these names without running their __init__, so that the launcher imports nothing else.
 _BOOT = (

@@ -15,7 +15,7 @@ import posix
 import select
 import time
 
-from resile.c_modules import signal
+from resile.executors.local.launcher.system_calls import signal
 
 TAG_VARIABLE = b"RESILE_ATTEMPT"
 STAT_BYTES = 1024

@@ -55,30 +55,22 @@ def key_of(job: int, attempt: int) -> bytes:
 
 
 class Start:
-    """One attempt that the launcher is to start: an S frame. `env` holds `NAME=value`, `after` holds keys."""
+    """One attempt that the launcher is to start, from the fields of a START frame.
+
+    `env` holds `NAME=value`, `after` holds keys.
+    """
 
     __slots__ = ("after", "argv", "cwd", "env", "fallback", "grace_seconds", "key", "timeout_seconds")
 
-    def __init__(
-        self,
-        key: bytes,
-        argv: list[bytes],
-        env: list[bytes],
-        *,
-        cwd: bytes = b"",
-        timeout_seconds: float = 0.0,
-        grace_seconds: float = 0.0,
-        fallback: list[bytes],
-        after: list[bytes],
-    ) -> None:
-        self.key = key
-        self.argv = argv
-        self.env = env
-        self.cwd = cwd
-        self.timeout_seconds = timeout_seconds
-        self.grace_seconds = grace_seconds
-        self.fallback = fallback
-        self.after = after
+    def __init__(self, fields: list[bytes]) -> None:
+        _, job, attempt, timeout, grace, self.cwd, argv_count, fallback_count, after, *rest = fields
+        first = int(argv_count)
+        second = first + int(fallback_count)
+        self.key = key_of(int(job), int(attempt))
+        self.timeout_seconds = float(timeout)
+        self.grace_seconds = float(grace)
+        self.after = after.split(b",") if after else []
+        self.argv, self.fallback, self.env = rest[:first], rest[first:second], rest[second:]
 
 
 # --- frames, written by the engine
@@ -124,19 +116,9 @@ def kill_frame(job: int, attempt: int) -> bytes:
     return frame(KILL, b"%d" % job, b"%d" % attempt)
 
 
-def drain_frame() -> bytes:
-    """The frame that withdraws all queued attempts."""
-    return frame(DRAIN)
-
-
 def acknowledge_frame(count: int) -> bytes:
     """The frame that lets the launcher drop the first `count` bytes of this connection's lines."""
     return frame(ACKNOWLEDGE, b"%d" % count)
-
-
-def terminate_frame() -> bytes:
-    """The frame that ends the launcher and all its attempts."""
-    return frame(TERMINATE)
 
 
 # --- frames, read by the launcher; the functions raise ValueError or IndexError where a frame is malformed
@@ -162,23 +144,6 @@ def decode_configuration(fields: list[bytes]) -> tuple[bytes, bytes, int, bytes,
     _, token, folder, slots, directory, count, *rest = fields
     secrets = [bytes.fromhex(field.decode()) for field in rest[: int(count)]]
     return token, folder, int(slots), directory, secrets, rest[int(count) :]
-
-
-def decode_start(fields: list[bytes]) -> Start:
-    """The attempt that a START frame describes."""
-    _, job, attempt, timeout, grace, cwd, argv_count, fallback_count, after, *rest = fields
-    first = int(argv_count)
-    second = first + int(fallback_count)
-    return Start(
-        key_of(int(job), int(attempt)),
-        rest[:first],
-        rest[second:],
-        cwd=cwd,
-        timeout_seconds=float(timeout),
-        grace_seconds=float(grace),
-        fallback=rest[first:second],
-        after=after.split(b",") if after else [],
-    )
 
 
 def decode_key(fields: list[bytes]) -> bytes:

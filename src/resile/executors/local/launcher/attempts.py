@@ -20,13 +20,13 @@ import time
 from _thread import allocate_lock, start_new_thread
 from errno import EAGAIN, EMFILE, ENFILE, ENOSPC
 
-from resile.c_modules import signal
 from resile.executors.local import processes, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.orphans import Orphans
 from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.launcher.spawner import Spawner
 from resile.executors.local.launcher.start_after import WaitingStarts
+from resile.executors.local.launcher.system_calls import signal
 from resile.executors.local.oom import OomCounter
 
 TYPE_CHECKING = False

@@ -164,7 +164,7 @@ class Launcher:
         """Execute one frame."""
         match fields[0]:
             case wire.START:
-                self.attempts.enqueue(wire.decode_start(fields))
+                self.attempts.enqueue(wire.Start(fields))
             case wire.ACKNOWLEDGE:
                 if self.spool:
                     running = [slot.line for slot in self.attempts.running.values()]

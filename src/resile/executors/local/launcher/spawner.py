@@ -15,7 +15,7 @@ from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 from os.path import isfile as is_file
 from os.path import join as path_in
 
-from resile.c_modules import signal
+from resile.executors.local.launcher.system_calls import signal
 from resile.executors.local.processes import TAG_VARIABLE, attempt_tag
 
 TYPE_CHECKING = False
