@@ -1,7 +1,7 @@
 """The executor of Python functions: warm worker processes, or threads, beside the executor of commands.
 
     start --> call queue --> workers (pool.py) --> records --> Started / Returned / Ended
-    find  --> spools of an earlier engine (spool.py), and its workers that still run (adopted.py)
+    find  --> spools of an earlier engine (spool.py), and its workers that still run: they are adopted
 
 The executor sends one report for a short call, and two (start and end) for a longer one. It replaces a worker that
 dies; the exit status says how its call failed. It replaces a thread that can't go on, whose call is lost. Time limits:
@@ -22,18 +22,24 @@ from contextlib import suppress
 from errno import ECHILD
 from threading import Event, Lock, Thread
 
-from resile.executors.contract import Ended, Launch, Lost, Report, Started, Withdrawn
+from resile.executors.contract import Adopted, Ended, Launch, Lost, Report, Started, Withdrawn
 from resile.executors.functions import spool as function_spool
-from resile.executors.functions.adopted import AdoptedCall, settle
 from resile.executors.functions.calls import Begun, Call, Done, Dropped, Functions, Record
-from resile.executors.functions.pool import ProcessWorker, SocketCallQueue, ThreadCallQueue, ThreadWorker
-from resile.executors.functions.reports import NO_LOG, log_of, returned_report, segment_of, terminated_report
+from resile.executors.functions.pool import AdoptedWorker, ProcessWorker, SocketCallQueue, ThreadCallQueue, ThreadWorker
+from resile.executors.functions.reports import (
+    NO_LOG,
+    log_of,
+    log_start_of,
+    returned_report,
+    settle,
+    terminated_report,
+)
 from resile.executors.functions.spool import FOLDER
 from resile.executors.functions.worker import Setting
 from resile.executors.local.oom import OomCounter
 from resile.executors.local.segments import SegmentReader
 from resile.languages.python.modules import NO_HOME, Home
-from resile.model.failure import Kind, LogRange
+from resile.model.failure import Kind
 
 TICK_SECONDS = 0.05
 REPORT_START_SECONDS = 0.02
@@ -41,6 +47,7 @@ DEATHS_MAX = 3
 # A worker that takes a call reports that at once.
 PERHAPS_TAKEN_SECONDS = 5.0
 Key = tuple[int, int]
+AnyWorker = ProcessWorker | ThreadWorker | AdoptedWorker
 
 
 class FunctionExecutor(SegmentReader):
@@ -71,11 +78,11 @@ class FunctionExecutor(SegmentReader):
         self._queued: dict[Key, bool] = {}
         self._processes: list[ProcessWorker] = []
         self._threads: list[ThreadWorker] = []
+        self._adopted: list[AdoptedWorker] = []
         self._sockets: SocketCallQueue | None = None
         self._queue: ThreadCallQueue | None = None
         self._functions = Functions(run, epoch, home)
         self._ready: list[Report] = []
-        self._adopted: dict[Key, AdoptedCall] = {}
         self._perhaps_taken: dict[Key, float] = {}
         self._former_workers = function_spool.workers_in(self._folder)
         self._dead_workers: list[str] = []
@@ -94,7 +101,6 @@ class FunctionExecutor(SegmentReader):
     # --- the contract
 
     def fileno(self) -> int:
-        """Readable when reports wait."""
         return self._epoll.fileno()
 
     def start(self, launches: Sequence[Launch]) -> None:
@@ -119,11 +125,8 @@ class FunctionExecutor(SegmentReader):
             if worker.key == key and not worker.reason:
                 self._terminate(worker, "killed", time.time())
                 return
-        if key in self._adopted:
-            self._adopted[key].terminate("killed", time.time())
 
     def find(self, attempts: Sequence[Key]) -> None:
-        """After a resume: report the state of each of these calls (Adopted, Returned, Withdrawn or Lost)."""
         known: dict[Key, tuple[str, Record]] = {}
         held = {base for base in self._former_workers if function_spool.is_alive(base)}
         for base in self._former_workers:
@@ -132,8 +135,9 @@ class FunctionExecutor(SegmentReader):
         for key in attempts:
             base, record = known.get(key, ("", Dropped(*key, time.time())))
             if isinstance(record, Begun) and base in held:
-                call = self._adopted[key] = AdoptedCall(base, record)
-                self._ready.append(call.adopted_report())
+                worker = AdoptedWorker(base, record)
+                self._adopted.append(worker)
+                self._ready.append(Adopted(*key, record.at, worker.pid, log_start_of(record, base)))
             else:
                 self._ready.append(settle(base, record))
         self._dead_workers += [base for base in self._former_workers if base not in held]
@@ -146,7 +150,6 @@ class FunctionExecutor(SegmentReader):
         self._withdraw(set(self._queued))
 
     def reports(self) -> list[Report]:
-        """Everything that happened since the last call; never blocks."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._wakeup_fd)
         now = time.time()
@@ -158,17 +161,18 @@ class FunctionExecutor(SegmentReader):
                 self._process_exited(worker, now)
             elif gone and isinstance(worker, ThreadWorker):
                 self._thread_exited(worker, now)
+            elif gone and isinstance(worker, AdoptedWorker):
+                self._adopted_exited(worker, now)
         self._check_calls(now)
         if self._waiting:
             self._offer()
-        if not (self._queued or self._adopted or any(worker.current for worker in self._workers())):
+        if not (self._queued or any(worker.current for worker in self._workers())):
             self._busy.clear()
         reports, self._ready = self._ready, []
         self._unacknowledged = self._unacknowledged or bool(reports)
         return reports
 
     def queued_count(self) -> int:
-        """The number of calls that no worker has taken yet, as far as the executor knows."""
         return len(self._queued)
 
     def acknowledge(self) -> None:
@@ -196,7 +200,8 @@ class FunctionExecutor(SegmentReader):
             if queue is not None:
                 queue.close()
         owed = self._unacknowledged or self._ready or self._queued
-        for worker in self._workers():
+        ours: list[ProcessWorker | ThreadWorker] = [*self._processes, *self._threads]
+        for worker in ours:
             if worker.close() and not owed:
                 function_spool.forget(worker.base)
         self._epoll.close()
@@ -240,12 +245,12 @@ class FunctionExecutor(SegmentReader):
         self._count += 1
         return os.path.join(self._folder, f"{self._token}-{self._count}")
 
-    def _workers(self) -> list[ProcessWorker | ThreadWorker]:
-        return [*self._processes, *self._threads]
+    def _workers(self) -> list[AnyWorker]:
+        return [*self._processes, *self._threads, *self._adopted]
 
     # --- records
 
-    def _handle(self, worker: ProcessWorker | ThreadWorker, record: Record) -> None:
+    def _handle(self, worker: AnyWorker, record: Record) -> None:
         """Handle one record of a worker."""
         key = (record.job, record.attempt)
         self._queued.pop(key, None)
@@ -260,12 +265,12 @@ class FunctionExecutor(SegmentReader):
         if isinstance(worker, ProcessWorker):
             worker.current, worker.reason, worker.kill_at = None, "", 0.0
 
-    def _handle_done(self, worker: ProcessWorker | ThreadWorker, done: Done, key: Key) -> None:
+    def _handle_done(self, worker: AnyWorker, done: Done, key: Key) -> None:
         """Report a call that a worker finished; an abandoned call has already been reported."""
         if worker.abandoned_key == key:
             return
         pid = worker.unreported_pid(key)
-        if worker.reason and done.at >= worker.terminated_at and isinstance(worker, ProcessWorker):
+        if worker.reason and done.at >= worker.terminated_at and not isinstance(worker, ThreadWorker):
             self._ready.append(terminated_report(done, worker.base, worker.reason, pid))
             return
         # The call returned before SIGTERM arrived; the signal may now hit the next call.
@@ -312,6 +317,21 @@ class FunctionExecutor(SegmentReader):
                 self._perhaps_taken |= dict.fromkeys(missing, now + PERHAPS_TAKEN_SECONDS)
             self._offer()
 
+    def _adopted_exited(self, worker: AdoptedWorker, now: float) -> None:
+        """Report the end of the call of an adopted worker."""
+        self._adopted.remove(worker)
+        self._dead_workers.append(worker.base)
+        begun, last = worker.current, worker.last_record()
+        assert begun is not None
+        key = (begun.job, begun.attempt)
+        if isinstance(last, Done):
+            self._handle_done(worker, last, key)
+        elif worker.reason:
+            log = log_of(begun, worker.base)
+            self._ready.append(Ended(*key, begun.at, now, worker.sent_signal, 0.0, 0, log, worker.reason))
+        else:
+            self._ready.append(settle(worker.base, last))
+
     def _report_death(self, worker: ProcessWorker, begun: Begun, status: int, now: float) -> Report:
         """The report of the call that a worker was making when it died."""
         key = (begun.job, begun.attempt)
@@ -356,32 +376,25 @@ class FunctionExecutor(SegmentReader):
             if worker.reported_key != key and now - begun.at >= REPORT_START_SECONDS:
                 worker.reported_key = key
                 self._queued.pop(key, None)
-                log = LogRange(segment_of(worker.base), begun.out, 0, begun.err, 0)
-                self._ready.append(Started(*key, begun.at, worker.pid, log))
+                self._ready.append(Started(*key, begun.at, worker.pid, log_start_of(begun, worker.base)))
             if begun.timeout_seconds and not worker.reason and now - begun.at >= begun.timeout_seconds:
                 self._terminate(worker, "timeout", now)
-            elif worker.kill_at and now >= worker.kill_at and isinstance(worker, ProcessWorker):
+            elif worker.kill_at and now >= worker.kill_at and not isinstance(worker, ThreadWorker):
                 worker.kill_at = 0.0
                 worker.signal(signal.SIGKILL)
-        for key, call in tuple(self._adopted.items()):
-            report = call.check(now)
-            if report is not None:
-                del self._adopted[key]
-                self._ready.append(report)
-                self._dead_workers.append(call.base)
         for key in [key for key, until in self._perhaps_taken.items() if now >= until or key not in self._queued]:
             del self._perhaps_taken[key]
             if self._queued.pop(key, None) is not None:
                 self._ready.append(Lost(*key, now, "its worker died as it took the call"))
 
-    def _terminate(self, worker: ProcessWorker | ThreadWorker, reason: str, now: float) -> None:
+    def _terminate(self, worker: AnyWorker, reason: str, now: float) -> None:
         """Terminate the call that a worker is making."""
         begun = worker.current
         if begun is None:
             # A thread may have finished its call in the meantime.
             return
         worker.reason, worker.terminated_at = reason, now
-        if isinstance(worker, ProcessWorker):
+        if not isinstance(worker, ThreadWorker):
             worker.kill_at = now + begun.grace_seconds
             worker.signal(signal.SIGTERM)
             return

@@ -3,6 +3,8 @@
     CallQueue   send(call) -> taken?    take_back() -> calls that no worker has taken yet
     Worker      receive() -> records    current: the running call    signal(number)
 
+A worker of an earlier engine that still makes a call is adopted: this engine enforces the limits of that call.
+
 Only one worker can take a call out of the queue, so a call that `take_back` returns is certain never to run.
 """
 
@@ -30,7 +32,7 @@ from resile.executors.functions.calls import (
     encode_record,
     perform,
 )
-from resile.executors.functions.spool import Spool, write_all
+from resile.executors.functions.spool import Spool, is_alive, records_of, write_all, writer_of
 from resile.executors.functions.worker import IN_A_FILE, INLINE, MESSAGE_BYTES_MAX, Setting, decode_message
 from resile.executors.local.launcher.system_calls import socket
 
@@ -308,3 +310,34 @@ class ThreadWorker(Worker):
         if self.current is None:
             self._thread.join(CLOSE_SECONDS_MAX)
         return not self._thread.is_alive()
+
+
+class AdoptedWorker(Worker):
+    """A worker of an earlier engine: a process, or a thread that an earlier engine of this process abandoned.
+
+    It is not our child, so its exit status is unknown; `sent_signal`, the last signal that we sent, stands for it. A
+    thread can't be terminated: it goes on, and counts as gone.
+    """
+
+    def __init__(self, base: str, begun: Begun) -> None:
+        super().__init__(base)
+        self.pid, kind = writer_of(base)
+        self.current = begun
+        self.reported_key = (begun.job, begun.attempt)
+        self.sent_signal = 0
+        self._is_process = kind == "process"
+
+    def receive(self) -> tuple[list[Record], bool]:
+        """No records, which are only in its spool, and whether it is gone."""
+        return [], not is_alive(self.base) or bool(self.reason and not self._is_process)
+
+    def last_record(self) -> Record:
+        """The last record of its call."""
+        return [record for record in records_of(self.base) if (record.job, record.attempt) == self.key][-1]
+
+    def signal(self, number: int) -> None:
+        """Signal the worker and everything that it started, while it holds its lock."""
+        self.sent_signal = number
+        if self._is_process and is_alive(self.base):
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)

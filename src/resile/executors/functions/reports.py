@@ -2,16 +2,18 @@
 
 Done, by itself        --> Returned          Done, after we terminated it --> Ended, with the reason
 Begun, worker gone     --> Ended, with its exit status; Lost if that is unknown
+Dropped                --> Withdrawn
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from msgspec.structs import astuple
 
-from resile.executors.contract import Ended, Returned
-from resile.executors.functions.calls import Begun, Done
+from resile.executors.contract import Ended, Lost, Report, Returned, Withdrawn
+from resile.executors.functions.calls import Begun, Done, Dropped, Record
 from resile.executors.functions.spool import FOLDER
 from resile.model.failure import LogRange
 
@@ -23,8 +25,13 @@ def segment_of(base: str) -> str:
     return f"{FOLDER}/{os.path.basename(base)}"
 
 
+def log_start_of(begun: Begun, base: str) -> LogRange:
+    """The log range of a call that still runs, without its lengths."""
+    return LogRange(segment_of(base), begun.out, 0, begun.err, 0)
+
+
 def log_of(begun: Begun, base: str) -> LogRange:
-    """The log range of a call that has not returned: it still runs, or its worker died."""
+    """The log range of a call that will not return."""
     out, err = (_growth_of(base + ending, before) for ending, before in ((".o", begun.out), (".e", begun.err)))
     return LogRange(segment_of(base), begun.out, out, begun.err, err)
 
@@ -42,6 +49,17 @@ def terminated_report(done: Done, base: str, reason: str, pid: int) -> Ended:
     status, log = done.exit_code << 8, _log_of_done(done, base)
     usage = (done.cpu_seconds, done.rss_bytes_max)
     return Ended(done.job, done.attempt, done.started_at, done.at, status, *usage, log, reason, pid=pid)
+
+
+def settle(base: str, record: Record) -> Report:
+    """The report of a call whose worker has exited, from its last record."""
+    match record:
+        case Done():
+            return returned_report(record, base, 0)
+        case Begun():
+            return Lost(record.job, record.attempt, time.time(), "its worker is gone, and nobody saw how it ended")
+        case Dropped():
+            return Withdrawn(record.job, record.attempt, time.time())
 
 
 def _log_of_done(done: Done, base: str) -> LogRange:
