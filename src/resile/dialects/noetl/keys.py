@@ -18,17 +18,15 @@ from resile.dialects.noetl.values import (
     factor,
     filled_template,
     jitter,
-    key_table,
     mapping_of,
     name,
     no_next_is_error,
-    one_of,
     seconds,
     template,
     with_aliases,
 )
-from resile.dialects.reading.key_tables import Key, Table, refused_key
-from resile.dialects.reading.values import boolean, choice, duration, node_itself, texts
+from resile.dialects.reading.key_tables import Key, Table, key_table, refused_key
+from resile.dialects.reading.values import boolean, choice, duration, one_of, texts
 
 LOOP_POLICY = key_table(
     "policy of a loop",
@@ -49,7 +47,7 @@ LOOP = key_table(
 )
 PER_ITERATION = key_table(
     "per_iteration",
-    Key("sink", "mapping", "where its result goes", node_itself),
+    Key("sink", "mapping", "where its result goes"),
 )
 NEXT_CALL = key_table(
     "next_call",
@@ -65,41 +63,41 @@ RETRY = key_table(
     *with_aliases(Key("initial_delay", "seconds", "the first wait (1)", seconds), "delay"),
     Key("max_delay", "seconds", "the longest wait (60)", seconds),
     Key("backoff_multiplier", "number", "by how much each wait is longer (2)", factor),
-    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
+    Key("backoff", "none | linear | exponential, or seconds", "how waits grow"),
     Key("jitter", "bool", "do waits differ a little?", jitter),
     Key("retry_when", "condition", "asked after each attempt", condition),
     Key("stop_when", "condition", "asked before `retry_when`", condition),
     Key("retry_on", "list", "the kinds of failures that are tried again", texts(name)),
     Key("params", "mapping", "parameters of the next request", arguments),
     Key("next_call", "mapping", "settings that differ in the next attempt", mapping_of(NEXT_CALL)),
-    Key("collect", "mapping", "what is kept of each attempt", node_itself),
-    Key("sink", "mapping", "of a policy: where the result of each attempt goes", node_itself),
+    Key("collect", "mapping", "what is kept of each attempt"),
+    Key("sink", "mapping", "of a policy: where the result of each attempt goes"),
     Key("per_iteration", "mapping", "the same, under `sink`", mapping_of(PER_ITERATION)),
 )
 # The first whose condition holds counts.
 POLICY = key_table(
     "a policy of `retry`",
     Key("when", "condition", "asked after each attempt", condition),
-    Key("then", "mapping", "how to go on", node_itself),
+    Key("then", "mapping", "how to go on"),
 )
 # Asked at each event of the step; the first that holds counts.
 CASE = key_table(
     "a case",
     Key("when", "condition", "of `event`, `response`, `error`", condition),
-    Key("then", "mapping or list", "what follows: every key of it", node_itself),
+    Key("then", "mapping or list", "what follows: every key of it"),
 )
 THEN = key_table(
     "then",
-    Key("next", "arcs", "where to go", node_itself),
-    Key("step", "text", "the same as `next`", node_itself),
+    Key("next", "arcs", "where to go"),
+    Key("step", "text", "the same as `next`"),
     Key("args", "mapping", "values for that step", arguments),
-    Key("call", "mapping", "a step that runs as well", node_itself),
-    Key("set", "mapping or list", "variables", node_itself),
-    Key("collect", "mapping", "adds to a variable", node_itself),
-    Key("result", "data", "the result of the step", node_itself),
-    Key("sink", "mapping", "where the result goes", node_itself),
-    Key("retry", "mapping", "one more attempt", node_itself),
-    Key("fail", "text", "the step fails, and this is why", node_itself),
+    Key("call", "mapping", "a step that runs as well"),
+    Key("set", "mapping or list", "variables"),
+    Key("collect", "mapping", "adds to a variable"),
+    Key("result", "data", "the result of the step"),
+    Key("sink", "mapping", "where the result goes"),
+    Key("retry", "mapping", "one more attempt"),
+    Key("fail", "text", "the step fails, and this is why"),
 )
 COLLECT = key_table(
     "collect",
@@ -111,9 +109,7 @@ COLLECT = key_table(
 )
 SINK = key_table(
     "sink",
-    *with_aliases(
-        Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log", node_itself), "storage", "backend"
-    ),
+    *with_aliases(Key("tool", "text or mapping", "postgres, duckdb, http, python, event_log"), "storage", "backend"),
     Key("table", "text", "the table that takes a row", filled_template),
     one_of("mode", "add a row, or replace one", "insert", "append", "upsert"),
     Key("key", "name or list", "the columns that identify a row", texts(name)),
@@ -121,29 +117,29 @@ SINK = key_table(
     Key("data", "mapping or template", "the row, or a list of rows", data),
     Key("mapping", "mapping", "columns, and the fields of a row that fill them", arguments),
     *with_aliases(
-        Key("statement", "text", "statements instead of a table", node_itself, "command"),
+        Key("statement", "text", "statements instead of a table", field="command"),
         "command",
         "commands",
         "query",
     ),
-    Key("auth", "text", "the credential", node_itself),
+    Key("auth", "text", "the credential"),
     Key("database", "text", "the file of a DuckDB database", template),
     *with_aliases(Key("url", "text", "where a request goes", filled_template), "endpoint"),
     Key("method", "text", "GET, POST …", name),
     Key("headers", "mapping", "headers of the request", arguments),
     Key("params", "mapping", "the query of the URL", arguments_or_template),
     Key("payload", "data", "the body", data),
-    Key("code", "text", "Python code that takes the result", node_itself),
+    Key("code", "text", "Python code that takes the result"),
     Key("when", "condition", "whether it takes the result", condition),
 )
 ARC = key_table(
     "an arc of `next`",
-    Key("step", "text", "the step", node_itself),
+    Key("step", "text", "the step"),
     Key("when", "condition", "whether", condition),
-    Key("then", "list", "where to go if it holds", node_itself),
-    Key("else", "list", "where to go if no condition before holds", node_itself),
+    Key("then", "list", "where to go if it holds"),
+    Key("else", "list", "where to go if no condition before holds"),
     *with_aliases(Key("args", "mapping", "values for that step", arguments), "with", "data", "input"),
-    Key("set", "mapping", "variables that are set when it is taken", node_itself),
+    Key("set", "mapping", "variables that are set when it is taken"),
     comment("desc", "what it is for"),
 )
 NEXT_SPEC = key_table(
@@ -154,7 +150,7 @@ NEXT_SPEC = key_table(
 NEXT = key_table(
     "next",
     Key("spec", "mapping", "how arcs are chosen", mapping_of(NEXT_SPEC)),
-    Key("arcs", "list", "the arcs", node_itself),
+    Key("arcs", "list", "the arcs"),
     *(key for key in ARC.keys.values() if key.name != "set"),
 )
 ASSERT = key_table(
@@ -165,7 +161,7 @@ ASSERT = key_table(
 # The first rule that holds decides.
 ADMIT = key_table(
     "admit",
-    Key("rules", "list", "the rules", node_itself),
+    Key("rules", "list", "the rules"),
     one_of("mode", "the first counts", "exclusive"),
 )
 ADMIT_THEN = key_table("then of `admit`", Key("allow", "bool", "is the step admitted?", boolean))
@@ -178,7 +174,7 @@ ADMIT_RULE = key_table(
 )
 STEP_POLICY = key_table(
     "policy of a step",
-    Key("admit", "mapping", "whether it runs when a path comes to it", node_itself),
+    Key("admit", "mapping", "whether it runs when a path comes to it"),
     refused_key("lifecycle", "write `timeout` on the step"),
     refused_key("failure", "a failed item lets the others finish and then fails the step"),
     refused_key("emit", "every step writes its events"),
@@ -189,19 +185,19 @@ STEP_SPEC = key_table(
 )
 STEP = key_table(
     "a step",
-    Key("step", "text", "its name", node_itself),
+    Key("step", "text", "its name"),
     comment("desc", "what it is for"),
     comment("description", "what it is for"),
-    *with_aliases(Key("tool", "mapping or text", "what it does", node_itself), "type"),
+    *with_aliases(Key("tool", "mapping or text", "what it does"), "type"),
     *ARGS,
-    Key("loop", "mapping", "runs it for each item of a list", node_itself),
-    Key("case", "list", "what follows from its events", node_itself),
-    Key("next", "arcs", "where to go", node_itself),
+    Key("loop", "mapping", "runs it for each item of a list"),
+    Key("case", "list", "what follows from its events"),
+    Key("next", "arcs", "where to go"),
     Key("vars", "mapping", "variables that are set from its result", arguments),
-    Key("set", "mapping", "the same as `vars`", node_itself),
-    Key("retry", "true, number, mapping or list", "when it is tried again", node_itself),
-    *with_aliases(Key("sink", "mapping", "where its result goes", node_itself), "save"),
-    Key("assert", "mapping", "what must be there", node_itself),
+    Key("set", "mapping", "the same as `vars`"),
+    Key("retry", "true, number, mapping or list", "when it is tried again"),
+    *with_aliases(Key("sink", "mapping", "where its result goes"), "save"),
+    Key("assert", "mapping", "what must be there"),
     Key("timeout", "duration", "how long it may take", duration),
     Key("critical", "bool", "does its failure cancel what runs beside it?", boolean),
     Key("pass", "bool", "with `true` the tool is not run", boolean),
@@ -213,28 +209,28 @@ STEP = key_table(
 )
 WORKBOOK_ENTRY = key_table(
     "an entry of the workbook",
-    Key("name", "text", "its name", node_itself),
+    Key("name", "text", "its name"),
     comment("desc", "what it is for"),
-    *with_aliases(Key("tool", "mapping or text", "the tool", node_itself), "type"),
-    Key("assert", "mapping", "what must be there", node_itself),
-    Key("sink", "mapping", "where the result goes", node_itself),
+    *with_aliases(Key("tool", "mapping or text", "the tool"), "type"),
+    Key("assert", "mapping", "what must be there"),
+    Key("sink", "mapping", "where the result goes"),
 )
 TASK = key_table(
     "the task of an iterator",
     comment("name", "what it is called"),
     comment("desc", "what it is for"),
-    *with_aliases(Key("tool", "mapping or text", "the tool", node_itself), "type"),
+    *with_aliases(Key("tool", "mapping or text", "the tool"), "type"),
     *ARGS,
-    *with_aliases(Key("sink", "mapping", "where the result of an item goes", node_itself), "save"),
-    Key("assert", "mapping", "what must be there for an item", node_itself),
-    Key("retry", "true, number, mapping or list", "when an item is tried again", node_itself),
+    *with_aliases(Key("sink", "mapping", "where the result of an item goes"), "save"),
+    Key("assert", "mapping", "what must be there for an item"),
+    Key("retry", "true, number, mapping or list", "when an item is tried again"),
     Key("timeout", "duration", "how long an item may take", duration),
 )
 # Secrets, read from the environment: `keychain.NAME.FIELD` is $NAME_FIELD in capitals.
 KEYCHAIN_ENTRY = key_table(
     "an entry of the keychain",
     Key("name", "text", "its name", name),
-    Key("map", "mapping", "its fields", node_itself),
+    Key("map", "mapping", "its fields"),
     *(
         comment(word, "the environment takes the place of the service")
         for word in ("kind", "scope", "provider", "auth", "auto_renew", "endpoint", "method", "headers", "data", "ttl",
@@ -243,8 +239,8 @@ KEYCHAIN_ENTRY = key_table(
 )  # fmt: skip
 EXECUTOR_SPEC = key_table(
     "spec of the executor",
-    Key("entry_step", "text", "the first step", node_itself),
-    Key("final_step", "text", "the step that runs last", node_itself),
+    Key("entry_step", "text", "the first step"),
+    Key("final_step", "text", "the step that runs last"),
     Key("no_next_is_error", "bool", "must be false: a step without an arc leads to `end`", no_next_is_error),
     comment("pool", "Resile has one"),
 )
@@ -263,26 +259,26 @@ METADATA = key_table(
 )
 FILE = key_table(
     "a playbook",
-    Key("apiVersion", "text", "noetl.io/v1, /v2 or /v10", node_itself),
+    Key("apiVersion", "text", "noetl.io/v1, /v2 or /v10"),
     Key("kind", "Playbook", "what the file is", choice("Playbook", "playbook")),
-    Key("metadata", "mapping", "what it is called", node_itself),
+    Key("metadata", "mapping", "what it is called"),
     Key("name", "text", "the same as `metadata.name`", name),
     Key("path", "text", "the same as `metadata.path`", name),
     comment("description", "what it is for"),
     comment("version", "what it is called"),
-    Key("workload", "mapping", "values that a run can be given, with their defaults", node_itself),
-    Key("spec", "mapping", "more of them, under the name `spec`", node_itself),
-    Key("keychain", "list", "secrets", node_itself),
-    Key("workbook", "list", "tools that steps can call", node_itself),
-    Key("workflow", "list", "the steps", node_itself),
+    Key("workload", "mapping", "values that a run can be given, with their defaults"),
+    Key("spec", "mapping", "more of them, under the name `spec`"),
+    Key("keychain", "list", "secrets"),
+    Key("workbook", "list", "tools that steps can call"),
+    Key("workflow", "list", "the steps"),
     Key("executor", "mapping", "how it starts", mapping_of(EXECUTOR)),
     comment("tracing", "Resile has its own log and metrics"),
 )
-TASK_SPEC = key_table("spec of a tool", Key("policy", "mapping", "rules", node_itself))
+TASK_SPEC = key_table("spec of a tool", Key("policy", "mapping", "rules"))
 # What follows from its outcome: the first rule that holds counts.
 TASK_POLICY = key_table(
     "policy of a tool",
-    Key("rules", "list", "the rules", node_itself),
+    Key("rules", "list", "the rules"),
     one_of("mode", "the first counts", "exclusive"),
     one_of("on_unmatched", "what happens after a failure that no rule matches (fail)", "continue", "fail"),
     *(refused_key(word, "write a tool of its own into the list") for word in ("before", "after", "finally")),
@@ -292,16 +288,16 @@ TASK_THEN = key_table(
     one_of("do", "how to go on", "continue", "retry", "jump", "break", "fail"),
     Key("to", "text", "the tool to jump to", name),
     Key("attempts", "number", "executions in all, the first included (3)", attempts, "max_attempts"),
-    Key("backoff", "none | linear | exponential, or seconds", "how waits grow", node_itself),
+    Key("backoff", "none | linear | exponential, or seconds", "how waits grow"),
     Key("delay", "seconds", "the first wait (1)", seconds, "initial_delay"),
-    Key("set_ctx", "mapping", "variables of the playbook", node_itself),
-    Key("set_iter", "mapping", "variables of this item, or of this visit of the step", node_itself),
+    Key("set_ctx", "mapping", "variables of the playbook"),
+    Key("set_iter", "mapping", "variables of this item, or of this visit of the step"),
 )
-TASK_ELSE = key_table("else of a tool", Key("then", "mapping", "what follows", node_itself))
+TASK_ELSE = key_table("else of a tool", Key("then", "mapping", "what follows"))
 TASK_RULE = key_table(
     "a rule of a tool",
     Key("when", "condition", "of `outcome`", condition),
-    Key("then", "mapping", "what follows", node_itself),
+    Key("then", "mapping", "what follows"),
     Key("else", "mapping", "what follows if no rule before holds", mapping_of(TASK_ELSE)),
 )
 TABLES: tuple[Table, ...] = (

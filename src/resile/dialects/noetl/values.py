@@ -16,7 +16,7 @@ from resile.dialects.reading.context import Reading, Source
 from resile.dialects.reading.diagnostics import Diagnostics
 from resile.dialects.reading.key_tables import INVALID, Key, Reader, Table, read_keys
 from resile.dialects.reading.suggestions import did_you_mean
-from resile.dialects.reading.values import boolean, choice, integer, non_empty, number, read_data, text, wrong
+from resile.dialects.reading.values import boolean, integer, non_empty, number, read_data, text, wrong
 from resile.errors import shorten
 from resile.languages.jinja.templates import condition_text, is_template, names_in, problem
 from resile.model.limits import EXPRESSION_BYTES_MAX, PARALLEL_MAX, RETRIES_MAX
@@ -65,19 +65,9 @@ class NoetlReading(Reading):
             self.report.notice("keychain", f"`{shorten(entry)}` is read from ${variable}", place)
 
 
-def key_table(name: str, *rows: Key) -> Table:
-    """A table of these rows."""
-    return Table(name, "", {row.name: row for row in rows})
-
-
 def comment(name: str, doc: str) -> Key:
     """A key that is a comment for people and has no effect."""
     return Key(name, COMMENT, doc, lambda _, __: INVALID)
-
-
-def one_of(name: str, doc: str, *words: str) -> Key:
-    """A key whose value is one of these words."""
-    return Key(name, " | ".join(words), doc, choice(*words))
 
 
 def with_aliases(key: Key, *names: str) -> tuple[Key, ...]:

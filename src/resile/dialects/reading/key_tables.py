@@ -25,13 +25,18 @@ LABEL = "label"
 """The `kind` of a key that only describes and has no effect."""
 
 
+def node_itself(_: Reading, node: Node) -> Any:
+    """Return the node itself, for a caller that reads it later."""
+    return node
+
+
 class Key(Struct, frozen=True):
     """One accepted key: its reader, the field for its value, and its documentation."""
 
     name: str
     kind: str
     doc: str
-    read: Reader
+    read: Reader = node_itself
     field: str = ""
 
 
@@ -39,14 +44,19 @@ class Table(Struct, frozen=True):
     """The keys of one kind of mapping; those in `under_ir` belong below its key `ir`."""
 
     name: str
-    doc: str
     keys: dict[str, Key]
+    doc: str = ""
     under_ir: dict[str, Key] = {}
 
 
 def table(name: str, doc: str, *rows: Key) -> Table:
-    """A table of these rows."""
-    return Table(name, doc, {row.name: row for row in rows})
+    """A table of the native file, with its description on the reference page."""
+    return Table(name, {row.name: row for row in rows}, doc)
+
+
+def key_table(name: str, *rows: Key) -> Table:
+    """A table of another front end."""
+    return Table(name, {row.name: row for row in rows})
 
 
 def read_mapping(reading: Reading, node: Node, known: Table) -> dict[str, Any]:

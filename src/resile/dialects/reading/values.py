@@ -41,11 +41,6 @@ def text(reading: Reading, node: Node) -> Any:
     return node.text
 
 
-def node_itself(_: Reading, node: Node) -> Any:
-    """Return the node itself, for a caller that reads it later."""
-    return node
-
-
 def template(reading: Reading, node: Node) -> Any:
     """Read a text that may have references."""
     value = text(reading, node)
@@ -147,6 +142,16 @@ def choice(*words: str) -> Reader:
         return wrong(reading, node, f"one of {', '.join(words)}", near)
 
     return read_choice
+
+
+def one_of(name: str, doc: str, *words: str, field: str = "") -> Key:
+    """A key whose value is one of these words."""
+    return Key(name, ", ".join(words), doc, choice(*words), field)
+
+
+def true_or_false(name: str, doc: str, field: str = "") -> Key:
+    """A key whose value is `true` or `false`."""
+    return Key(name, "true or false", doc, boolean, field)
 
 
 def program(reading: Reading, node: Node) -> Any:

@@ -6,8 +6,8 @@ definition with a notice; no key is dropped.
 
 from __future__ import annotations
 
-from resile.dialects.reading.key_tables import Key, table
-from resile.dialects.reading.values import boolean, choice, integer, memory, node_itself, non_empty, text
+from resile.dialects.reading.key_tables import Key, key_table
+from resile.dialects.reading.values import boolean, integer, memory, non_empty, one_of, text
 from resile.dialects.torc.values import (
     commands,
     data,
@@ -30,12 +30,12 @@ _NAMES = "name or list of names"
 _PATTERNS = "regular expression or list of them"
 _PARAMETER_KEYS = (
     Key("parameters", "mapping", "Values by name; one entry is made for each combination.", parameters),
-    Key("parameter_mode", "product, zip", "Every combination, or the n-th values together.", choice("product", "zip")),
+    one_of("parameter_mode", "Every combination, or the n-th values together.", "product", "zip"),
     Key("use_parameters", _NAMES, "Parameters of the workflow to use here.", texts),
 )
 
-JOB = table(
-    "a job", "One command.",
+JOB = key_table(
+    "a job",
     Key("name", "text", "What the job is called; parameters may stand in it.", named_text),
     Key("command", "text", "The command, for bash. `${files.input.NAME}` and its kin are filled in.", named_text),
     Key("invocation_script", "text", "Stands in front of the command.", named_text),
@@ -56,20 +56,20 @@ JOB = table(
     Key("scheduler", "name", "Where it wants to run on a cluster.", named_text),
     *_PARAMETER_KEYS,
 )  # fmt: skip
-FILE = table(
-    "a file", "A path with a name.",
+FILE = key_table(
+    "a file",
     Key("name", "text", "What it is called; parameters may stand in it.", named_text),
     Key("path", "text", "Where it is, from the folder that the run is started in.", named_text),
     *_PARAMETER_KEYS,
 )  # fmt: skip
-USER_DATA = table(
-    "user data", "A piece of JSON with a name.",
+USER_DATA = key_table(
+    "user data",
     Key("name", "text", "What it is called.", named_text),
     Key("data", "any", "The data. Without it, it is what the job that puts it out writes to stdout.", data),
     Key("is_ephemeral", "boolean", "A label: data lives as long as its run.", boolean),
 )  # fmt: skip
-RESOURCES = table(
-    "resource requirements", "What a job takes of the machine.",
+RESOURCES = key_table(
+    "resource requirements",
     Key("name", "text", "What jobs call it by.", named_text),
     Key("num_cpus", "integer", "CPUs.", integer(1, PARALLEL_MAX)),
     Key("memory", "size", "Memory: `512m`, `4g`.", memory),
@@ -77,21 +77,21 @@ RESOURCES = table(
     Key("num_nodes", "integer", "Machines of a cluster.", integer(1, PARALLEL_MAX)),
     Key("runtime", "ISO 8601 duration", "How long an attempt may take; it is enforced. One hour by default.", period),
 )  # fmt: skip
-HANDLER = table(
-    "a failure handler", "Rules that jobs share by name.",
+HANDLER = key_table(
+    "a failure handler",
     Key("name", "text", "What jobs call it by.", named_text),
-    Key("rules", "list of rules", "Listed exit codes first, then the one that matches all.", node_itself),
+    Key("rules", "list of rules", "Listed exit codes first, then the one that matches all."),
 )  # fmt: skip
-RULE = table(
-    "a rule", "One answer to a failure.",
+RULE = key_table(
+    "a rule",
     Key("exit_codes", "exit code or list", "Which failures it answers.", exit_codes),
     Key("match_all_exit_codes", "boolean", "It answers all that no rule lists.", boolean),
     Key("recovery_script", "text", "Runs with bash before the job runs again; its own failure changes nothing.",
         named_text),
     Key("max_retries", "integer", "How many attempts a job has in all.", integer(0, RETRIES_MAX)),
 )  # fmt: skip
-SCHEDULER = table(
-    "a Slurm scheduler", "One kind of allocation; kept for a cluster.",
+SCHEDULER = key_table(
+    "a Slurm scheduler",
     Key("name", "text", "What jobs and actions call it by.", named_text),
     Key("account", "text", "Who pays.", text),
     Key("nodes", "integer", "Machines.", integer(1, PARALLEL_MAX)),
@@ -105,47 +105,47 @@ SCHEDULER = table(
     Key("ntasks_per_node", "integer", "Tasks on a node.", integer(1, PARALLEL_MAX)),
     Key("extra", "text", "Other options, handed over as they stand.", text),
 )  # fmt: skip
-ACTION = table(
-    "an action", "What happens when something has happened.",
-    Key("trigger_type", ", ".join(TRIGGERS), "When.", choice(*TRIGGERS)),
-    Key("action_type", "run_commands, schedule_nodes", "What.", choice("run_commands", "schedule_nodes")),
+ACTION = key_table(
+    "an action",
+    one_of("trigger_type", "When.", *TRIGGERS),
+    one_of("action_type", "What.", "run_commands", "schedule_nodes"),
     Key("jobs", _NAMES, "For the triggers about jobs: which.", texts),
     Key("job_name_regexes", _PATTERNS, "The same, by patterns of names.", texts),
     Key("commands", "command or list", "What `run_commands` runs, one after the other, with bash.", commands),
     Key("scheduler", "name", "Which scheduler `schedule_nodes` asks.", named_text),
-    Key("scheduler_type", "slurm", "Its kind.", choice("slurm")),
+    one_of("scheduler_type", "Its kind.", "slurm"),
     Key("num_allocations", "integer", "How often it is asked.", integer(1, PARALLEL_MAX)),
     Key("start_one_worker_per_node", "boolean", "A worker on each machine.", boolean),
     Key("max_parallel_jobs", "integer", "How many jobs a worker runs at once.", integer(1, PARALLEL_MAX)),
     Key("persistent", "boolean", "It is there for every worker.", boolean),
 )  # fmt: skip
-MONITOR = table(
-    "`resource_monitor`", "Labels: the usage of every attempt is measured by the kernel, always.",
+MONITOR = key_table(
+    "`resource_monitor`",
     Key("enabled", "boolean", "A label.", boolean),
-    Key("granularity", "summary, time_series", "A label.", choice("summary", "time_series")),
+    one_of("granularity", "A label.", "summary", "time_series"),
     Key("sample_interval_seconds", "integer", "A label.", integer(1, COUNT_MAX)),
     Key("generate_plots", "boolean", "A label.", boolean),
     Key("metrics", "list of texts", "A label.", texts),
 )  # fmt: skip
-WORKFLOW = table(
-    "the file", "A workflow of Torc.",
+WORKFLOW = key_table(
+    "the file",
     Key("name", "text", "What the workflow is called.", non_empty(text, "the name")),
     Key("user", "text", "A label.", text),
     Key("description", "text", "A label.", text),
     Key("project", "text", "A label.", text),
     Key("metadata", "any", "A label.", data),
     Key("parameters", "mapping", "Parameters that entries take by `use_parameters`.", parameters),
-    Key("jobs", "list of jobs", "What runs.", node_itself),
-    Key("files", "list of files", "Paths by name.", node_itself),
-    Key("user_data", "list of data", "JSON by name.", node_itself),
-    Key("resource_requirements", "list", "Shares of the machine by name.", node_itself),
-    Key("failure_handlers", "list", "Rules by name.", node_itself),
-    Key("slurm_schedulers", "list", "Kinds of allocations by name; kept for a cluster.", node_itself),
+    Key("jobs", "list of jobs", "What runs."),
+    Key("files", "list of files", "Paths by name."),
+    Key("user_data", "list of data", "JSON by name."),
+    Key("resource_requirements", "list", "Shares of the machine by name."),
+    Key("failure_handlers", "list", "Rules by name."),
+    Key("slurm_schedulers", "list", "Kinds of allocations by name; kept for a cluster."),
     Key("slurm_defaults", "mapping", "Options of every scheduler; kept for a cluster.", options),
-    Key("actions", "list of actions", "What happens beside the jobs.", node_itself),
-    Key("resource_monitor", "mapping", "Labels: usage is always measured.", node_itself),
+    Key("actions", "list of actions", "What happens beside the jobs."),
+    Key("resource_monitor", "mapping", "Labels: usage is always measured."),
     Key("use_pending_failed", "boolean", "A failure that no rule answers is parked.", boolean),
-    Key("jobs_sort_method", ", ".join(SORT_METHODS), "Which of the ready jobs start first.", choice(*SORT_METHODS)),
+    one_of("jobs_sort_method", "Which of the ready jobs start first.", *SORT_METHODS),
     Key("compute_node_expiration_buffer_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
     Key("compute_node_wait_for_new_jobs_seconds", "integer", "Kept for a cluster.", integer(0, COUNT_MAX)),
     Key("compute_node_ignore_workflow_completion", "boolean", "Kept for a cluster.", boolean),

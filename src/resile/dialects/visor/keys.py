@@ -14,8 +14,8 @@ from typing import Any, get_args
 from resile.dialects.formats.nodes import Mapping, Node, Sequence
 from resile.dialects.native.nodes import is_null
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Table, label, read_keys, refused_key, table
-from resile.dialects.reading.values import boolean, choice, integer, node_itself, non_empty, text, wrong
+from resile.dialects.reading.key_tables import INVALID, Key, Table, key_table, label, read_keys, refused_key
+from resile.dialects.reading.values import choice, integer, non_empty, one_of, text, true_or_false, wrong
 from resile.dialects.visor.routing_keys import (
     ON_FINISH,
     ON_INIT,
@@ -103,28 +103,28 @@ def _servers(reading: Reading, node: Node) -> Any:
     return found
 
 
-MEMORY_SETTINGS = table(
-    "memory", "The run's memory: values by key, in namespaces.",
-    Key("storage", "memory, file", "`file` keeps it between runs.", choice("memory", "file")),
-    Key("format", "json", "How the file is written.", choice("json")),
+MEMORY_SETTINGS = key_table(
+    "memory",
+    one_of("storage", "`file` keeps it between runs.", "memory", "file"),
+    one_of("format", "How the file is written.", "json"),
     Key("file", "path", "The file, relative to the caller's folder.", non_empty(text, "`file`")),
     Key("namespace", "name", "Where steps keep what they say no namespace for.", non_empty(text, "`namespace`")),
-    Key("auto_load", "true or false", "Read the file when it is first needed.", boolean),
-    Key("auto_save", "true or false", "Write the file after each change.", boolean),
+    true_or_false("auto_load", "Read the file when it is first needed."),
+    true_or_false("auto_save", "Write the file after each change."),
 )  # fmt: skip
-TAG_FILTER = table(
-    "tag_filter", "Which tagged steps run; the inputs `tags` and `exclude_tags` replace it.",
+TAG_FILTER = key_table(
+    "tag_filter",
     Key("include", "list of tags", "A step with one of these runs.", words),
     Key("exclude", "list of tags", "A step with one of these does not.", words),
 )  # fmt: skip
-TOOL = table(
-    "a tool", "A command that `on_init` can call.",
+TOOL = key_table(
+    "a tool",
     label("name", "the key of the mapping is the name"),
     label("description", "it is for readers"),
     Key("exec", "command", "The command; the arguments are `args`.", filled_template),
     Key("stdin", "text", "What the command reads.", template),
-    Key("inputSchema", "JSON schema", "The arguments that it takes; defaults are filled in.", node_itself),
-    Key("parseJson", "true or false", "The output must be JSON.", boolean),
+    Key("inputSchema", "JSON schema", "The arguments that it takes; defaults are filled in."),
+    true_or_false("parseJson", "The output must be JSON."),
     Key("transform", "template", "Makes the output.", template),
     Key("transform_js", "code", "Makes the output.", code),
     Key("timeout", "milliseconds", "The time for it.", milliseconds),
@@ -132,47 +132,46 @@ TOOL = table(
     refused_key("type", "only commands are tools here"),
     refused_key("cwd", "a command runs in the caller's folder"),
 )  # fmt: skip
-INPUT = table(
-    "an input", "A value that the caller gives.",
+INPUT = key_table(
+    "an input",
     Key("name", "text", "What it is called.", non_empty(text, "`name`")),
     label("description", "it is for readers"),
-    Key("schema", "JSON schema", "What a given value is read as, and must meet.", node_itself),
-    Key("default", "value", "Taken where the caller gives none.", node_itself),
-    Key("required", "true or false", "The caller must give it; so where there is neither this nor a default.",
-        boolean),
+    Key("schema", "JSON schema", "What a given value is read as, and must meet."),
+    Key("default", "value", "Taken where the caller gives none."),
+    true_or_false("required", "The caller must give it; so where there is neither this nor a default."),
 )  # fmt: skip
-OUTPUT = table(
-    "an output", "A value that the workflow gives.",
+OUTPUT = key_table(
+    "an output",
     Key("name", "text", "What it is called.", non_empty(text, "`name`")),
     label("description", "it is for readers"),
     Key("value", "template", "Its text.", template),
     Key("value_js", "code", "Its value, computed.", script),
     label("schema", "an output is what it is computed as"),
 )  # fmt: skip
-STEP_INPUT = table(
-    "an input of a step", "Where a value of a step comes from.",
-    Key("source", "param", "An input of the workflow.", choice("param")),
+STEP_INPUT = key_table(
+    "an input of a step",
+    one_of("source", "An input of the workflow.", "param"),
     Key("value", "name", "The input of the workflow, of the same name.", text),
 )  # fmt: skip
-SERVER = table(
-    "a server of tools", "A server that the agent starts or asks; it is passed on with `--mcp-config`.",
+SERVER = key_table(
+    "a server of tools",
     Key("command", "program", "The program.", non_empty(text, "`command`")),
     Key("args", "list of texts", "Its arguments.", _list_of_texts),
     Key("env", "mapping", "Its environment; `${NAME}` is the caller's variable.", _texts),
     Key("url", "url", "Where it is asked.", non_empty(text, "`url`")),
     Key("headers", "mapping", "Headers of what it is asked.", _texts),
-    Key("type", "stdio, sse, http", "How it is spoken to.", choice("stdio", "sse", "http")),
+    one_of("type", "How it is spoken to.", "stdio", "sse", "http"),
     Key("transport", "as `type`", "The same as `type`.", choice("stdio", "sse", "http"), "type"),
 )  # fmt: skip
-AI = table(
-    "ai", "Settings of the agent that is asked.",
+AI = key_table(
+    "ai",
     Key("provider", "text", "`anthropic` is what is asked; any other is told of.", text),
     Key("model", "text", "The model that is asked for.", non_empty(text, "`model`")),
     Key("timeout", "milliseconds", "The time for the answer.", milliseconds),
     Key("system_prompt", "text", "Put before the prompt.", filled_template),
-    Key("disableTools", "true or false", "The agent may use no tool.", boolean),
-    Key("allowBash", "true or false", "The agent may run commands.", boolean),
-    Key("allowEdit", "true or false", "The agent may change files.", boolean),
+    true_or_false("disableTools", "The agent may use no tool."),
+    true_or_false("allowBash", "The agent may run commands."),
+    true_or_false("allowEdit", "The agent may change files."),
     Key("allowedTools", "list of names", "The tools that it may use.", words),
     Key("max_iterations", "whole number", "How many rounds it has.", integer(1, 1_000_000)),
     Key("completion_prompt", "text", "Put behind the prompt.", filled_template),
@@ -186,13 +185,13 @@ AI = table(
         "negotiated_timeout_max_per_request", "graceful_stop_deadline", "prompt_type", "extra_allowed_folders",
         "skip_transport_context", "allowedFolders", "custom_prompt", "concurrency_limit")),
 )  # fmt: skip
-PROMPT = table(
-    "prompt", "What the agent is asked: one of the two.",
-    Key("file", "path", "The file that it stands in, relative to this one.", node_itself),
-    Key("content", "prompt", "The prompt itself.", node_itself),
+PROMPT = key_table(
+    "prompt",
+    Key("file", "path", "The file that it stands in, relative to this one."),
+    Key("content", "prompt", "The prompt itself."),
 )  # fmt: skip
-CLAUDE = table(
-    "claude_code", "Settings of Claude Code.",
+CLAUDE = key_table(
+    "claude_code",
     Key("allowedTools", "list of names", "The tools that it may use.", words),
     Key("maxTurns", "whole number", "How many rounds it has.", integer(1, 1_000_000), "max_iterations"),
     Key("systemPrompt", "text", "Put before the prompt.", filled_template, "system_prompt"),
@@ -201,7 +200,7 @@ CLAUDE = table(
     refused_key("hooks", _AGENT),
 )  # fmt: skip
 COMMON = (
-    Key("type", "type", "What the step does; `ai` where it is left out.", node_itself),
+    Key("type", "type", "What the step does; `ai` where it is left out."),
     label("name", "the key of the mapping is the name"),
     label("description", "it is for readers"),
     Key("depends_on", "name or list of names", 'Steps that must have succeeded; `"a|b"` is satisfied by either.',
@@ -211,28 +210,28 @@ COMMON = (
     Key("guarantee", "code or list of code", "What must hold after it, or it has failed.", conditions),
     Key("fail_if", "code", "Where it holds after the step, it has failed.", code),
     Key("failure_conditions", "mapping", "The same by name, with messages and severities.", failure_conditions),
-    Key("continue_on_failure", "true or false", "Dependents go on and the run does not fail for it.", boolean),
-    Key("criticality", ", ".join(CRITICALITIES),
+    true_or_false("continue_on_failure", "Dependents go on and the run does not fail for it."),
+    one_of("criticality",
         "`info`: as `continue_on_failure`; `external`, `internal`: what a condition fails is not tried again.",
-        choice(*CRITICALITIES)),
+        *CRITICALITIES),
     Key("on", "event or list of events", "The events for which it runs; the input `event` says which one it is.",
         words, "events"),
     Key("tags", "list of tags", "It runs only where one of these is asked for.", words),
     Key("group", "text", "Seen by code as `step.group`.", text),
-    Key("forEach", "true or false", "The output is a list, and dependents run once for each item.", boolean),
-    Key("fanout", "map, reduce", "Below a `forEach`: once for each item, or once for all.", choice("map", "reduce")),
-    Key("reduce", "true or false", "`true`: as `fanout: reduce`.", boolean),
+    true_or_false("forEach", "The output is a list, and dependents run once for each item."),
+    one_of("fanout", "Below a `forEach`: once for each item, or once for all.", "map", "reduce"),
+    true_or_false("reduce", "`true`: as `fanout: reduce`."),
     Key("timeout", "milliseconds", "The time for each try.", milliseconds),
     Key("env", "mapping", "Added to the environment of the step.", environment),
-    Key("schema", "name, path or JSON schema", "What the output must be; an agent is told of it.", node_itself),
-    Key("output_schema", "as `schema`", "The same as `schema`.", node_itself, "schema"),
+    Key("schema", "name, path or JSON schema", "What the output must be; an agent is told of it."),
+    Key("output_schema", "as `schema`", "The same as `schema`.", field="schema"),
     Key("transform", "template", "Makes the output of what the step gives.", template),
     Key("transform_js", "code", "Makes the output of what the step gives, after `transform`.", code),
     Key("on_init", "mapping", "What runs before the step.", mapping_reader(ON_INIT)),
-    Key("on_fail", "mapping", "What answers a failure.", node_itself),
+    Key("on_fail", "mapping", "What answers a failure."),
     Key("on_success", "mapping", "What follows a success.", mapping_reader(ON_SUCCESS)),
     Key("on_finish", "mapping", "With `forEach`: what follows once all items are done.", mapping_reader(ON_FINISH)),
-    Key("inputs", "mapping", "Inputs of the workflow that the step uses.", node_itself),
+    Key("inputs", "mapping", "Inputs of the workflow that the step uses."),
     label("template", "it is the look of a comment"),
     refused_key("max_runs", "`routing.max_loops` bounds how often anything runs"),
     refused_key("debounce", _SERVICE),
@@ -245,7 +244,7 @@ COMMON = (
     refused_key("require", "it needs an account of a code host"),
 )  # fmt: skip
 _AI_KEYS = (
-    Key("prompt", "prompt, path or mapping", "What the agent is asked.", node_itself),
+    Key("prompt", "prompt, path or mapping", "What the agent is asked."),
     Key("appendPrompt", "text", "Put behind the prompt, one of an extended file included.", filled_template),
     Key("focus", "text", "What the agent is told to look at.", non_empty(text, "`focus`")),
     Key("ai", "mapping", "Settings of the agent.", mapping_reader(AI)),
@@ -258,10 +257,9 @@ _AI_KEYS = (
         "ai_bash_config_js", "ai_extra_allowed_folders_js", "ai_prompt_type", "command", "enable_bash")),
 )  # fmt: skip
 _HTTP_KEYS = (
-    Key("url", "url", "Values in its path and query are percent-encoded; none may stand in its scheme or server.",
-        node_itself),
+    Key("url", "url", "Values in its path and query are percent-encoded; none may stand in its scheme or server."),
     Key("method", "text", "`GET` where it is left out, `POST` where there is a body.", non_empty(text, "`method`")),
-    Key("headers", "mapping", "Headers by name; a value may hold no line break.", node_itself),
+    Key("headers", "mapping", "Headers by name; a value may hold no line break."),
     Key("body", "text or data", "What is sent; data is sent as JSON.", data),
     refused_key("rate_limit", "`max_parallelism` bounds how many steps run at once"),
     refused_key("auth", "a header can carry it"),
@@ -272,8 +270,7 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("exec", "command", "The command for `sh`; values are quoted for the place where they stand.",
             filled_template),
         Key("stdin", "text", "What the command reads.", template),
-        Key("output_format", "json, text", "`json`: the output must be JSON; `text`: it is left as it is.",
-            choice("json", "text")),
+        one_of("output_format", "`json`: the output must be JSON; `text`: it is left as it is.", "json", "text"),
     ),
     "script": (
         Key("content", "code", "The inside of a function; what it returns is the output.", script),
@@ -285,14 +282,13 @@ _OWN: dict[str, tuple[Key, ...]] = {
     "noop": (),
     "log": (
         Key("message", "template", "What is said.", filled_template),
-        Key("level", ", ".join(get_args(LogLevel)), "How it is marked.",
-            _level),
-        Key("include_dependencies", "true or false", "Add what the steps gave that it depends on.", boolean),
+        Key("level", ", ".join(get_args(LogLevel)), "How it is marked.", _level),
+        true_or_false("include_dependencies", "Add what the steps gave that it depends on."),
         label("include_pr_context", "a run here belongs to no pull request"),
         label("include_metadata", "the log has the step and the time of every line"),
     ),
     "memory": (
-        Key("operation", ", ".join(get_args(MemoryOperation)), "What is done.", choice(*get_args(MemoryOperation))),
+        one_of("operation", "What is done.", *get_args(MemoryOperation)),
         Key("key", "text", "Under which key.", filled_template),
         Key("value", "data", "The value, whose texts may hold Liquid.", data),
         Key("value_js", "code", "The value, computed.", script),
@@ -300,8 +296,8 @@ _OWN: dict[str, tuple[Key, ...]] = {
     ),
     "http": _HTTP_KEYS,
     "workflow": (
-        Key("workflow", "name or path", "A workflow of `workflows` or `imports`, or a file.", node_itself),
-        Key("config", "path", "The file of the workflow.", node_itself, "workflow"),
+        Key("workflow", "name or path", "A workflow of `workflows` or `imports`, or a file."),
+        Key("config", "path", "The file of the workflow.", field="workflow"),
         Key("args", "mapping", "Its inputs.", arguments),
         Key("workflow_inputs", "as `args`", "The same as `args`.", arguments, "args"),
         refused_key("output_mapping", "a step gives the outputs of its workflow under their own names"),
@@ -313,8 +309,8 @@ _OWN: dict[str, tuple[Key, ...]] = {
         Key("prompt", "text", "The question; the step waits for `resile judge RUN STEP skip --output ANSWER`.",
             filled_template),
         Key(EXAMPLE, "text", "An example, shown with the question.", text, "example"),
-        Key("allow_empty", "true or false", "Said with the question.", boolean),
-        Key("multiline", "true or false", "Said with the question.", boolean),
+        true_or_false("allow_empty", "Said with the question."),
+        true_or_false("multiline", "Said with the question."),
         Key("default", "text", "What an empty answer means.", text),
         # Replaces the common row: the last row of a name counts.
         label("timeout", "a question waits until it is answered"),
@@ -322,13 +318,12 @@ _OWN: dict[str, tuple[Key, ...]] = {
 }  # fmt: skip
 _ARTICLES = {"ai": "an ai step", "http": "an http step"}
 STEPS: dict[str, Table] = {
-    name: table(_ARTICLES.get(name, f"a {name} step"), f"A step of the type `{name}`.", *COMMON, *rows)
-    for name, rows in _OWN.items()
+    name: key_table(_ARTICLES.get(name, f"a {name} step"), *COMMON, *rows) for name, rows in _OWN.items()
 }
 TYPES = {**{name: name for name in STEPS}, "logger": "log", "http_client": "http", "claude": "claude-code"}
 """Every supported type of step, with the type whose keys it has."""
-FILE = table(
-    "the file", "A Visor file.",
+FILE = key_table(
+    "the file",
     Key("version", "text", "There must be one, but for a file with an `id`, which others import.",
         non_empty(text, "`version`")),
     Key("name", "text", "What the workflow is called.", non_empty(text, "`name`")),
@@ -339,23 +334,23 @@ FILE = table(
     label("author", "it is for readers"),
     label("output", "it is the look of a comment; the log and `--json` have everything"),
     label("tests", "they belong to Visor's own test command"),
-    Key("steps", "mapping or list", "The steps by name.", node_itself),
-    Key("checks", "as `steps`", "The same as `steps`.", node_itself, "steps"),
+    Key("steps", "mapping or list", "The steps by name."),
+    Key("checks", "as `steps`", "The same as `steps`.", field="steps"),
     Key("routing", "mapping", "Limits and defaults of jumps, retries and remedies.", mapping_reader(ROUTING)),
     Key("fail_if", "code", "Looked at after each step; where it holds a remark is kept, and nothing fails.", code),
     Key("failure_conditions", "mapping", "For every step that has none of the same name.", failure_conditions),
     Key("max_parallelism", "whole number", "Steps that run at once.", integer(1, PARALLEL_MAX), "max_parallel"),
-    Key("fail_fast", "true or false", "The first failure that stands cancels everything else.", boolean),
+    true_or_false("fail_fast", "The first failure that stands cancels everything else."),
     Key("env", "mapping", "Added to the environment of every step.", environment),
     Key("memory", "mapping", "The run's memory.", mapping_reader(MEMORY_SETTINGS)),
-    Key("extends", "path or list of paths", "Files whose keys this one replaces or adds to.", node_itself),
-    Key("include", "as `extends`", "The same as `extends`.", node_itself, "extends"),
-    Key("imports", "path or list of paths", "Files of workflows that `workflow` steps can name.", node_itself),
-    Key("workflows", "mapping", "Workflows that `workflow` steps can name.", node_itself),
-    Key("tools", "mapping", "Commands that `on_init` can name.", node_itself),
-    Key("inputs", "list or mapping", "Values that the caller gives.", node_itself),
-    Key("outputs", "list", "Values that the workflow gives.", node_itself),
-    Key("output_mapping", "mapping", "The same as `outputs`: names and templates.", node_itself),
+    Key("extends", "path or list of paths", "Files whose keys this one replaces or adds to."),
+    Key("include", "as `extends`", "The same as `extends`.", field="extends"),
+    Key("imports", "path or list of paths", "Files of workflows that `workflow` steps can name."),
+    Key("workflows", "mapping", "Workflows that `workflow` steps can name."),
+    Key("tools", "mapping", "Commands that `on_init` can name."),
+    Key("inputs", "list or mapping", "Values that the caller gives."),
+    Key("outputs", "list", "Values that the workflow gives."),
+    Key("output_mapping", "mapping", "The same as `outputs`: names and templates."),
     Key("tag_filter", "mapping", "Which tagged steps run.", _tag_filter),
     Key("ai_provider", "text", "As `ai.provider` of every step.", text),
     Key("ai_model", "text", "As `ai.model` of every step.", non_empty(text, "`ai_model`")),

@@ -12,8 +12,8 @@ from typing import Any
 from resile.dialects.formats.nodes import Mapping, Node, Scalar, Sequence
 from resile.dialects.native.nodes import Part, is_null, items_of
 from resile.dialects.reading.context import Reading
-from resile.dialects.reading.key_tables import INVALID, Key, Reader, label, read_keys, refused_key, table
-from resile.dialects.reading.values import boolean, choice, integer, node_itself, non_empty, text, wrong
+from resile.dialects.reading.key_tables import INVALID, Key, Reader, key_table, label, read_keys, refused_key
+from resile.dialects.reading.values import integer, non_empty, one_of, text, true_or_false, wrong
 from resile.dialects.visor.values import Call, arguments, code, mapping_reader
 from resile.model.limits import LOOPS_MAX, RETRIES_MAX
 
@@ -105,25 +105,24 @@ def _condition(reading: Reading, name: str, key: Scalar, node: Node) -> Part | N
     return Part(key, name=name, code=fields["condition"], must=False, effect=effect, message=message)
 
 
-BACKOFF = table(
-    "backoff", "How long to wait before each further try; at most 15 % of the delay are added, always the same.",
-    Key("mode", "fixed, exponential", "Whether the delay doubles each time; `fixed` where it is left out.",
-        choice("fixed", "exponential")),
+BACKOFF = key_table(
+    "backoff",
+    one_of("mode", "Whether the delay doubles each time; `fixed` where it is left out.", "fixed", "exponential"),
     Key("delay_ms", "number", "The first delay, in milliseconds.", integer(0, 86_400_000)),
 )  # fmt: skip
-RETRY = table(
-    "retry", "Try a failed step again; each time costs 1 of the loop budget.",
+RETRY = key_table(
+    "retry",
     Key("max", "whole number", "How often at the most, the first try not counted.", integer(0, RETRIES_MAX)),
     Key("backoff", "mapping", "The waits in between; none where it is left out.", mapping_reader(BACKOFF)),
 )  # fmt: skip
-TRANSITION = table(
-    "a transition", "The first whose condition holds says where to go back to.",
+TRANSITION = key_table(
+    "a transition",
     Key("when", "code", "The condition.", code),
     Key("to", "name or null", "The step to go back to; `null`: go nowhere, whatever `goto` says.", _target),
     label("goto_event", "a jump changes no event"),
 )  # fmt: skip
-CALL = table(
-    "a call", "One entry of a `run` list.",
+CALL = key_table(
+    "a call",
     Key("step", "name", "The step to run.", _name("a name")),
     Key("tool", "name", "The tool of `tools` to run.", _name("a name")),
     Key("workflow", "name", "The workflow to run.", _name("a name")),
@@ -139,36 +138,34 @@ _ROUTES = (
     Key("transitions", "list of {when, to}", "Where to go back to, by conditions; before `goto`.", _transitions),
     label("goto_event", "a jump changes no event"),
 )  # fmt: skip
-ON_FAIL = table(
-    "on_fail", "What answers a failure: retries, each after the steps of `run`, then a jump back.",
+ON_FAIL = key_table(
+    "on_fail",
     Key("retry", "mapping", "Try again.", _retry),
     *_ROUTES,
 )  # fmt: skip
-ON_SUCCESS = table("on_success", "What follows a success: steps to run, then a jump back.", *_ROUTES)
-ON_FINISH = table("on_finish", "What follows once all items of a `forEach` are done.", *_ROUTES)
-ON_INIT = table(
-    "on_init", "What runs before the step.",
+ON_SUCCESS = key_table("on_success", *_ROUTES)
+ON_FINISH = key_table("on_finish", *_ROUTES)
+ON_INIT = key_table(
+    "on_init",
     Key("run", "list of names or calls", "Steps, tools and workflows, in this order.", _calls),
     refused_key("run_js", "what runs before a step is known before the run"),
 )  # fmt: skip
-DEFAULTS = table(
-    "routing.defaults", "What every step has unless it says otherwise.",
-    Key("on_fail", "mapping", "Each key of a step's own `on_fail` replaces the one here; `on_fail: null` has none.",
-        node_itself),
+DEFAULTS = key_table(
+    "routing.defaults",
+    Key("on_fail", "mapping", "Each key of a step's own `on_fail` replaces the one here; `on_fail: null` has none."),
 )  # fmt: skip
-ROUTING = table(
-    "routing", "Limits and defaults of jumps, retries and remedies.",
+ROUTING = key_table(
+    "routing",
     Key("max_loops", "whole number", "How many of them each scope has in all; 10 where it is left out.",
         integer(0, LOOPS_MAX)),
     Key("defaults", "mapping", "What every step has unless it says otherwise.", mapping_reader(DEFAULTS)),
 )  # fmt: skip
-CONDITION = table(
-    "a failure condition", "A condition on what a step gives.",
+CONDITION = key_table(
+    "a failure condition",
     Key("condition", "code", "Where it holds, the step has failed.", code),
     Key("message", "text", "What is said then.", text),
-    Key("severity", "error, warning, info", "Below `error` it is a remark in the log and fails nothing.",
-        choice("error", "warning", "info")),
-    Key("halt_execution", "true or false", "Nothing else starts, and the run fails.", boolean),
+    one_of("severity", "Below `error` it is a remark in the log and fails nothing.", "error", "warning", "info"),
+    true_or_false("halt_execution", "Nothing else starts, and the run fails."),
 )  # fmt: skip
 ROUTING_TABLES = (
     ON_INIT, ON_FAIL, ON_SUCCESS, ON_FINISH, RETRY, BACKOFF, TRANSITION, CALL, ROUTING, DEFAULTS, CONDITION,

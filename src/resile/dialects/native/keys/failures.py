@@ -22,12 +22,13 @@ from resile.dialects.reading.values import (
     integer,
     memory,
     milliseconds,
-    node_itself,
     non_empty,
     number,
+    one_of,
     one_or_more,
     text,
     texts,
+    true_or_false,
     wrong,
 )
 from resile.errors import shorten
@@ -164,8 +165,7 @@ _names = texts(non_empty(text, "the name of a step"))
 
 BACKOFF = table(
     "backoff", "How long to wait before each further try.",
-    Key("type", "fixed, linear, exponential, fibonacci", "How the delay grows; `fixed` where it is left out.",
-        choice(*BACKOFF_KINDS), "kind"),
+    one_of("type", "How the delay grows; `fixed` where it is left out.", *BACKOFF_KINDS, field="kind"),
     Key("mode", "as `type`", "The same as `type`.", choice(*BACKOFF_KINDS), "kind"),
     Key("initial", "duration", "The first delay; a linear one waits `initial` and `increment` together at first.",
         duration_or_zero, "initial_seconds"),
@@ -178,9 +178,8 @@ BACKOFF = table(
         number(1, MULTIPLIER_MAX)),
     Key("max_delay", "duration", "No delay is longer.", duration, "delay_seconds_max"),
     Key("jitter", "number from 0 to 1", "A share of the delay by which it varies.", number(0, 1)),
-    Key("jitter_of", "delay, initial", "`initial`: a share of the first delay, however long the others are.",
-        choice("delay", "initial")),
-    *(Key(kind, "duration or mapping", f"The same with `type: {kind}`; a duration is `initial`.", node_itself)
+    one_of("jitter_of", "`initial`: a share of the first delay, however long the others are.", "delay", "initial"),
+    *(Key(kind, "duration or mapping", f"The same with `type: {kind}`; a duration is `initial`.")
       for kind in BACKOFF_KINDS),
 )  # fmt: skip
 RETRY = table(
@@ -210,31 +209,27 @@ ON_FAILURE = table(
     "on_failure", "What answers a failure: `true`, a command, a list of commands, or these keys.",
     _RETRY_KEY,
     *_ROUTES,
-    Key("shell", "command", "The handler runs this command.", node_itself),
-    Key("agent", "prompt", "The handler asks an agent; after `shell` where both are given.", node_itself),
-    Key("claude", "as `agent`", "The same as `agent`.", node_itself, "agent"),
-    Key("commands", "command or list", "The handler runs these in order: commands, or steps with all their keys.",
-        node_itself),
+    Key("shell", "command", "The handler runs this command."),
+    Key("agent", "prompt", "The handler asks an agent; after `shell` where both are given."),
+    Key("claude", "as `agent`", "The same as `agent`.", field="agent"),
+    Key("commands", "command or list", "The handler runs these in order: commands, or steps with all their keys."),
     Key("strategy", "recovery, fallback, cleanup, custom",
         "`fallback`: the last command's output is the step's; `cleanup`: the failure stands; else a handler that "
         "passes makes the step recovered.", choice("recovery", "fallback", "cleanup", "custom")),
     Key("max_attempts", "whole number", "Executions of the step in all; the handler runs before each further one.",
         integer(1, RETRIES_MAX)),
     Key("max_retries", "as `max_attempts`", "The same as `max_attempts`.", integer(1, RETRIES_MAX), "max_attempts"),
-    Key("retry_original", "true or false", "Deprecated: `max_attempts` above 1 says it.", boolean),
+    true_or_false("retry_original", "Deprecated: `max_attempts` above 1 says it."),
     Key("timeout", "duration", "The time for the whole handler.", duration, "timeout_seconds"),
-    Key("handler_failure_fatal", "true or false", "`true`: a handler that fails ends the climb, the step has failed.",
-        boolean),
+    true_or_false("handler_failure_fatal", "`true`: a handler that fails ends the climb, the step has failed."),
     _FAIL_WORKFLOW,
-    Key("accept", "true or false",
-        "`true`: when nothing else is left, the step is taken as it is and counts as recovered.", boolean),
+    true_or_false("accept", "`true`: when nothing else is left, the step is taken as it is and counts as recovered."),
     Key("capture", "name, or mapping of names",
-        "Names for what the handler's commands wrote, joined; in a form other than text, for what the last one wrote.",
-        node_itself),
+        "Names for what the handler's commands wrote, joined; in a form other than text, for what the last one wrote."),
 )  # fmt: skip
 _FOLLOWS = (
     *_ROUTES,
-    Key("commands", "command or list", "Commands and steps that run before those that `run` names.", node_itself),
+    Key("commands", "command or list", "Commands and steps that run before those that `run` names."),
     Key("cost", "whole number", "What the jump takes from the loop budget; 1 where it is left out.",
         integer(0, LOOPS_MAX)),
     Key("run_cost", "whole number", "What running the steps takes from the loop budget; 0 where it is left out.",
@@ -249,9 +244,8 @@ ON_FINISH = table(
 )
 DEFAULTS = table(
     "routing.defaults", "What every step's `on_failure` has unless it says otherwise.",
-    Key("on_failure", "mapping", "Keys of `on_failure` that name no commands; `on_failure: false` opts a step out.",
-        node_itself),
-    Key("on_fail", "as `on_failure`", "The same as `on_failure`.", node_itself, "on_failure"),
+    Key("on_failure", "mapping", "Keys of `on_failure` that name no commands; `on_failure: false` opts a step out."),
+    Key("on_fail", "as `on_failure`", "The same as `on_failure`.", field="on_failure"),
 )  # fmt: skip
 DEFAULT = table(
     "routing.defaults.on_failure", "The keys that a default may have.", _RETRY_KEY, *_ROUTES, _FAIL_WORKFLOW
@@ -266,8 +260,7 @@ ROUTING = table(
 FAILURE_HANDLER = table(
     "a failure handler", "Rules that steps share by the handler's name.",
     Key("rules", "list of rules",
-        "Rules for listed failures are looked at before those that match all; one with `then` is as a step's.",
-        node_itself),
+        "Rules for listed failures are looked at before those that match all; one with `then` is as a step's."),
 )  # fmt: skip
 _TYPES = Key("types", "name or list", "Of a function: exceptions that it raised, those below them included.",
              one_or_more(non_empty(text, "the name of an exception")))  # fmt: skip
@@ -275,20 +268,17 @@ RULE = table(
     "a rule", "One answer to some failures; every matcher that is given must hold.",
     Key("exit_codes", "number or list", "Exit codes; 128 and the signal's number after a signal.",
         one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
-    Key("match_all_exit_codes", "true or false", "`true`: every failure.", boolean),
+    true_or_false("match_all_exit_codes", "`true`: every failure."),
     Key("signals", "signal or list", "Signals that ended the step, by name or number.", one_or_more(_signal)),
     Key("kinds", "kind or list", "Kinds of failure: " + ", ".join(MATCHED_KINDS) + ".",
         one_or_more(choice(*MATCHED_KINDS))),
     Key("pattern", "regular expression", "Found in the last of the output or in the message.", _pattern),
     _TYPES,
-    Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file.",
-        node_itself),
-    Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.",
-        integer(0, RETRIES_MAX)),
+    Key("recovery_script", "path or script", "Run by bash before the retry; a path is relative to the file."),
+    Key("max_retries", "whole number", "How often this rule answers; 3 where it is left out.", integer(0, RETRIES_MAX)),
     Key("backoff", "duration or mapping", "The wait before each retry.", read_backoff, "wait"),
     Key("timeout", "duration", "The time for the script.", duration, "timeout_seconds"),
-    Key("on_script_failure", "continue, fail", "`fail`: no retry after a script that failed.",
-        choice("continue", "fail")),
+    one_of("on_script_failure", "`fail`: no retry after a script that failed.", "continue", "fail"),
 )  # fmt: skip
 _GROWTH = (
     Key("factor", "number", "What the last grant is multiplied by; 1.5 where it is left out.",
@@ -299,7 +289,7 @@ _GROWTH = (
 GROWTH = table("escalate, in a rule", "The step has more memory after oom, more time after a timeout.", *_GROWTH)
 STEP_RULE = table(
     "a rule of a step", "One answer to some failures, with everything that a rule can say.",
-    Key("then", ", ".join(get_args(Then)), "What follows, after the wait and the repair.", choice(*get_args(Then))),
+    one_of("then", "What follows, after the wait and the repair.", *get_args(Then)),
     Key("text", "text", "What `explain` says of it; the word of `then` where it is left out.", text),
     Key("exit_codes", "number or list", "Only these exit codes.", one_or_more(integer(0, EXIT_CODE_MAX)), "codes"),
     Key("except_exit_codes", "number or list", "All exit codes but these.", one_or_more(integer(0, EXIT_CODE_MAX)),
@@ -310,23 +300,22 @@ STEP_RULE = table(
         _pattern),
     _TYPES,
     Key("when", "condition", "Only where this holds.", condition),
-    Key("limit_of", "rule, job", "`job`: the firings of all rules of the step count.", choice("rule", "job")),
+    one_of("limit_of", "`job`: the firings of all rules of the step count.", "rule", "job"),
     Key("limit", "whole number", "How often the rule answers, for each job; 1 where it is left out.",
         integer(0, LOOPS_MAX)),
     Key("backoff", "duration or mapping", "The wait before it.", read_backoff, "wait"),
     Key("wait", "mapping", f"The same, as the model has it: {fields_of(Backoff)}.", as_model(Backoff, "`wait`")),
-    Key("commands", "command or list", "The repair: commands, or steps with all their keys.", node_itself),
+    Key("commands", "command or list", "The repair: commands, or steps with all their keys."),
     *_ROUTES,
     Key("timeout", "duration", "The time for the whole repair.", duration, "timeout_seconds"),
-    Key("on_repair_failure", "ignore, next, fail",
+    one_of("on_repair_failure",
         "What a failed repair means: nothing; the rules below answer (where it is left out); the step has failed.",
-        choice("ignore", "next", "fail")),
-    Key("escalate", "mapping", "The further try has more of the machine.", node_itself),
+        "ignore", "next", "fail"),
+    Key("escalate", "mapping", "The further try has more of the machine."),
     Key("cost", "whole number", "What it takes from the loop budget; 0 where it is left out.", integer(0, LOOPS_MAX)),
-    Key("routing", "true or false", "`true`: `--no-failure-routing` turns it off.", boolean),
-    Key("retries_anyway", "true or false",
-        "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step.", boolean),
-    Key("halts", "true or false", "`true`: with `then: fail`, the whole scope ends.", boolean),
+    true_or_false("routing", "`true`: `--no-failure-routing` turns it off."),
+    true_or_false("retries_anyway", "`true`: `--retry-max` caps it, and it retries also where `run_js` names no step."),
+    true_or_false("halts", "`true`: with `then: fail`, the whole scope ends."),
     Key("by_default", "key or list", "`run`, `goto`, `transitions`: those that stand here for every step of the file; "
         "where they lead nowhere they are left out.", one_or_more(choice("run", "goto", "transitions"))),
 )  # fmt: skip

@@ -12,16 +12,16 @@ from resile.dialects.native.keys.failures import read_backoff
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
 from resile.dialects.reading.values import (
-    boolean,
     choice,
     duration,
     expression,
     integer,
-    node_itself,
     non_empty,
     number,
+    one_of,
     template,
     text,
+    true_or_false,
     wrong,
 )
 from resile.errors import shorten
@@ -158,17 +158,16 @@ INPUT_STEP = table(
 )  # fmt: skip
 PHASE = table(
     "setup, reduce, agent_template", "A list of steps, as a mapping.",
-    Key("commands", "list of steps", "The steps, which run in order.", node_itself),
+    Key("commands", "list of steps", "The steps, which run in order."),
 )  # fmt: skip
 MAP = table(
     "map", "Steps that run once for each item; they see `${item}`, `${item_index}` and `${item_id}`.",
     Key("input", "list, path, command or mapping",
         "The items: a list; a file beside the workflow file, or one word that ends in .json, .jsonl or .ndjson; a "
-        "step's output; any other text is a command that prints them.", node_itself),
+        "step's output; any other text is a command that prints them."),
     Key("json_path", "JSON path", "Which part of the input are the items; one array means its elements.", _path),
     Key("filter", "expression", "Only items for which this holds; it sees `item`.", _filter),
-    Key("filter_bare", "true or false", "`true`: the filter sees the fields of an item by their names as well.",
-        boolean),
+    true_or_false("filter_bare", "`true`: the filter sees the fields of an item by their names as well."),
     Key("sort_by", "fields", "The order: fields, each with `ASC` or `DESC`, `NULLS FIRST` or `NULLS LAST`.", _sort_by),
     Key("distinct", "field", "Of items with the same value of this field only the first.", _field),
     Key("offset", "whole number", "Leave out so many items at the start.", integer(0, ITEMS_MAX)),
@@ -177,11 +176,10 @@ MAP = table(
     Key("item_timeout", "duration", "The time for each item, all its steps together.", duration,
         "item_timeout_seconds"),
     Key("timeout_per_agent", "as `item_timeout`", "The same as `item_timeout`.", duration, "item_timeout_seconds"),
-    Key("steps", "list or mapping", "What runs for each item: a list in order, a mapping by `needs`.", node_itself),
-    Key("agent_template", "list, or {commands}", "The same as `steps`, as a list.", node_itself, "steps"),
-    Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole.", node_itself),
-    Key("isolation", "none, worktree", "`worktree`: each item has a git worktree, and what it commits is merged.",
-        choice("none", "worktree")),
+    Key("steps", "list or mapping", "What runs for each item: a list in order, a mapping by `needs`."),
+    Key("agent_template", "list, or {commands}", "The same as `steps`, as a list.", field="steps"),
+    Key("error_policy", "mapping", "What failed items mean; instead of the workflow's, as a whole."),
+    one_of("isolation", "`worktree`: each item has a git worktree, and what it commits is merged.", "none", "worktree"),
     Key("scope", "text", "What the scopes of the items are called, instead of by the step's name.",
         non_empty(text, "`scope`")),
     Key("item_name", "text", "What the item is called in texts, besides `item`.", non_empty(text, "`item_name`")),
@@ -193,7 +191,7 @@ ERROR_POLICY = table(
         "not say otherwise; `skip`: drop it; `stop`: keep it and end the map; `fail`: keep it, and fail the map once "
         "all are done; `carry_on`: as `fail`, but what needs the map runs where some items succeeded; `custom:NAME`: a "
         "failure handler or one of `handlers` answers the failures of its steps, then as `dlq`.", _on_item_failure),
-    Key("continue_on_failure", "true or false", "`false`: the first failed item ends the map.", boolean),
+    true_or_false("continue_on_failure", "`false`: the first failed item ends the map."),
     Key("max_failures", "whole number", "So many failed items end the map.", _count, "failures_max"),
     Key("failure_threshold", "number from 0 to 1", "A larger share of failed items ends the map.", number(0, 1)),
     Key("failure_threshold_min_items", "whole number",

@@ -16,16 +16,16 @@ from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, Table, read_mapping, struct_reader, table
 from resile.dialects.reading.values import (
     boolean,
-    choice,
     code,
-    node_itself,
     non_empty,
+    one_of,
     one_or_more,
     only_true,
     read_data,
     schema,
     text,
     texts,
+    true_or_false,
     wrong,
 )
 from resile.model.builtin_actions import Case, Check, Effect, MemoryFile, Transform
@@ -58,28 +58,27 @@ def _aliases(reading: Reading, node: Node) -> Any:
 
 TRANSFORM = table(
     "transform", "From what an attempt printed to the value of its step: parsed, then the template, then the code.",
-    Key("parse", "auto, json, text, last",
+    one_of("parse",
         "`auto`: JSON where it is JSON; `json` insists on it; `text` leaves it; `last`: the last line, as JSON.",
-        choice("auto", "json", "text", "last")),
+        "auto", "json", "text", "last"),
     Key("template", "text", "A text that is made of the output.", text),
     Key("code", "code", "The inside of a function that sees `output` and returns the value.", code),
-    Key("as_items", "true or false", "`true`: whatever is there becomes a list.", boolean),
+    true_or_false("as_items", "`true`: whatever is there becomes a list."),
     Key("schema", "JSON schema", "What the value must be.", schema),
 )  # fmt: skip
 CHECK = table(
     "a check", "A condition on an attempt that went well.",
     Key("name", "text", "What it is called.", non_empty(text, "`name`")),
     Key("code", "code", "The inside of a function, or an expression, whose answer counts.", code),
-    Key("must", "true or false", "The answer that is wanted.", boolean),
-    Key("effect", "fail, halt, remark", "Else the attempt fails; the whole scope ends; only a remark is kept.",
-        choice("fail", "halt", "remark")),
+    true_or_false("must", "The answer that is wanted."),
+    one_of("effect", "Else the attempt fails; the whole scope ends; only a remark is kept.", "fail", "halt", "remark"),
     Key("message", "text", "What is said then.", text),
 )  # fmt: skip
 MEMORY_FILE = table(
     "memory_file", "The file in which the memory of a workflow is kept between runs.",
     Key("path", "path", "Which file, relative to the caller's folder.", non_empty(text, "`path`")),
-    Key("load", "true or false", "`false`: begin with nothing.", boolean),
-    Key("save", "true or false", "`false`: write nothing.", boolean),
+    true_or_false("load", "`false`: begin with nothing."),
+    true_or_false("save", "`false`: write nothing."),
 )  # fmt: skip
 read_memory_file = struct_reader(MemoryFile, MEMORY_FILE, "path", "path")
 SOURCE = table(
@@ -89,11 +88,9 @@ SOURCE = table(
 )  # fmt: skip
 IR_WORKFLOW = table(
     "ir, of the workflow", "What other systems say about a whole file.",
-    Key("templates", "dollar, liquid, jinja",
-        "The language of texts; with one other than `dollar`, `${…}` means nothing in them.",
-        choice("dollar", "liquid", "jinja")),
-    Key("failure_key", "on_failure, on_fail", "What messages call the answer to a failure.",
-        choice("on_failure", "on_fail")),
+    one_of("templates", "The language of texts; with one other than `dollar`, `${…}` means nothing in them.",
+        "dollar", "liquid", "jinja"),
+    one_of("failure_key", "What messages call the answer to a failure.", "on_failure", "on_fail"),
     Key("memory_file", "path or mapping", "Where the run's memory is kept between runs.", read_memory_file),
     Key("memory_namespace", "text", "The part of the memory that code sees; `default` where it is left out.",
         non_empty(text, "`memory_namespace`")),
@@ -115,11 +112,11 @@ IR_STEP = table(
     Key("shares", "bool", "Beside `workflow`: it is a part of this one; its steps see what the step sees.", boolean),
     Key("called", "mapping", "Beside `workflow`: how another system calls that file.",
         lambda reading, node: read_mapping(reading, node, CALLED)),
-    Key("inherit", "true or false",
-        "`false`: in a map or a handler, nothing is taken over from the step around: no env, folder, shell.", boolean),
-    Key("join", "any, all",
+    true_or_false("inherit",
+        "`false`: in a map or a handler, nothing is taken over from the step around: no env, folder, shell."),
+    one_of("join",
         "Where arcs lead here: run for each that is taken, or once, when no path that is under way can lead here.",
-        choice("any", "all")),
+        "any", "all"),
     Key("transform", "mapping", "What becomes of the output.", struct_reader(Transform, TRANSFORM, "")),
     Key("checks", "list of checks", "What the value must meet.", _checks),
     Key("args", "mapping", "Values for the texts and the code of the step.", _arguments),
@@ -130,19 +127,17 @@ IR_STEP = table(
     Key("cases", "list of mappings", f"Conditions on an attempt, by their number: {fields_of(Case)}.", read_cases),
     Key("effects", "list of mappings", f"What follows when an attempt has ended: {fields_of(Effect)}.",
         as_model(tuple[Effect, ...], "`effects`")),
-    Key("in_order", "true or false", "`true`: in each item it waits until all items before are over.", boolean),
+    true_or_false("in_order", "`true`: in each item it waits until all items before are over."),
     Key("copies", "name or list", "Steps of which copies run in this one's answers: they count as called for.",
         texts(text)),
     Key("accepts_in_items", "true", "Below a `foreach`, a failure that is tolerated leaves the item whole.", only_true),
     Key("in_turn", "true", "Beside `foreach`: items whose steps need each other run one after the other.", only_true),
-    Key("called_only", "true or false",
-        "Runs only as a remedy, or always; where it is left out, that follows from who names it.", boolean),
+    true_or_false("called_only",
+        "Runs only as a remedy, or always; where it is left out, that follows from who names it."),
     Key("rules", "list of rules",
-        "The ladder, rule by rule, or names of failure handlers; it stands above what the other keys say.",
-        node_itself),
+        "The ladder, rule by rule, or names of failure handlers; it stands above what the other keys say."),
     Key("on_exit_code", "mapping of exit codes to commands",
-        "Answers these exit codes first: the step counts as recovered once the commands of its code pass.",
-        node_itself),
+        "Answers these exit codes first: the step counts as recovered once the commands of its code pass."),
 )  # fmt: skip
 
 IR_TABLES: tuple[Table, ...] = (

@@ -11,7 +11,7 @@ from resile.dialects.formats.nodes import Mapping, Node
 from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, struct_reader, table
-from resile.dialects.reading.values import boolean, choice, code, non_empty, read_data, template, text, wrong
+from resile.dialects.reading.values import code, non_empty, one_of, read_data, template, text, true_or_false, wrong
 from resile.errors import shorten
 from resile.model.builtin_actions import Ask, Collect, Computed, Log, LogLevel, Memory, MemoryOperation, Script
 
@@ -69,12 +69,12 @@ _SCRIPT = table(
 _LOG = table(
     "log", "A message for people.",
     Key("message", "text", "What is said.", template),
-    Key("level", ", ".join(get_args(LogLevel)), "`info` where it is left out.", choice(*get_args(LogLevel))),
-    Key("with_outputs", "true or false", "`true`: add what the steps gave that it needs.", boolean),
+    one_of("level", "`info` where it is left out.", *get_args(LogLevel)),
+    true_or_false("with_outputs", "`true`: add what the steps gave that it needs."),
 )  # fmt: skip
 _MEMORY = table(
     "memory", "One operation on the run's memory.",
-    Key("operation", ", ".join(get_args(MemoryOperation)), "What is done.", choice(*get_args(MemoryOperation))),
+    one_of("operation", "What is done.", *get_args(MemoryOperation)),
     Key("key", "text", "The name of the value.", non_empty(template, "`key`")),
     Key("namespace", "text", "The part of the memory; `default` where it is left out.", non_empty(text, "`namespace`")),
     Key("value", "data", "What is stored; its texts may refer to values.", read_data),

@@ -10,11 +10,11 @@ from resile.dialects.native.step_types.contract import StepType
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, struct_reader, table
 from resile.dialects.reading.values import (
-    choice,
     duration,
     integer,
     non_empty,
     number,
+    one_of,
     only_true,
     template,
     text,
@@ -90,19 +90,18 @@ def read_mode(reading: Reading, node: Node) -> Any:
 AGENT_SETTINGS = table(
     "agent", "The command line of an agent.",
     Key("command", "text or list of words", "What is called; `claude -p` where it is left out.", _agent_command),
-    Key("prompt", "argument, stdin", "How the prompt is handed over; as the last argument where it is left out.",
-        choice("argument", "stdin"), "prompt_by"),
+    one_of("prompt", "How the prompt is handed over; as the last argument where it is left out.", "argument", "stdin",
+        field="prompt_by"),
     Key("max_cost", "number", "An answer that reports a higher cost has failed.", number(0.000001, COST_MAX),
         "cost_max"),
     Key("max_tokens", "whole number", "An answer that reports more tokens has failed.", integer(1, TOKENS_MAX),
         "tokens_max"),
-    Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration,
-        "timeout_seconds"),
+    Key("timeout", "duration", "The time for each prompt, for steps without a `timeout`.", duration, "timeout_seconds"),
 )  # fmt: skip
 PROMPT = table(
     "agent, of a step", "A prompt for an agent of its own.",
     Key("prompt", "text", "The prompt.", non_empty(template, "the prompt")),
-    Key("prompt_by", "argument, stdin", "How it is handed over.", choice("argument", "stdin")),
+    one_of("prompt_by", "How it is handed over.", "argument", "stdin"),
     *(AGENT_SETTINGS.keys[word] for word in ("command", "max_cost", "max_tokens")),
 )  # fmt: skip
 FILE = table(

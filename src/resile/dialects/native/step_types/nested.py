@@ -11,7 +11,6 @@ from resile.dialects.native.keys.fanout import ERROR_POLICY, FILE_ENDINGS, RETRY
 from resile.dialects.native.keys.fanout import MAP as MAP_KEYS
 from resile.dialects.native.step_types.contract import Inherited, StepType, StepWriter
 from resile.dialects.reading.key_tables import Key
-from resile.dialects.reading.values import node_itself
 from resile.model.fanout import ErrorPolicy, Source
 from resile.model.workflow import Child, FanOut
 
@@ -62,14 +61,13 @@ def _write_workflow(action: Child, writer: StepWriter, _: Inherited) -> dict[str
 
 
 WORKFLOW = StepType(
-    Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's.",
-        node_itself),
+    Key("workflow", "path", "Action: another workflow file, relative to this one; its verdict is the step's."),
     Child,
     write=_write_workflow,
     beside=("inputs", "result", "shares", "called", "given"),
 )  # fmt: skip
 MAP = StepType(
-    Key("map", "mapping", "Action: steps that run once for each item.", node_itself),
+    Key("map", "mapping", "Action: steps that run once for each item."),
     FanOut,
     write=_write_map,
     beside=("shell_program",),

@@ -18,7 +18,6 @@ from resile.dialects.native.step_types.contract import Inherited, StepType, Step
 from resile.dialects.reading.context import Reading
 from resile.dialects.reading.key_tables import INVALID, Key, read_mapping, table
 from resile.dialects.reading.values import (
-    boolean,
     integer,
     non_empty,
     one_or_more,
@@ -26,6 +25,7 @@ from resile.dialects.reading.values import (
     read_inputs,
     template,
     text,
+    true_or_false,
     wrong,
 )
 from resile.errors import shorten
@@ -170,22 +170,20 @@ HTTP_KEYS = table(
     Key("json", "data", "What is sent, as JSON; a text that is one `${…}` keeps the type of its value.", _json),
     Key("params", "data", "What goes behind the url, as a query.", read_data),
     Key("form", "data", "The body of a form.", read_data),
-    Key("envelope", "true or false", "`true`: the output holds the status and the headers as well.", boolean),
-    Key("verify", "true or false", "`false`: the certificate of the server is not looked at.", boolean,
-        "is_verified"),
+    true_or_false("envelope", "`true`: the output holds the status and the headers as well."),
+    true_or_false("verify", "`false`: the certificate of the server is not looked at.", "is_verified"),
     Key("expect_status", "whole number or list", "The only statuses that are a success; redirects among them are not "
         "followed.", lambda reading, node: one_or_more(integer(100, 599))(reading, node) or INVALID),
 )  # fmt: skip
 PYTHON_KEYS = table(
     "python", "Code for an interpreter of its own; `${…}` in it is refused, values come as `inputs`.",
-    Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.",
-        _source),
+    Key("source", "code", "The code; if it defines `main`, that is called and what it returns is the output.", _source),
     Key("file", "path", "The file that holds the code, relative to the workflow file.", non_empty(_code, "`file`")),
     Key("inputs", "mapping", "As `inputs` of the step.", read_inputs),
     Key("names", "name or list", "Parameters of `main` that are looked for among everything the step sees.",
         one_or_more(non_empty(text, "a name"))),
     Key("places", "mapping", "Values that stand in the code itself, as data, under these names.", read_inputs),
-    Key("status_fails", "true or false", '`false`: a returned `{"status": "error"}` does not fail the step.', boolean),
+    true_or_false("status_fails", '`false`: a returned `{"status": "error"}` does not fail the step.'),
 )  # fmt: skip
 
 HTTP = StepType(

@@ -10,14 +10,12 @@ from resile.dialects.noetl.values import (
     count,
     data,
     filled_template,
-    key_table,
     name,
-    one_of,
     template,
     with_aliases,
 )
-from resile.dialects.reading.key_tables import Key, Table, refused_key
-from resile.dialects.reading.values import boolean, duration, node_itself
+from resile.dialects.reading.key_tables import Key, Table, key_table, refused_key
+from resile.dialects.reading.values import boolean, duration, one_of
 
 KINDS_REFUSED = {
     "container": "a container runtime or a cluster",
@@ -48,16 +46,16 @@ ARGS = with_aliases(_ARGUMENTS, "with", "input")
 DATA_ARGS = with_aliases(_ARGUMENTS, "data", "params", "payload")[1:]
 """More names of the arguments, for tools other than requests."""
 _TOOL = (
-    Key("kind", "text", "what the tool does", node_itself),
+    Key("kind", "text", "what the tool does"),
     *ARGS,
-    Key("retry", "mapping or list", "when the tool is tried again", node_itself),
+    Key("retry", "mapping or list", "when the tool is tried again"),
     Key("timeout", "duration", "how long it may take", duration),
-    Key("loop", "mapping", "the same as `loop` of the step", node_itself),
-    Key("assert", "mapping", "the same as `assert` of the step", node_itself),
+    Key("loop", "mapping", "the same as `loop` of the step"),
+    Key("assert", "mapping", "the same as `assert` of the step"),
 )
 MODE = one_of("mode", "one after the other, or at the same time", "sequential", "async", "parallel")
 ITEMS = (
-    *with_aliases(Key("in", "template", "the list", node_itself), "collection"),
+    *with_aliases(Key("in", "template", "the list"), "collection"),
     *with_aliases(Key("iterator", "text", "what the item is called", name), "element"),
     MODE,
     Key("concurrency", "number", "how many at a time", count),
@@ -72,9 +70,9 @@ PYTHON = key_table(
     "a python tool",
     *_TOOL,
     *DATA_ARGS,
-    Key("code", "text", "the code", node_itself),
-    *with_aliases(Key("code_b64", "text", "the code in base64", node_itself), "code_base64"),
-    Key("script", "mapping", "a file that has the code", node_itself),
+    Key("code", "text", "the code"),
+    *with_aliases(Key("code_b64", "text", "the code in base64"), "code_base64"),
+    Key("script", "mapping", "a file that has the code"),
     one_of("result_status", "is a result with `status: error` a failure?", "fail", "ignore"),
     comment("libs", "Python libraries are those of the environment"),
 )
@@ -82,7 +80,7 @@ PYTHON = key_table(
 SHELL = key_table(
     "a shell tool",
     *_TOOL,
-    *with_aliases(Key("cmds", "text or list", "the commands", node_itself), "commands", "command", "cmd"),
+    *with_aliases(Key("cmds", "text or list", "the commands"), "commands", "command", "cmd"),
     Key("env", "mapping", "variables of the environment", arguments),
     *with_aliases(Key("cwd", "text", "the directory", template), "working_dir"),
 )
@@ -95,13 +93,13 @@ HTTP = key_table(
     Key("params", "mapping or template", "the query of the URL", arguments_or_template),
     *with_aliases(Key("payload", "data", "the body: JSON, or text", data), "data", "body", "json"),
     Key("verify_ssl", "bool", "is the certificate of the server checked?", boolean),
-    Key("auth", "name or mapping", "a credential from the environment, or its parts", node_itself),
+    Key("auth", "name or mapping", "a credential from the environment, or its parts"),
 )
 # Parts of the credential that are not written come from the environment: `$NAME_TOKEN`, `$NAME_USERNAME` … in capitals.
 AUTH = key_table(
     "auth of an http tool",
     one_of("type", "how (bearer)", "bearer", "basic", "api_key"),
-    *with_aliases(Key("name", "text", "the credential", node_itself), "credential"),
+    *with_aliases(Key("name", "text", "the credential"), "credential"),
     Key("token", "template", "of a bearer", filled_template),
     Key("username", "template", "of basic authentication", filled_template),
     Key("password", "template", "of basic authentication", filled_template),
@@ -111,11 +109,9 @@ AUTH = key_table(
 QUERY = key_table(
     "a postgres or duckdb tool",
     *_TOOL,
-    *with_aliases(
-        Key("command", "text or list", "the statements", node_itself), "commands", "query", "statement", "sql"
-    ),
-    Key("script", "mapping", "a file that has the statements", node_itself),
-    Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database", node_itself),
+    *with_aliases(Key("command", "text or list", "the statements"), "commands", "query", "statement", "sql"),
+    Key("script", "mapping", "a file that has the statements"),
+    Key("auth", "text", "the credential: `$<NAME>_DSN` says how to reach the database"),
     Key("database", "text", "the file of a DuckDB database (one for each run)", template),
     Key("params", "list", "values that the statement is bound to", data),
 )
@@ -123,7 +119,7 @@ PLAYBOOK = key_table(
     "a playbook tool",
     *_TOOL,
     *DATA_ARGS,
-    Key("path", "text", "its file, or its `metadata.path`", node_itself),
+    Key("path", "text", "its file, or its `metadata.path`"),
     Key("return_step", "text", "the step whose result is the result", name),
     comment("task", "what the parent calls the step"),
     comment("version", "the file that is there is run"),
@@ -139,7 +135,7 @@ ITERATOR = key_table(
     "an iterator tool",
     *_TOOL,
     *ITEMS,
-    Key("task", "mapping", "the tool", node_itself),
+    Key("task", "mapping", "the tool"),
 )
 NOOP = key_table("a noop tool", *_TOOL)
 TOOLS: dict[str, Table] = {
@@ -156,13 +152,13 @@ TOOLS: dict[str, Table] = {
 SCRIPT = key_table(
     "script",
     Key("uri", "text", "the file, relative to the playbook", filled_template),
-    Key("source", "mapping", "what kind of place it is", node_itself),
+    Key("source", "mapping", "what kind of place it is"),
 )
 # The kind of place; only files are read, because text from outside never becomes code.
 SCRIPT_SOURCE = key_table(
     "source of a script",
     Key("type", "file | inline", "a file, or code in the playbook itself", name),
-    Key("code", "text", "the code of an inline script", node_itself),
+    Key("code", "text", "the code of an inline script"),
     *(
         refused_key(word, "code is not fetched from elsewhere: keep it in a file")
         for word in ("auth", "endpoint", "method", "timeout", "headers", "bucket", "region")
