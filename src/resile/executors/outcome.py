@@ -111,20 +111,14 @@ def decode_text(data: bytes) -> str:
 
 def last_line(text: str) -> str:
     """The last line that is not blank, without terminal colours and control characters."""
+    import re
+
     for line in reversed(text.splitlines()):
-        clean = "".join(character for character in _without_escapes(line) if character.isprintable()).strip()
+        plain = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]", "", line)
+        clean = "".join(character for character in plain if character.isprintable()).strip()
         if clean:
             return clean
     return ""
-
-
-def _without_escapes(line: str) -> str:
-    """A line without its escape sequences for colours."""
-    if "\x1b" not in line:
-        return line
-    import re
-
-    return re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]", "", line)
 
 
 def signature_of(kind: FailureKind, code: int | None, message: str) -> str:

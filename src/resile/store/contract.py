@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from resile.core.actions import DropLetter, KeepLetter, Note
 from resile.core.events import Event
-from resile.model.failure import Failure, LogRange, Usage
-from resile.model.items import ItemFailure, KeptScope, LetterReason
+from resile.model.failure import Failure, Kind, LogRange, Usage
+from resile.model.items import DeadLetter, ItemFailure, KeptScope, LetterReason
+from resile.model.limits import ITEM_HISTORY_MAX
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -110,6 +111,35 @@ class LetterRow(Struct, frozen=True, gc=False):
     def correlation_id(self) -> str:
         """A name of the item that is the same in every drive of its run, for correlating traces."""
         return f"{self.run}:{self.item_id}"
+
+
+def row_of_letter(run: int, letter: DeadLetter, before: LetterRow | None = None) -> LetterRow:
+    """The row of a dead letter, for every store; if the same item had left a letter `before`, its history comes first.
+
+    An item is eligible for redrive unless its last attempt was lost: its steps may take the machine down, so a user
+    should look at it first.
+    """
+    history = letter.item.history
+    if before is not None and before.value == letter.item.value:
+        history = (*before.history, *history)[-ITEM_HISTORY_MAX:]
+    last = history[-1] if history else None
+    return LetterRow(
+        run=run,
+        name=letter.name,
+        index=letter.item.index,
+        map=letter.map,
+        step=letter.step,
+        job=letter.job,
+        scope=letter.scope,
+        reason=letter.reason,
+        signature=letter.reason if last is None else last.signature or f"{last.kind}: {last.step}",
+        failure_count=len(history),
+        first_at=history[0].at if history else letter.at,
+        last_at=letter.at if last is None else last.at,
+        eligible=last is None or last.kind != Kind.LOST,
+        value=letter.item.value,
+        history=history,
+    )
 
 
 class LetterCount(Struct, frozen=True, gc=False):

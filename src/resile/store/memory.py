@@ -31,8 +31,8 @@ from resile.store.contract import (
     Request,
     RunRow,
     Snapshot,
+    row_of_letter,
 )
-from resile.store.dead_letters import as_row
 from resile.store.errors import StoreError
 from resile.store.progress import Progress
 
@@ -108,7 +108,7 @@ def _obey(run: int, letters: dict[tuple[str, int], LetterRow], order: KeepLetter
     """Keep a letter, or drop the letter of the same item."""
     if isinstance(order, KeepLetter):
         key = order.letter.name, order.letter.item.index
-        letters[key] = as_row(run, order.letter, letters.get(key) if order.goes_on else None)
+        letters[key] = row_of_letter(run, order.letter, letters.get(key) if order.goes_on else None)
     elif (found := letters.get((order.name, order.index))) is not None and found.value == order.value:
         del letters[order.name, order.index]
 

@@ -15,10 +15,10 @@ from resile.executors.local import wire
 from resile.executors.local.launcher.main import Launcher
 from resile.executors.local.launcher.slots import Slot
 from resile.executors.local.launcher.system_calls import PR_SET_CHILD_SUBREAPER
+from resile.executors.local.recovery import Author, header_line
 from resile.executors.local.spool import SUFFIX, Spool
-from resile.executors.local.wire import Author
 
-HEADER = wire.header_line(Author("t", 5, 6, "boot", "wf1_r1"))
+HEADER = header_line(Author("t", 5, 6, "boot", "wf1_r1"))
 RUNNING = wire.started_line(b"1 1", 5.0, 71, 1.0, b"t-0-0", 0, 0)
 OVER = wire.withdrawn_line(b"2 1", 6.0)
 FRESH = wire.withdrawn_line(b"3 1", 7.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from resile.executors.contract import Ended, Launch, Started, Withdrawn
-from resile.executors.local import wire
-from resile.executors.local.wire import Author
+from resile.executors.local import recovery, wire
+from resile.executors.local.recovery import Author
 from resile.model.failure import LogRange
 
 LAUNCH = Launch(
@@ -125,13 +125,13 @@ def test_a_withdrawn_line_is_read_as_it_was_written() -> None:
 
 def test_the_header_names_the_launcher() -> None:
     """The first line of a spool has these bytes; one of another version, or incomplete, names nobody."""
-    line = wire.header_line(Author("t", 5, 6, "boot", "wf1_r1"))
+    line = recovery.header_line(Author("t", 5, 6, "boot", "wf1_r1"))
     assert line == b"H 1 t 5 6 boot wf1_r1\n"
-    read = wire.decode_author(line)
+    read = recovery.decode_author(line)
     assert read is not None
     assert (read.token, read.pid, read.start_ticks, read.boot, read.label) == ("t", 5, 6, "boot", "wf1_r1")
-    assert wire.decode_author(b"H 2 t 5 6 boot wf1_r1") is None
-    assert wire.decode_author(b"H 1 t 5 6 boot") is None
+    assert recovery.decode_author(b"H 2 t 5 6 boot wf1_r1") is None
+    assert recovery.decode_author(b"H 1 t 5 6 boot") is None
 
 
 def test_lines_of_starts_are_known() -> None:

@@ -31,7 +31,7 @@ def prepare(attempt: Attempt) -> Launch:
     program = lookup.language.program(action, attempt.step.name, folder, performer.folder, lookup)
     settings = program.settings
     if program.may_use_file and len(data := json.dumps(settings).encode()) > PROGRAM_BYTES_MAX:
-        settings = {"told_in": os.fsdecode(attempt.write_file("json", data))}
+        settings = {"settings_file": os.fsdecode(attempt.write_file("json", data))}
     command = step_command(f"{program.kind}_step.py")
     return attempt.launch(command, variables=((VARIABLE, pack_settings(settings)),))
 

@@ -222,7 +222,6 @@ class FunctionExecutor(SegmentReader):
         return queue
 
     def _add_thread(self, queue: ThreadCallQueue) -> None:
-        queue.threads += 1
         self._threads.append(ThreadWorker(self._base(), queue.queue, self._functions, self._wake))
 
     def _offer(self) -> None:

@@ -88,12 +88,10 @@ class ThreadCallQueue:
 
     def __init__(self) -> None:
         self.queue: SimpleQueue[Call | None] = SimpleQueue()
-        self.threads = 0
 
-    def send(self, call: Call) -> bool:
+    def send(self, call: Call) -> None:
         """Offer a call to the threads."""
         self.queue.put(call)
-        return True
 
     def take_back(self) -> list[Call]:
         """Remove and return the calls that no worker has taken yet, in order."""
@@ -109,8 +107,7 @@ class ThreadCallQueue:
     def close(self) -> None:
         """Drop the remaining calls; idle threads exit."""
         self.take_back()
-        for _ in range(self.threads):
-            self.queue.put(None)
+        self.queue.put(None)
 
 
 class Worker:
@@ -256,7 +253,7 @@ class ThreadWorker(Worker):
                 self._wake()
 
     def _make_calls(self) -> None:
-        """Make calls until the queue yields None; wake the engine when the queue is empty."""
+        """Make calls until the queue is closed (None); wake the engine when the queue is empty."""
         queue, spool, done = self._queue, self._spool, self.done
         while not self.reason:
             try:
@@ -266,6 +263,8 @@ class ThreadWorker(Worker):
                     self._wake()
                 call = queue.get()
             if call is None:
+                # For the next thread.
+                queue.put(None)
                 return
             begun = Begun(call.job, call.attempt, time.time(), call.timeout_seconds, call.grace_seconds)
             self.current = begun

@@ -23,10 +23,9 @@ from resile.executors.local import prestart, processes, recovery, wire
 from resile.executors.local.launcher import system_calls
 from resile.executors.local.launcher.system_calls import socket
 from resile.executors.local.prestart import Prestarted
-from resile.executors.local.recovery import Key, SpooledAttempt
+from resile.executors.local.recovery import Author, Key, SpooledAttempt
 from resile.executors.local.segments import SegmentReader
 from resile.executors.local.spool import SUFFIX
-from resile.executors.local.wire import Author
 from resile.model.failure import LogRange
 
 RECEIVE_BYTES = 256 * 1024
@@ -158,7 +157,7 @@ class LocalExecutor(SegmentReader):
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                os.write(descriptor, wire.header_line(self._author_of(launcher.pid)))
+                os.write(descriptor, recovery.header_line(self._author_of(launcher.pid)))
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -308,7 +307,7 @@ class LocalExecutor(SegmentReader):
         while any(map(recovery.is_alive, authors)):
             connection = system_calls.connect(os.fsencode(self._folder))
             lines, rest = read_greeting(connection) if connection is not None else ([], b"")
-            author = wire.decode_author(lines[0]) if lines else None
+            author = recovery.decode_author(lines[0]) if lines else None
             if connection is not None and author is not None and author.label == self._label:
                 self._token = author.token
                 self._attach(connection)

@@ -6,12 +6,23 @@ A spool may end in half a line if its launcher was killed; the launcher sent tha
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from resile.executors.contract import Ended, Started, Withdrawn
 from resile.executors.local import processes, wire
-from resile.executors.local.wire import Author
 
 Key = tuple[int, int]
+_HEADER = (wire.HEADER.decode(), str(wire.VERSION))
+
+
+class Author(Struct, frozen=True):
+    """The launcher that writes a spool: its process, known by its start and the machine's boot, and the run's label."""
+
+    token: str
+    pid: int
+    start_ticks: int
+    boot: str
+    label: str
 
 
 class SpooledAttempt(Struct):
@@ -21,6 +32,20 @@ class SpooledAttempt(Struct):
     started: Started | None = None
     born: float = 0.0
     end: Ended | Withdrawn | None = None
+
+
+def header_line(author: Author) -> bytes:
+    """The first line of a spool; the engine writes it."""
+    return " ".join(map(str, (*_HEADER, *astuple(author)))).encode() + b"\n"
+
+
+def decode_author(line: bytes) -> Author | None:
+    """The author in the first line of a spool; None if the line is of another version or incomplete."""
+    words = line.decode().split()
+    if len(words) != 7 or tuple(words[:2]) != _HEADER:
+        return None
+    token, pid, start_ticks, boot, label = words[2:]
+    return Author(token, int(pid), int(start_ticks), boot, label)
 
 
 def is_alive(author: Author) -> bool:
@@ -57,7 +82,7 @@ def read_spool(path: str) -> tuple[Author | None, list[bytes]]:
             lines = file.read().split(b"\n")[:-1]
     except FileNotFoundError:
         return None, []
-    return (wire.decode_author(lines[0]), lines[1:]) if lines else (None, [])
+    return (decode_author(lines[0]), lines[1:]) if lines else (None, [])
 
 
 def find_end(path: str, job: int, attempt: int) -> Ended | None:

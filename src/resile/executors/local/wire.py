@@ -14,7 +14,7 @@ arguments nor environment can contain:
 
 Launcher to engine, and launcher to spool: lines of words.
 
-    H version token pid born boot label     the launcher that writes the spool; the first line
+    H version token pid born boot label     the launcher that writes the spool; the first line (recovery.py)
     B job attempt                           it is about to start
     S job attempt at pid born segment out err
     E job attempt started at status cpu rss segment out outlen err errlen reason errno stage oom
@@ -201,35 +201,6 @@ def withdrawn_line(key: bytes, at: float) -> bytes:
 def is_of_start(line: bytes) -> bool:
     """Is this a line about the start of an attempt?"""
     return line.startswith(_OF_STARTS)
-
-
-# --- the first line of a spool, written and read by the engine
-
-
-class Author:
-    """The launcher that writes a spool: its process, known by its start and the machine's boot, and the run's label."""
-
-    def __init__(self, token: str, pid: int, start_ticks: int, boot: str, label: str) -> None:
-        self.token = token
-        self.pid = pid
-        self.start_ticks = start_ticks
-        self.boot = boot
-        self.label = label
-
-
-def header_line(author: Author) -> bytes:
-    """The first line of a spool."""
-    words = (HEADER.decode(), VERSION, author.token, author.pid, author.start_ticks, author.boot, author.label)
-    return " ".join(map(str, words)).encode() + b"\n"
-
-
-def decode_author(line: bytes) -> Author | None:
-    """The author in the first line of a spool; None if the line is of another version or incomplete."""
-    words = line.decode().split()
-    if len(words) != 7 or words[:2] != [HEADER.decode(), str(VERSION)]:
-        return None
-    _, _, token, pid, start_ticks, boot, label = words
-    return Author(token, int(pid), int(start_ticks), boot, label)
 
 
 # --- lines, read by the engine; the launcher must not load the classes of reports, so the functions import them

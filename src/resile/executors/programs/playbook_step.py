@@ -1,6 +1,6 @@
 """Runs the Python code of a playbook: it passes `main` its parameters by name, from all values visible to the step.
 
-    RESILE_STEP (JSON): name, source or file, inputs, context, places, status_fails; or `told_in`, a file that has them
+    RESILE_STEP (JSON): name, source or file, inputs, context, places, status_fails; or `settings_file`, which has them
     stdout: the output of the code; last, on a line of its own, the result of its `main`, as JSON
     exit: 0 done, 1 an exception, `{"status": "error"}`, an unknown parameter; or the argument of sys.exit
 
@@ -30,8 +30,8 @@ _MODULES = ("datetime", "uuid")
 def main() -> int:
     """Run the code; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
-    if "told_in" in step:
-        with open(step["told_in"], "rb") as opened:
+    if "settings_file" in step:
+        with open(step["settings_file"], "rb") as opened:
             step = json.loads(opened.read())
     reasons = ("error", "message") if step["status_fails"] else ()
     return report(step, _run, _text_of, reasons)

@@ -31,8 +31,8 @@ class NoDatabase(Exception):
 def main() -> int:
     """Run the statements; return the exit code."""
     step: dict[str, Any] = json.loads(os.environ.pop("RESILE_STEP"))
-    if "told_in" in step:
-        with open(step["told_in"], "rb") as opened:
+    if "settings_file" in step:
+        with open(step["settings_file"], "rb") as opened:
             step = json.loads(opened.read())
     try:
         results = list(_postgres(step) if step["engine"] == "postgres" else _duckdb(step))

@@ -19,7 +19,7 @@ import apsw
 from msgspec.structs import astuple
 
 from resile.core.actions import DropLetter
-from resile.store.contract import Batch, LetterRow
+from resile.store.contract import Batch, LetterRow, row_of_letter
 from resile.store.errors import StoreError
 from resile.store.lease import check_holder
 from resile.store.progress import Progress
@@ -123,8 +123,6 @@ def write(db: apsw.Connection, batch: Batch) -> None:
 
 def _write_letters(db: apsw.Connection, batch: Batch) -> None:
     """Write the kept letters and scopes of a batch, and delete the dropped letters."""
-    from resile.store.dead_letters import as_row
-
     run = batch.run
     kept: list[LetterRow] = []
     dropped: list[tuple[int, str, int, str]] = []
@@ -134,7 +132,7 @@ def _write_letters(db: apsw.Connection, batch: Batch) -> None:
             continue
         key = run, order.letter.name, order.letter.item.index
         found = db.execute(f"{rows.SELECT_LETTERS} AND name = ? AND idx = ?", key).get if order.goes_on else None
-        kept.append(as_row(run, order.letter, None if found is None else rows.to_letter(found)))
+        kept.append(row_of_letter(run, order.letter, None if found is None else rows.to_letter(found)))
     rows.REPLACE_LETTERS.into(db, rows.letter_values(kept))
     db.executemany("DELETE FROM dead_letters WHERE run = ? AND name = ? AND idx = ? AND item = ?", dropped)
     scopes = [(run, one.scope, one.outer, rows.to_json(one.body)) for one in batch.scopes]

@@ -1,6 +1,6 @@
 """The filter of a fan-out: a JavaScript expression that selects items, in a process of its own.
 
-with Filter(code, bare, seconds_max) as wanted:
+with closing(Filter(code, bare, seconds_max)) as wanted:
     wanted.judge([(index, text), ...]) -> [True, False, ...]       ItemsRefused names the item that failed
 """
 
@@ -11,8 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from resile.executors.programs.items.text import ItemsRefused, decode
 from resile.model.limits import EXPRESSION_BYTES_MAX
@@ -22,7 +20,7 @@ _READ_BYTES = 64 * 1024
 
 
 class Filter:
-    """One process that evaluates the filter for each item; it lives as long as the `with` block."""
+    """One process that evaluates the filter for each item; `close` ends it."""
 
     def __init__(self, code: str, bare: bool, seconds_max: float) -> None:
         import subprocess
@@ -47,12 +45,8 @@ class Filter:
 
         self._send(json.dumps([code, bare]).encode() + b"\n")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Kill the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.kill()

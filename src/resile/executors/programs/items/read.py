@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, assert_never
 
@@ -156,22 +156,22 @@ def _json_lines(file: BinaryIO, json_path: str) -> Iterator[bytes]:
     """The items of JSON Lines: each line, or what a path finds in the list of lines."""
     if not is_plain(json_path):
         _check_size(file)
-        found = select([decode(text) for text in _checked_lines(file)], json_path)
+        found = select([decode(text) for text in _check_items("line", _lines(file))], json_path)
         yield from map(encode, found)
         return
     if names := _names(json_path):
         raise ItemsRefused(f"nothing is there under {shown_path(names[:1])}: JSON Lines are an array")
-    yield from _checked_lines(file)
+    yield from _check_items("line", _lines(file))
 
 
-def _checked_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Each line, checked to be a JSON value."""
-    for number, line in _lines(file):
+def _check_items(noun: str, numbered: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Each text, checked to be a JSON value; errors name it by its noun and number."""
+    for number, text in numbered:
         try:
-            text = check_item(line.strip(_BLANK))
+            item = check_item(text.strip(_BLANK))
         except ItemsRefused as problem:
-            raise ItemsRefused(f"line {number}: {problem.message}") from problem
-        yield text
+            raise ItemsRefused(f"{noun} {number}: {problem.message}") from problem
+        yield item
 
 
 def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
@@ -179,7 +179,7 @@ def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
     start = file.tell()
     if is_plain(json_path):
         try:
-            yield from _checked_elements(file, json_path)
+            yield from _check_items("item", enumerate(elements(file.read, _names(json_path))))
             return
         except ObjectFound:
             # Nothing was yielded yet: there is an object instead of the array. A wildcard selects its values.
@@ -188,16 +188,6 @@ def _document(file: BinaryIO, json_path: str) -> Iterator[bytes]:
             file.seek(start)
     _check_size(file)
     yield from (check_item(encode(value)) for value in select(decode(file.read()), json_path))
-
-
-def _checked_elements(file: BinaryIO, json_path: str) -> Iterator[bytes]:
-    """Each element of the array at a path of plain names, checked to be a JSON value."""
-    for index, text in enumerate(elements(file.read, _names(json_path))):
-        try:
-            item = check_item(text)
-        except ItemsRefused as problem:
-            raise ItemsRefused(f"item {index}: {problem.message}") from problem
-        yield item
 
 
 def _names(json_path: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import math
 import os
 from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -111,7 +111,7 @@ def _filter_items(items: Numbered, source: Source, seconds_max: float) -> Number
     """Keep the items that the filter selects."""
     from resile.executors.programs.items.filter import Filter
 
-    with Filter(source.filter, source.filter_bare, seconds_max) as wanted:
+    with closing(Filter(source.filter, source.filter_bare, seconds_max)) as wanted:
         for batch in _batches(items):
             for item, answer in zip(batch, wanted.judge(batch), strict=True):
                 if answer:

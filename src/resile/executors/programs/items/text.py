@@ -44,10 +44,13 @@ def encode(value: Any) -> bytes:
 def decode(text: bytes) -> Any:
     """The value of a JSON text."""
     try:
-        return msgspec.json.decode(text)
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.MsgspecError, ValueError):
+            if _SURROGATE.search(text):
+                return _decode_surrogates(text)
+            raise
     except (msgspec.MsgspecError, ValueError) as error:
-        if _SURROGATE.search(text):
-            return _decode_slowly(text)
         raise ItemsRefused(f"this is no JSON: {error}") from error
     except RecursionError as error:
         raise _depth_error() from error
@@ -88,19 +91,14 @@ def kind_of(value: Any) -> str:
             return "an object"
 
 
-def _decode_slowly(text: bytes) -> Any:
+def _decode_surrogates(text: bytes) -> Any:
     """The value of a JSON text with lone surrogates in it."""
     import json
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is no number")
 
-    try:
-        return json.loads(text.decode(), parse_constant=refuse)
-    except ValueError as error:
-        raise ItemsRefused(f"this is no JSON: {error}") from error
-    except RecursionError as error:
-        raise _depth_error() from error
+    return json.loads(text.decode(), parse_constant=refuse)
 
 
 def _depth_exceeds(value: Any, levels: int) -> bool:
