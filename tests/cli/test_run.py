@@ -6,7 +6,12 @@ import re
 import subprocess
 
 import msgspec
+import pytest
 
+from resile.api.run import EventListener
+from resile.commands.client import Client
+from resile.commands.run import ResourceLimits
+from resile.errors import ResileError
 from tests.cli.program import DEADLINE_SECONDS, Program, rule_text
 
 GOOD = (
@@ -23,6 +28,7 @@ steps:
     retry: {max: 1}
   behind: {shell: echo behind, needs: [broken]}
 """
+WIDE = "resile: 1\nsteps:\n  a:\n    shell: echo ran\n    resources: {cpus: 2}\n"
 JOB_KEYS = ["id", "step", "scope", "status", "recovered", "tolerated", "attempts", "exit_code", "seconds", "cause"]
 
 
@@ -143,6 +149,24 @@ def test_rerun_as_new(program: Program) -> None:
     assert (document["run"], document["status"]) == (2, "completed")
     assert program.json("status", "1")["status"] == "failed"
     assert [run["run"] for run in program.json("status")["runs"]] == [2, 1]
+
+
+def test_a_refused_takeover_gives_the_run_back(program: Program) -> None:
+    """`rerun` with too little for a step is refused, and the same process can take the run again at once."""
+    program.write(WIDE)
+    program.call("run", "flow.yaml", "--cpus", "2", code=0)
+    with Client.at(program.env["RESILE_DB"]) as client:
+        with pytest.raises(ResileError, match="it asks for CPUs: 2, there are 1"):
+            client.rerun(1, ResourceLimits(cpus=1), EventListener(None))
+        assert client.rerun(1, ResourceLimits(cpus=2), EventListener(None)).status == "completed"
+
+
+def test_a_rerun_as_new_needs_room_for_every_step(program: Program) -> None:
+    """`rerun --as-new` with too little for a step is refused, and makes no run."""
+    program.write(WIDE)
+    program.call("run", "flow.yaml", "--cpus", "2", code=0)
+    assert program.json("rerun", "1", "--as-new", "--cpus", "1", code=2)["error"]["code"] == "does-not-fit"
+    assert [run["run"] for run in program.json("status")["runs"]] == [1]
 
 
 def test_reset_status_then_resume(program: Program) -> None:

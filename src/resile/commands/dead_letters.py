@@ -37,7 +37,7 @@ from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.state import ROOT
 from resile.engine.paths import named_logs, worktree, worktree_branch
 from resile.engine.replay import row_of
-from resile.engine.session import take
+from resile.engine.session import leased
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.failure import FAILURE_KINDS, Kind
@@ -175,8 +175,7 @@ def map_names(store: Store, number: int, step: str | None = None) -> list[str]:
 def purge(store: Store, number: int, step: str | None = None, signature: str | None = None) -> PurgeResult:
     """Delete dead letters; refused while another engine drives the run."""
     row = row_of(store, number)
-    lease = take(store, number)
-    try:
+    with leased(store, number) as lease:
         if step is None and signature is None:
             gone = store.purge_letters(lease)
         else:
@@ -184,8 +183,6 @@ def purge(store: Store, number: int, step: str | None = None, signature: str | N
             gone = 0
             while some := list(islice(keys, PURGE_KEYS)):
                 gone += store.purge_letters(lease, some)
-    finally:
-        store.release_lease(lease)
     left = sum(fan.count for fan in store.letter_counts(number))
     return PurgeResult(run=number, purged=gone, dead_letters=left)
 

@@ -22,7 +22,7 @@ from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
 from resile.engine.run_executor import calls_functions
 from resile.engine.secrets import load_secrets, refuse_secret_inputs
-from resile.engine.session import Session, caller, create, next_event, take
+from resile.engine.session import Session, caller, create, leased, next_event
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.nested import steps_with_inner_steps
@@ -107,7 +107,6 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
         workflow, definition = call.workflow, codec.encode(call.workflow)
     inputs = read_inputs(workflow, call.inputs, call.input_files, call.objects)
     capacity = _capacity(workflow, call.limits)
-    refuse_misfits(workflow, capacity)
     _refuse_items(workflow)
     env = {**os.environ, **load_env_files(workflow)}
     refuse_secret_inputs(inputs, load_secrets(workflow, env))
@@ -119,8 +118,8 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
         remember(call.path, store, workflow, definition, call.compile_options)
     first = RunStarted(time.time(), capacity, inputs, options)
     row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
-    lease = take(store, row.id)
-    return _drive(store, row, state, lease, [first], capacity, listener, launcher)
+    with leased(store, row.id) as lease:
+        return _drive(store, row, state, lease, [first], capacity, listener, launcher)
 
 
 def _make_folder(output: str) -> None:
@@ -163,8 +162,8 @@ def rerun(
         definition = store.definition(row.definition)
         first = RunStarted(time.time(), capacity, state.inputs, state.options)
         fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
-        lease = take(store, fresh.id)
-        return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
+        with leased(store, fresh.id) as lease:
+            return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
     _refuse_unfinished(row, "rerun")
     again = EpochStarted(time.time(), failed_only, caller())
     return _drive_existing(store, row, limits, listener, [again], launcher)
@@ -176,12 +175,11 @@ def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
 
     row = row_of(store, number)
     _refuse_unfinished(row, "reset")
-    lease = take(store, number)
-    state = fold_log(store, row)
-    finished = _count_started(state)
-    session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
-    session.record(lease, EpochStarted(time.time(), failed_only, caller()))
-    store.release_lease(lease)
+    with leased(store, number) as lease:
+        state = fold_log(store, row)
+        finished = _count_started(state)
+        session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
+        session.record(lease, EpochStarted(time.time(), failed_only, caller()))
     kept = _count_started(state)
     return ResetResult(run=number, epoch=state.epoch, reset=finished - kept, kept=kept)
 
@@ -207,7 +205,10 @@ def _count_started(state: State) -> int:
 
 
 def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
-    """The capacity of the engine: as the caller says, else the file, else the machine."""
+    """The capacity of the engine: as the caller says, else the file, else the machine.
+
+    A workflow with a step that does not fit is refused.
+    """
     parallel = limits.max_parallel if limits.max_parallel is not None else workflow.max_parallel
     capacity = measure(parallel, limits.cpus, limits.memory_bytes, limits.gpus)
     if calls_functions(workflow):
@@ -215,7 +216,8 @@ def _capacity(workflow: Workflow, limits: ResourceLimits) -> Capacity:
     if parallel is None:
         # A fan-out that asks for more slots gets them, unless the caller or the file sets a limit.
         slots = max(capacity.parallel, *_item_slots(workflow.steps), 0)
-        return msgspec.structs.replace(capacity, parallel=slots)
+        capacity = msgspec.structs.replace(capacity, parallel=slots)
+    refuse_misfits(workflow, capacity)
     return capacity
 
 
@@ -275,12 +277,11 @@ def _drive_existing(
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
     """Take over a run that exists already, and drive it on after the events `before`."""
-    lease = take(store, row.id)
-    state = fold_log(store, row)
-    capacity = _capacity(state.workflow, limits)
-    refuse_misfits(state.workflow, capacity)
-    events = [*before, next_event(row, state, capacity, time.time())]
-    return _drive(store, row, state, lease, events, capacity, listener, launcher)
+    with leased(store, row.id) as lease:
+        state = fold_log(store, row)
+        capacity = _capacity(state.workflow, limits)
+        events = [*before, next_event(row, state, capacity, time.time())]
+        return _drive(store, row, state, lease, events, capacity, listener, launcher)
 
 
 def _drive(
@@ -295,16 +296,13 @@ def _drive(
 ) -> RunOutcome:
     """Let an engine drive the run; return its outcome."""
     session = Session(store, row, state, env=os.environ, listener=listener.notes, debug=listener.debug)
-    try:
-        status = session.drive(
-            lease,
-            events,
-            parallel=capacity.parallel,
-            launcher=launcher,
-            ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
-        )
-    finally:
-        store.release_lease(lease)
+    status = session.drive(
+        lease,
+        events,
+        parallel=capacity.parallel,
+        launcher=launcher,
+        ready=lambda engine: listener.on_start(row.id, state, engine.interrupt),
+    )
     return _outcome_of(store, row, state, status)
 
 

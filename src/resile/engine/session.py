@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -224,6 +225,16 @@ def closing_row(row: RunRow, state: State, status: RunStatus) -> RunRow:
 def take(store: Store, run: int, clock: Clock = SYSTEM_CLOCK) -> Lease:
     """Acquire the lease of a run: the right to drive it."""
     return store.acquire_lease(run, clock.now(), LEASE_SECONDS)
+
+
+@contextmanager
+def leased(store: Store, run: int) -> Iterator[Lease]:
+    """Hold the lease of a run for the time of a block, and release it even if the block fails."""
+    lease = take(store, run)
+    try:
+        yield lease
+    finally:
+        store.release_lease(lease)
 
 
 def caller() -> str:
