@@ -7,20 +7,13 @@ item such as `process[3]`, the report covers it in full, and otherwise only the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from resile.core.events import Event
 from resile.explain.replay_log import replay
-from resile.explain.report import (
-    AttemptReport,
-    Explanation,
-    ItemGroup,
-    ItemReport,
-    Names,
-    StepReport,
-    all_reports,
-)
+from resile.explain.report import NESTED_FIELDS, Explanation, ItemGroup, ItemReport, Names, StepReport, all_reports
 from resile.explain.timeline import Timeline
 from resile.explain.why_not_run import add_waiting, explain_unlogged
 from resile.explain.wording import list_names
@@ -28,6 +21,8 @@ from resile.model import codec
 from resile.model.status import EXIT_CODES, STATUS_NAMES, RunStatus
 from resile.model.workflow import Child, FanOut, Step, Workflow
 from resile.store.contract import RunRow, Store
+
+R = TypeVar("R", bound=Struct)
 
 NAMES_MAX = 10_000
 # Version of the document: it rises when a field is removed or changes its meaning.
@@ -116,59 +111,43 @@ def _verdict_reason(timeline: Timeline, status: RunStatus) -> str:
 
 def _steps_for(timeline: Timeline, wanted: str) -> list[StepReport]:
     """The reports of the wanted step, job or item, and of the cause that kept it from running."""
-    found = _narrow_steps(timeline.top_level, wanted)
+    found = _narrow(timeline.top_level, wanted)
     reported = {report.job for report in all_reports(found)}
     causes = {report.chain[-1].job for report in all_reports(found) if report.chain} - reported
     return found + [timeline.reports[number] for number in sorted(causes) if number in timeline.reports]
 
 
-def _narrow_step(report: StepReport, wanted: str) -> StepReport | None:
-    """The report where it is wanted, or reduced to the wanted reports inside it; None where there are none."""
-    if wanted in (report.step, str(report.job), report.name):
-        return report
-    attempts = [kept for entry in report.attempts if (kept := _narrow_attempt(entry, wanted)) is not None]
-    inside, items = _narrow_steps(report.inside, wanted), _narrow_groups(report.items, wanted)
-    if not (attempts or inside or items):
-        return None
-    return structs.replace(
-        report, attempts=attempts, inside=inside, items=items, canceled=None, skipped=None, omitted=0
-    )
+def _narrow(reports: list[R], wanted: str) -> list[R]:
+    """The wanted reports, and those that contain wanted ones, reduced to these."""
+    narrowed: list[R] = []
+    for report in reports:
+        if _is_wanted(report, wanted):
+            narrowed.append(report)
+            continue
+        nested = {name: getattr(report, name) for name in NESTED_FIELDS if hasattr(report, name)}
+        kept: dict[str, Any] = {name: _narrow(inner, wanted) for name, inner in nested.items()}
+        if not any(kept.values()):
+            continue
+        match report:
+            case StepReport():
+                kept |= {"canceled": None, "skipped": None, "omitted": 0}
+            case ItemGroup():
+                items = [item for item in kept["items"] if wanted == item.item or wanted.startswith(f"{item.item}/")]
+                if items:
+                    kept = {"items": items, "names": Names(len(items), [item.item for item in items])}
+        narrowed.append(structs.replace(report, **kept))
+    return narrowed
 
 
-def _narrow_steps(reports: list[StepReport], wanted: str) -> list[StepReport]:
-    return [kept for report in reports if (kept := _narrow_step(report, wanted)) is not None]
-
-
-def _narrow_attempt(entry: AttemptReport, wanted: str) -> AttemptReport | None:
-    """An attempt reduced to the wanted reports inside it."""
-    inside, items = _narrow_steps(entry.inside, wanted), _narrow_groups(entry.items, wanted)
-    rules = [structs.replace(rule, inside=kept) for rule in entry.rules if (kept := _narrow_steps(rule.inside, wanted))]
-    return structs.replace(entry, inside=inside, items=items, rules=rules) if inside or items or rules else None
-
-
-def _narrow_groups(groups: list[ItemGroup], wanted: str) -> list[ItemGroup]:
-    """The groups reduced to their wanted items."""
-    found = []
-    for group in groups:
-        items = [kept for item in group.items if (kept := _narrow_item(item, wanted)) is not None]
-        exact = [item for item in items if wanted == item.item or wanted.startswith(f"{item.item}/")]
-        if exact:
-            found.append(structs.replace(group, items=exact, names=Names(len(exact), [item.item for item in exact])))
-        elif items:
-            found.append(structs.replace(group, items=items))
-    return found
-
-
-def _narrow_item(item: ItemReport, wanted: str) -> ItemReport | None:
-    """An item where it is wanted, or reduced to the wanted reports inside it."""
-    if item.item == wanted:
-        return item
-    executions = [
-        structs.replace(execution, inside=inside)
-        for execution in item.executions
-        if (inside := _narrow_steps(execution.inside, wanted))
-    ]
-    return structs.replace(item, executions=executions) if executions else None
+def _is_wanted(report: Struct, wanted: str) -> bool:
+    """Is this the report of the wanted step, job or item?"""
+    match report:
+        case StepReport():
+            return wanted in (report.step, str(report.job), report.name)
+        case ItemReport():
+            return wanted == report.item
+        case _:
+            return False
 
 
 def explainable_names(workflow: Workflow) -> list[str]:

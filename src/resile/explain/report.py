@@ -44,6 +44,8 @@ Result = Literal[
     "again",
 ]
 Outcome = Literal["dead letter", "skipped", "passed"]
+# The fields with the reports inside a report, in the order of the events.
+NESTED_FIELDS = ("attempts", "inside", "items", "rules", "executions")
 
 
 class Names(Struct, omit_defaults=True):
@@ -225,22 +227,10 @@ def full_name(scope: str, step: str) -> str:
     return step if scope in ("", "root") else f"{scope}/{step}"
 
 
-def all_reports(reports: Iterable[StepReport]) -> Iterator[StepReport]:
-    """Reports and all reports inside them, outer ones first."""
+def all_reports(reports: Iterable[Struct]) -> Iterator[StepReport]:
+    """The reports of steps among these and inside them, outer ones first."""
     for report in reports:
-        yield report
-        for entry in report.attempts:
-            yield from all_reports(entry.inside)
-            yield from _reports_in_items(entry.items)
-            for rule in entry.rules:
-                yield from all_reports(rule.inside)
-        yield from all_reports(report.inside)
-        yield from _reports_in_items(report.items)
-
-
-def _reports_in_items(groups: Iterable[ItemGroup]) -> Iterator[StepReport]:
-    """The reports inside groups of items."""
-    for group in groups:
-        for item in group.items:
-            for execution in item.executions:
-                yield from all_reports(execution.inside)
+        if isinstance(report, StepReport):
+            yield report
+        for name in NESTED_FIELDS:
+            yield from all_reports(getattr(report, name, ()))
