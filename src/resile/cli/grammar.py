@@ -69,12 +69,11 @@ class Command:
     steps, so a launcher is started for it while its module is loaded.
     """
 
-    __slots__ = ("about", "drives", "examples", "exits", "group", "name", "options", "summary", "target", "usage")
+    __slots__ = ("about", "drives", "examples", "exits", "name", "options", "summary", "target", "usage")
 
     def __init__(
         self,
         usage: str,
-        group: str,
         target: str,
         summary: str,
         *,
@@ -86,7 +85,6 @@ class Command:
     ) -> None:
         self.usage = usage
         self.name = " ".join(word for word in usage.split() if word.islower())
-        self.group = group
         self.target = target
         self.summary = summary
         self.about = about

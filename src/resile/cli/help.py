@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resile.cli.grammar import COMMON, Command, Option
-from resile.cli.table import COMMANDS, GROUPS
+from resile.cli.table import GROUPS
 
 WIDTH = 80
 
@@ -15,11 +15,8 @@ def overview() -> str:
         "",
         "Workflows that get back up: durable runs, and an answer for every failure.",
     ]
-    for group in GROUPS:
-        lines += ["", f"{group}:"]
-        for command in COMMANDS:
-            if command.group == group:
-                lines.append(f"  {command.usage:<22}  {command.summary}")
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {command.usage:<22}  {command.summary}" for command in commands)]
     lines += [
         "",
         "Options of every command:",

@@ -46,12 +46,9 @@ _LOOK_EXITS = ("0  shown", "2  there is no such run or step, or the call is wron
 
 _LETTER_EXITS = ("0  shown", "2  there is no such run, map or item, or the call is wrong")
 
-GROUPS = ("Run", "Look", "Dead letters", "More")
-
-COMMANDS = (
+_RUN = (
     Command(
         "run FILE",
-        "Run",
         "commands.run:run",
         "run a workflow to its end, with live progress",
         about=(
@@ -85,7 +82,6 @@ COMMANDS = (
     ),
     Command(
         "resume RUN",
-        "Run",
         "commands.run:resume",
         "go on with a run that was interrupted or killed",
         about=(
@@ -99,7 +95,6 @@ COMMANDS = (
     ),
     Command(
         "rerun RUN",
-        "Run",
         "commands.run:rerun",
         "run it again: all of it, or what did not complete",
         about="The same run goes again with the next epoch: attempts and budgets count from the start.",
@@ -115,7 +110,6 @@ COMMANDS = (
     ),
     Command(
         "cancel RUN",
-        "Run",
         "commands.run:cancel",
         "end a run properly: stop its steps, then run `end`",
         about="Asks the engine that drives the run; where none does, drives it to its end here.",
@@ -125,7 +119,6 @@ COMMANDS = (
     ),
     Command(
         "judge RUN JOB VERDICT",
-        "Run",
         "commands.judge:judge",
         "decide about a parked failure",
         about=(
@@ -155,7 +148,6 @@ COMMANDS = (
     ),
     Command(
         "reset RUN",
-        "Run",
         "commands.run:reset",
         "set steps back to the start without running them",
         about="`resile resume RUN` then runs them.",
@@ -163,9 +155,11 @@ COMMANDS = (
         examples=("resile reset 7 --failed-only",),
         exits=("0  reset", "2  there is no such run, it is being driven, or the call is wrong"),
     ),
+)
+
+_LOOK = (
     Command(
         "status [RUN]",
-        "Look",
         "commands.look:status",
         "list the runs, or show one: steps, routes, failures",
         examples=("resile status", "resile status 7", "resile status 7 --json"),
@@ -173,7 +167,6 @@ COMMANDS = (
     ),
     Command(
         "logs RUN [STEP]",
-        "Look",
         "commands.look:logs",
         "show what the steps of a run printed",
         about="Both streams of every attempt, under a heading each; an attempt's one stream comes without.",
@@ -194,7 +187,6 @@ COMMANDS = (
     ),
     Command(
         "events list RUN",
-        "Look",
         "commands.look:events_list",
         "list the events of a run",
         about="With --json one object on each line (JSON Lines).",
@@ -213,7 +205,6 @@ COMMANDS = (
     ),
     Command(
         "events follow RUN",
-        "Look",
         "commands.look:events_follow",
         "print the events of a run as they happen",
         about="Ends when the run has ended or nothing drives it. With --json one object on each line.",
@@ -223,7 +214,6 @@ COMMANDS = (
     ),
     Command(
         "parked RUN",
-        "Look",
         "commands.judge:list_parked",
         "show the parked failures of a run",
         about="Each with its message, the end of its output, its attempts, and how to judge it.",
@@ -232,7 +222,6 @@ COMMANDS = (
     ),
     Command(
         "explain RUN [STEP]",
-        "Look",
         "commands.explain:explain",
         "tell why: failures, the rules that answered, causes",
         about=(
@@ -245,16 +234,17 @@ COMMANDS = (
     ),
     Command(
         "metrics RUN",
-        "Look",
         "commands.metrics:metrics",
         "show how the rules of a run did",
         about="How often each rule fired, what its repairs took, how many steps got back up; attempts and failures.",
         examples=("resile metrics 7", "resile metrics 7 --json"),
         exits=_LOOK_EXITS,
     ),
+)
+
+_DEAD_LETTERS = (
     Command(
         "dlq list RUN",
-        "Dead letters",
         "commands.dlq:list_letters",
         "list the items of a run that failed for good",
         options=(_STEP, Option("--limit N", "at most N of them (50, with --json all)", kind="count")),
@@ -263,7 +253,6 @@ COMMANDS = (
     ),
     Command(
         "dlq show RUN ITEM",
-        "Dead letters",
         "commands.dlq:show",
         "show one item: its data and every failure",
         about="ITEM is an item's id, such as map[3], or its index.",
@@ -273,7 +262,6 @@ COMMANDS = (
     ),
     Command(
         "dlq stats RUN",
-        "Dead letters",
         "commands.dlq:stats",
         "count them by failure, by kind of error and by hour",
         options=(_STEP,),
@@ -282,7 +270,6 @@ COMMANDS = (
     ),
     Command(
         "dlq retry RUN",
-        "Dead letters",
         "commands.dlq:retry",
         "run the items again, with live progress",
         about=(
@@ -317,7 +304,6 @@ COMMANDS = (
     ),
     Command(
         "dlq export RUN [FILE]",
-        "Dead letters",
         "commands.dlq:export",
         "write them as JSON Lines, to a file or stdout",
         options=(_STEP,),
@@ -326,16 +312,17 @@ COMMANDS = (
     ),
     Command(
         "dlq purge RUN",
-        "Dead letters",
         "commands.dlq:purge",
         "remove them for good",
         options=(_STEP, _SIGNATURE, Option("--yes", "do not ask")),
         examples=("resile dlq purge 7", "resile dlq purge 7 --signature 5ca1ab1e0ddba115 --yes"),
         exits=("0  removed", "1  not confirmed; nothing was removed", "2  no such run or map, or it is being driven"),
     ),
+)
+
+_MORE = (
     Command(
         "rehearse FILE STEP",
-        "More",
         "commands.rehearse:rehearse",
         "try a step's answers against a supposed failure",
         about=(
@@ -363,7 +350,6 @@ COMMANDS = (
     ),
     Command(
         "check FILE...",
-        "More",
         "commands.files:check",
         "compile and lint files; nothing runs",
         about="Prints the dialect of each file and every finding with its line and a hint.",
@@ -373,7 +359,6 @@ COMMANDS = (
     ),
     Command(
         "migrate FILE",
-        "More",
         "commands.files:migrate",
         "translate a file of any dialect into a native one",
         about=(
@@ -390,7 +375,6 @@ COMMANDS = (
     ),
     Command(
         "completion SHELL",
-        "More",
         "complete:completion",
         "print the completion script of a shell",
         examples=(
@@ -402,7 +386,6 @@ COMMANDS = (
     ),
     Command(
         "version",
-        "More",
         "commands.files:version",
         "show the versions of Resile, Python and SQLite",
         examples=("resile version", "resile version --json"),
@@ -410,6 +393,9 @@ COMMANDS = (
     ),
 )
 
+# By the heading under which the help lists them.
+GROUPS = {"Run": _RUN, "Look": _LOOK, "Dead letters": _DEAD_LETTERS, "More": _MORE}
+COMMANDS = (*_RUN, *_LOOK, *_DEAD_LETTERS, *_MORE)
 # Short spellings that stay.
 ALIASES = {"events ls": "events list", "dlq ls": "dlq list"}
 # Spellings of the version before, which are accepted with a note.

@@ -7,6 +7,7 @@ policy asks for. With `--debug` every event is a line, whatever the size of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from resile.cli.display.maps import Progress, event_words, in_item, report
@@ -36,15 +37,10 @@ class Lines(Display):
 
     def __init__(self, *, every_event: bool) -> None:
         self._every_event = every_event
-        self._tally: Tally | None = None
-        self._small = False
-        self._silent = ""
-        self._state: State | None = None
         self._crowds: tuple[str, ...] = ()
         self._letters: dict[int, int] = {}
         self._maps = Progress()
-        self._next_progress = 0.0
-        self._next_maps = 0.0
+        self._next_progress: dict[str, float] = {}
 
     def begin(self, run: int, state: State, tally: Tally) -> None:
         """Print the run's id, its workflow and its number of steps."""
@@ -55,12 +51,12 @@ class Lines(Display):
         """Decide how much to show: small runs in full, without an implicit `end`."""
         self._tally, self._state = tally, state
         self._small = tally.total <= EVERY_STEP_MAX
-        if isinstance(state.workflow.end.action, Noop):
-            self._silent = state.workflow.end.name
-        self._note_crowds(state)
+        self._silent = state.workflow.end.name if isinstance(state.workflow.end.action, Noop) else ""
+        self._note_crowds()
 
-    def _note_crowds(self, state: State) -> None:
+    def _note_crowds(self) -> None:
         """Note the running maps that have too many items to show them one by one."""
+        state = self._state
         redrive = state.redrive if state.redrive is not None and state.redrive.total > EVERY_ITEM_MAX else None
         of_many = redrive.open if redrive is not None else []
         hosts = [
@@ -77,9 +73,10 @@ class Lines(Display):
             ]
         else:
             lines = [line for note in notes if (line := self._line(note))]
-            lines += self._map_progress(notes[-1].at) if self._crowds and notes else []
+            if self._crowds and notes:
+                lines += self._progress("maps", notes[-1].at, self._map_lines)
         if not self._small and notes:
-            lines += self._progress(notes[-1].at)
+            lines += self._progress("steps", notes[-1].at, self._total_lines)
         if lines:
             say("\n".join(lines))
 
@@ -127,16 +124,15 @@ class Lines(Display):
 
     def _fan_out(self, note: Note, kind: str) -> str:
         """One event of a map in words; for a large map only the totals of its items."""
-        state, step, data = self._state, escape(scoped_name(note.scope, note.step)), note.data
-        assert state is not None
-        fan = state.fans.get(note.job)
+        step, data = escape(scoped_name(note.scope, note.step)), note.data
+        fan = self._state.fans.get(note.job)
         is_large = fan is not None and fan.goal > EVERY_ITEM_MAX
         match kind:
             case "items_listed":
-                self._note_crowds(state)
+                self._note_crowds()
                 self._maps.begin(note.job, note.at)
             case "redrive_started":
-                self._note_crowds(state)
+                self._note_crowds()
             case "map_progress":
                 if fan is None or not is_large or data["done"] != data["of"]:
                     return ""
@@ -176,8 +172,7 @@ class Lines(Display):
                 reason = escape(data.get("reason", ""))
                 return f"cancel requested by {data.get('by')}" + (f": {reason}" if reason else "")
             case "run_resumed":
-                assert self._state is not None
-                self._note_crowds(self._state)
+                self._note_crowds()
                 return self._resume_line(data)
             case "attempt_adopted":
                 return f"{step} attempt adopted"
@@ -186,15 +181,14 @@ class Lines(Display):
 
     def _time(self, note: Note) -> str:
         """The duration of a step, even if another engine started it; empty for items: the state drops them too soon."""
-        job = self._state.jobs.get(note.job) if self._state is not None else None
-        if self._state is None or job is None or in_item(note.scope):
+        job = self._state.jobs.get(note.job)
+        if job is None or in_item(note.scope):
             return ""
         began, _ = self._state.times(job)
         return "" if began is None else f" in {duration(max(0.0, note.at - began))}"
 
     def _resume_line(self, data: dict[str, Any]) -> str:
         """The line of a resume or a new epoch: how much of the run is already done."""
-        assert self._tally is not None
         before, total = self._tally.before, plural(self._tally.total, "step")
         if "redrive" in data:
             return f"{plural(data['redrive'], 'dead letter')} tried again"
@@ -204,27 +198,22 @@ class Lines(Display):
             else f"run resumed: {before} of {total} done"
         )
 
-    def _map_progress(self, now: float) -> list[str]:
-        """The progress of the large maps, every few seconds."""
-        assert self._state is not None
-        if now < self._next_maps:
+    def _progress(self, subject: str, now: float, lines_at: Callable[[float], list[str]]) -> list[str]:
+        """The progress of one subject, every few seconds; the first time it is only measured."""
+        due = self._next_progress.get(subject, 0.0)
+        if now < due:
             return []
-        first = self._next_maps == 0.0
-        self._next_maps = now + PROGRESS_SECONDS
-        lines = self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
-        return [] if first else [f"{clock(now)} {line}" for line in lines]
+        self._next_progress[subject] = now + PROGRESS_SECONDS
+        lines = [f"{clock(now)} {line}" for line in lines_at(now)]
+        return lines if due else []
 
-    def _progress(self, now: float) -> list[str]:
-        """The progress of a large run, every few seconds."""
-        if now < self._next_progress or self._tally is None:
-            return []
-        first = self._next_progress == 0.0
-        self._next_progress = now + PROGRESS_SECONDS
-        if first:
-            return []
+    def _map_lines(self, now: float) -> list[str]:
+        return self._maps.running(self._state, now, EVERY_ITEM_MAX + 1)
+
+    def _total_lines(self, _now: float) -> list[str]:
         tally = self._tally
         failed = f", {tally.counts['failed']} failed" if tally.counts["failed"] else ""
-        return [f"{clock(now)} {tally.done} of {tally.total} done, {tally.busy} running{failed}"]
+        return [f"{tally.done} of {tally.total} done, {tally.busy} running{failed}"]
 
 
 def _place(state: State, job: Job) -> str:
