@@ -37,7 +37,7 @@ from resile.core.fanout.worktrees import steps_with_worktree
 from resile.core.state import ROOT
 from resile.engine.paths import named_logs, worktree, worktree_branch
 from resile.engine.replay import row_of
-from resile.engine.session import leased
+from resile.engine.session import hold_lease
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.failure import FAILURE_KINDS, Kind
@@ -175,7 +175,7 @@ def map_names(store: Store, number: int, step: str | None = None) -> list[str]:
 def purge(store: Store, number: int, step: str | None = None, signature: str | None = None) -> PurgeResult:
     """Delete dead letters; refused while another engine drives the run."""
     row = row_of(store, number)
-    with leased(store, number) as lease:
+    with hold_lease(store, number) as lease:
         if step is None and signature is None:
             gone = store.purge_letters(lease)
         else:

@@ -22,7 +22,7 @@ from resile.engine.replay import dropped_jobs, fold_log, row_of
 from resile.engine.resources import CALLS_AHEAD, measure, refuse_misfits
 from resile.engine.run_executor import calls_functions
 from resile.engine.secrets import load_secrets, refuse_secret_inputs
-from resile.engine.session import Session, caller, create, leased, next_event
+from resile.engine.session import Session, caller, create, hold_lease, next_event
 from resile.errors import ResileError
 from resile.model import codec
 from resile.model.nested import steps_with_inner_steps
@@ -118,7 +118,7 @@ def run(stores: StoreHandle, call: RunCall, listener: EngineListener, launcher: 
         remember(call.path, store, workflow, definition, call.compile_options)
     first = RunStarted(time.time(), capacity, inputs, options)
     row, state = create(store, workflow, definition, first, output=output, directory=os.getcwd())
-    with leased(store, row.id) as lease:
+    with hold_lease(store, row.id) as lease:
         return _drive(store, row, state, lease, [first], capacity, listener, launcher)
 
 
@@ -162,7 +162,7 @@ def rerun(
         definition = store.definition(row.definition)
         first = RunStarted(time.time(), capacity, state.inputs, state.options)
         fresh, state = create(store, state.workflow, definition, first, output=row.output, directory=row.directory)
-        with leased(store, fresh.id) as lease:
+        with hold_lease(store, fresh.id) as lease:
             return _drive(store, fresh, state, lease, [first], capacity, listener, launcher)
     _refuse_unfinished(row, "rerun")
     again = EpochStarted(time.time(), failed_only, caller())
@@ -175,7 +175,7 @@ def reset(store: Store, number: int, *, failed_only: bool) -> ResetResult:
 
     row = row_of(store, number)
     _refuse_unfinished(row, "reset")
-    with leased(store, number) as lease:
+    with hold_lease(store, number) as lease:
         state = fold_log(store, row)
         finished = _count_started(state)
         session = Session(store, row, state, env=os.environ, listener=lambda _state, _notes: None)
@@ -277,7 +277,7 @@ def _drive_existing(
     launcher: Prestarted | None = None,
 ) -> RunOutcome:
     """Take over a run that exists already, and drive it on after the events `before`."""
-    with leased(store, row.id) as lease:
+    with hold_lease(store, row.id) as lease:
         state = fold_log(store, row)
         capacity = _capacity(state.workflow, limits)
         events = [*before, next_event(row, state, capacity, time.time())]

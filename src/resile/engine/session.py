@@ -228,7 +228,7 @@ def take(store: Store, run: int, clock: Clock = SYSTEM_CLOCK) -> Lease:
 
 
 @contextmanager
-def leased(store: Store, run: int) -> Iterator[Lease]:
+def hold_lease(store: Store, run: int) -> Iterator[Lease]:
     """Hold the lease of a run for the time of a block, and release it even if the block fails."""
     lease = take(store, run)
     try:
